@@ -22,7 +22,8 @@ def to_json_data(value: Any) -> Any:
 
     NaN and the infinities, which JSON lacks, become the strings "NaN", "Infinity" and "-Infinity"; `float()` reads
     them back. Dataclasses become objects of their fields, without fields that are kept out of their repr. Beside a
-    field that holds a sentence, or a list of some, stands what it was made from: as `reason_from` beside `reason`.
+    field that holds a sentence, or a list or dict of some, stands what it was made from: as `reason_from` beside
+    `reason`.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -55,8 +56,13 @@ def _compound(value: Any) -> Any:
 
 
 def _object(fields: dict[str, Any]) -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in fields.items():
+        if isinstance(value, dict):  # its keys may be data, which nothing may stand beside
+            found[name] = {str(key): to_json_data(one) for key, one in value.items()}
+            if origins := {str(key): _origin(one) for key, one in value.items() if isinstance(one, Sentence)}:
+                found[f"{name}_from"] = origins
+            continue
         found[name] = to_json_data(value)
         if isinstance(value, Sentence):
             found[f"{name}_from"] = _origin(value)

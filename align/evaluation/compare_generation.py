@@ -26,6 +26,7 @@ from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, copied_sides
 from align.models.open_sides import open_sides
 from align.traces.transferred_weights import TransferredWeights
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -148,5 +149,4 @@ def _cache_findings(label: str, comparisons: Sequence[LogitsComparison]) -> Iter
     """Warn of a reference whose own cache changes what it computes."""
     wrong = [one for one in comparisons if one.logits == "reference with cache" and one.first_divergent is not None]
     if wrong:
-        message = "its own cache changes its logits; the candidate is compared without it"
-        yield Finding("reference-cache", "warning", label, message)
+        yield Finding("reference-cache", "warning", label, sentence("generate_finding.reference_cache"))

@@ -16,6 +16,7 @@ from align.evaluation.validation_result import Validation
 from align.models.open_side import Side, copied_sides
 from align.models.open_sides import open_sides
 from align.traces.transferred_weights import TransferredWeights
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -72,7 +73,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
     names = metrics["reference"].label, metrics.get("candidate", metrics["reference"]).label
     verdict = judge_validation(rows, first.result(), names, (*samples, first.finite))
     if first.alike:
-        caveat = f"{first.alike:,} of {first.elements:,} output elements are NaN or Inf on both sides"
+        caveat = sentence("forward_caveat.non_finite_on_both_sides", count=first.alike, total=first.elements)
         verdict = replace(verdict, caveats=(caveat,))
     causes, alternatives = find_causes(rows) if verdict.outcome is Outcome.NOT_ALIGNED else ((), ())
     return Validation(

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.core.name_map import SIDES, NameMap
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
@@ -27,6 +26,7 @@ from align.models.open_sides import open_sides
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -159,10 +159,8 @@ def _outputs(pairs: Sequence[CallPair]) -> list[Point]:
     found = [paired for pair in pairs if not pair.reference.module for paired in _paired(pair)]
     unlike = [obstacle for _, obstacle in found if obstacle]
     if unlike or not found:
-        reason = unlike[0] if unlike else "there are none"
-        raise CannotRunError(
-            f"the models' outputs cannot be compared: {reason}", "give the port the original's outputs"
-        )
+        error = f"the models' outputs cannot be compared: {unlike[0] if unlike else 'there are none'}"
+        raise CannotRunError(error, "give the port the original's outputs")
     return [point for point, _ in found]
 
 
@@ -187,8 +185,8 @@ def _told(found: CorrespondingPoints, search: StretchSearch) -> tuple[SplicePoin
 
 
 def _verdict(stretches: Sequence[WrongStretch], outputs: int) -> Verdict:
-    coverage = Coverage("model outputs", outputs)
+    coverage = Coverage(sentence("forward_unit.model_outputs"), outputs)
     if not stretches:
-        return Verdict(Outcome.ALIGNED, "the model's output is within its limit", coverage)
-    reason = f"the port goes wrong in {counted(len(stretches), 'stretch', 'stretches')}"
+        return Verdict(Outcome.ALIGNED, sentence("bisect_verdict.within_limit"), coverage)
+    reason = sentence("bisect_verdict.wrong_stretches", count=len(stretches))
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import counted
 from align.core.progress import silent
 from align.core.protocols import ModelPlacer
 from align.core.verdicts import Coverage, Outcome, Verdict
@@ -23,6 +22,7 @@ from align.models.open_side import Side, check_dtype, find_function, open_side
 from align.models.user_code import run_user_code
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -220,6 +220,7 @@ def _rows(bench: _Bench, groups: Sequence[tuple[str, ...]]) -> list[SensitiveLay
 def _verdict(rows: Sequence[SensitiveLayer], bench: _Bench, place: str) -> Verdict:
     coverage = Coverage("layers", len(bench.layers), len(bench.not_run))
     if not rows:
-        return Verdict(Outcome.ALIGNED, f"all {len(bench.layers)} layers in {place} stay within the limit", coverage)
-    reason = f"{place} passes the limit in {counted(len(rows), 'layer')} of {len(bench.layers)}"
+        within = sentence("precision_verdict.within_limit", count=len(bench.layers), place=place)
+        return Verdict(Outcome.ALIGNED, within, coverage)
+    reason = sentence("precision_verdict.layers_pass_limit", count=len(rows), total=len(bench.layers), place=place)
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)

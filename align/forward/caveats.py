@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from align.core.message_words import counted
 from align.core.verdicts import Outcome
-from align.forward.layers.compare_traces import PADDED
 from align.measure.limits import HALF, coarsest_dtype
 from align.models.batches import batches_from_names, batches_of
+from align.words.catalogue import keys_of, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,13 +30,13 @@ LARGE_SHARE = 0.01
 LEAST_LIMITS = 100.0
 # Findings that tell of more that was not compared.
 NOT_COMPARED = {
-    "outputs-only": "layers inside of a compiled network",
-    "names-open": "the values of parameters that are not paired",
-    "weights-unknown": "the values of parameters that were not kept",
+    "outputs-only": "forward_caveat.compiled_layers",
+    "names-open": "forward_caveat.values_not_paired",
+    "weights-unknown": "forward_caveat.values_not_kept",
 }
-KEPT = " elements"  # of a trace that kept some of them
-# Words in the note of an output that was not judged as a whole.
-IN_PART = ("judged apart", "left out", "padded positions", KEPT)
+# What the note of an output says that was not judged as a whole.
+SOME_ELEMENTS, PADDED = "forward_note.some_elements", "forward_note.padded"
+IN_PART = {SOME_ELEMENTS, PADDED, "forward_note.judged_apart", "forward_note.non_finite_left_out"}
 
 
 def with_caveats(result: ForwardComparison, inputs: Inputs | None = None) -> ForwardComparison:
@@ -60,23 +59,23 @@ def _not_compared(result: ForwardComparison) -> Iterator[str]:
     parts = [*_parts(result.findings)]
     if result.verdict.outcome is not Outcome.NOT_COMPARED:
         parts += _modules(result.unseen)
-    parts += [said for code, said in NOT_COMPARED.items() if code in codes]
+    parts += [sentence(key) for code, key in NOT_COMPARED.items() if code in codes]
     if parts:
-        yield f"not compared: {', '.join(parts)}"
+        yield sentence("forward_caveat.not_compared", parts=parts)
 
 
 def _parts(findings: Iterable[Finding]) -> Iterator[str]:
     """How many parts each side returned that were not compared; mostly both return the same."""
     counts = [int(one.facts["parts"]) for one in findings if one.code == "outputs-left-out"]
     if counts and len(set(counts)) == 1:
-        yield f"{counted(counts[0], 'part')} of the outputs"
+        yield sentence("forward_caveat.output_parts", count=counts[0])
     elif counts:
-        yield f"{' and '.join(map(str, counts))} parts of the two outputs"
+        yield sentence("forward_caveat.output_parts_of_each", counts=counts)
 
 
 def _modules(unseen: Iterable[UnseenModule]) -> Iterator[str]:
     for (side, state), count in Counter((one.side, one.state) for one in unseen).items():
-        yield f"{counted(count, 'module')} of the {side} ({state})"
+        yield sentence("forward_caveat.modules", count=count, side=side, state=state)
 
 
 def _left_out(outputs: Sequence[LayerComparison]) -> Iterator[str]:
@@ -84,13 +83,14 @@ def _left_out(outputs: Sequence[LayerComparison]) -> Iterator[str]:
     alike = sum(one.nan_reference + one.inf_reference for one in measured if not one.non_finite_mismatch)
     if alike:
         total = sum(one.count for one in measured)
-        yield f"{alike:,} of {total:,} output elements are NaN or Inf on both sides"
-    cut = [one for one in outputs if one.measurement and KEPT in one.note]
+        yield sentence("forward_caveat.non_finite_on_both_sides", count=alike, total=total)
+    cut = [one for one in outputs if one.measurement and SOME_ELEMENTS in keys_of(one.note)]
     if cut:
         kept = sum(one.measurement.count for one in cut if one.measurement)
-        yield f"outputs are compared on {kept:,} of {sum(prod(one.reference_shape) for one in cut):,} elements"
-    if any(PADDED in one.note for one in outputs):
-        yield "outputs differ at padding, where the given mask is 0"
+        total = sum(prod(one.reference_shape) for one in cut)
+        yield sentence("forward_caveat.some_elements", count=kept, total=total)
+    if any(PADDED in keys_of(one.note) for one in outputs):
+        yield sentence("forward_caveat.differs_at_padding")
 
 
 def _hollow(inputs: Mapping[str, Mapping[str, object]]) -> dict[str, Array]:
@@ -104,7 +104,7 @@ def _single(batches: Sequence[Batch]) -> Iterator[str]:
     arrays = [[value for value in batch.values() if value.ndim] for batch in batches]
     first = [next((one for one in own if one.ndim > 1), own[0]) for own in arrays if own]
     if first and all(one.shape[0] == 1 for one in first):
-        yield "batch of 1: samples that mix do not show"
+        yield sentence("forward_caveat.batch_of_one")
 
 
 def _constant(batches: Sequence[Batch]) -> Iterator[str]:
@@ -112,11 +112,15 @@ def _constant(batches: Sequence[Batch]) -> Iterator[str]:
     for name in dict.fromkeys(name for batch in batches for name in batch):
         values = [(number, batch[name].reshape(-1)) for number, batch in enumerate(batches, 1) if name in batch]
         if _is_one_value(np.concatenate([own for _, own in values])):
-            yield f"{name} is {values[0][1][0]} throughout: wrong use of it need not show"
+            yield sentence("forward_caveat.constant", name=name, value=values[0][1][0])
             continue
-        told = [f"{own[0]} throughout in batch {number}" for number, own in values if _is_one_value(own)]
-        if told:
-            yield f"{name} is {', '.join(told)}: wrong use of it there need not show"
+        parts = [
+            sentence("forward_caveat.value_in_batch", value=own[0], batch=number)
+            for number, own in values
+            if _is_one_value(own)
+        ]
+        if parts:
+            yield sentence("forward_caveat.constant_in_batches", name=name, parts=parts)
 
 
 def _is_one_value(values: Array) -> bool:
@@ -127,20 +131,21 @@ def _precision(layers: Sequence[LayerComparison], outputs: Sequence[LayerCompari
     """The coarsest dtype of the candidate, and from which share of an output on a difference would have shown."""
     dtype = coarsest_dtype(*(one.candidate_dtype for one in layers))
     own = coarsest_dtype(*(one.reference_dtype for one in layers))
-    judged = f"judged in {dtype}, where the reference computes in {own}" if dtype != own else f"judged in {dtype}"
+    coarser = sentence("forward_caveat.judged_in_coarser", dtype=dtype, reference_dtype=own)
+    judged = coarser if dtype != own else sentence("forward_caveat.judged_in", dtype=dtype)
     shares = [
         one.limit.rmse / one.measurement.reference_rms
         for one in outputs
         if one.limit and one.measurement and one.limit.source != "exact" and one.measurement.reference_rms
     ]
-    where = "elsewhere " if any(words in one.note for one in outputs for words in IN_PART) else ""
+    in_part = any(not IN_PART.isdisjoint(keys_of(one.note)) for one in outputs)
     if dtype and shares:
-        yield f"{judged}: {where}a difference of {max(shares):.1g} of an output would show"
+        yield sentence("forward_caveat.would_show", judged=judged, share=max(shares), in_part=in_part)
     if shares and max(shares) > LARGE_SHARE and dtype not in HALF:
-        yield "rounding is amplified: smaller faults are hidden by it"
+        yield sentence("forward_caveat.rounding_amplified")
 
 
 def _little_power(power: Power | None) -> Iterator[str]:
     factors = [one.factor for one in power.outputs if not one.module and one.factor is not None] if power else []
     if factors and max(factors) < LEAST_LIMITS:
-        yield f"other inputs move the outputs by only {max(factors):.2g} times their limit: smaller faults do not show"
+        yield sentence("forward_caveat.little_power", factor=max(factors))

@@ -18,7 +18,7 @@ from align.forward.forward_result import ForwardComparison
 from align.forward.layers.accept_deviations import accept_deviations, check_allowances
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.forward.layers.error_amplification import with_amplification
-from align.forward.layers.judge_forward import judge_forward
+from align.forward.layers.judge_forward import LAYER_OUTPUTS, judge_forward
 from align.forward.layers.missing_gradients import missing_gradients
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.number_batches import in_batches
@@ -31,13 +31,14 @@ from align.measure.limits import RoundingNoise
 from align.models.inputs import read_batches
 from align.rules.pitfalls import pitfalls
 from align.traces.compare_weights import compare_weights
-from align.traces.incompatible_traces import trace_incompatibilities
+from align.traces.incompatible_traces import trace_faults
 from align.traces.kept_elements import kept_places
 from align.traces.open_trace import TracedSide, open_trace
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 from align.traces.returned_parts import comparable_captures, parts_of
 from align.traces.stored_noise import read_noise
 from align.traces.weights_never_given import weights_never_given
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 
 Sides = tuple[TracedSide, TracedSide]
 _INPUTS = "inputs.npz"  # in a trace folder
-_CUT = "capture it again, or compare what there is with --partial"
-_UNLIKE = "capture both sides with the same --inputs and options"
+_CUT_HINT = "capture it again, or compare what there is with --partial"
+_UNLIKE_HINT = "capture both sides with the same --inputs and options"
 
 
 def compare_trace_folders(
@@ -115,7 +116,7 @@ def compare_trace_folders(
         *coarser_layers(traces[1].captures, allowances.coarsest),
         *not_judged(parameters, (sides[0].settings, sides[1].settings), paired, calls),
     )
-    what = "gradients of layer outputs" if backward else "layer outputs"
+    what = sentence("forward_unit.gradients_of_layer_outputs" if backward else LAYER_OUTPUTS)
     verdict = with_unseen(judge_forward(known.layers, calls.unpaired, findings, what=what), unseen, parameters)
     result = ForwardComparison(
         reference=parameters[0].label,
@@ -145,7 +146,7 @@ def _kept_inputs(folder: Path) -> Inputs | None:
 
 def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:
     """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; tell of those cut short."""
-    faults = list(trace_incompatibilities(sides[0].head, sides[1].head))
+    faults = list(trace_faults(sides[0].head, sides[1].head))
     cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
     if not partial:
         faults += [f"{folder} was cut short: it {ending}" for folder, ending in cut]
@@ -154,7 +155,7 @@ def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[F
         faults.append(f"outputs of different structure: {counted(mine, 'tensor')} and {theirs}")
     if faults:
         only_cut = not partial and len(faults) == len(cut)
-        raise UnlikeTracesError(f"{folders[0]} and {folders[1]}", faults, _CUT if only_cut else _UNLIKE)
+        raise UnlikeTracesError(f"{folders[0]} and {folders[1]}", faults, _CUT_HINT if only_cut else _UNLIKE_HINT)
     return [Finding("trace-cut-short", "warning", str(folder), ending) for folder, ending in cut]
 
 
@@ -176,9 +177,9 @@ def _unseen(role: SideOf, side: TracedSide) -> tuple[UnseenModule, ...]:
 
 def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None, missing: str) -> Iterator[Finding]:
     if noise is None:
-        yield Finding("noise-unmeasured", "note", reference.label, f"limits come from a table by dtype: {missing}")
-    reason = "neither layers on equal inputs nor what a fault would have changed are measured: that takes the models"
-    yield Finding("folders-only", "note", reference.label, reason)
+        unmeasured = sentence("forward_finding.noise_not_kept", reason=missing)
+        yield Finding("noise-unmeasured", "note", reference.label, unmeasured)
+    yield Finding("folders-only", "note", reference.label, sentence("forward_finding.folders_only"))
 
 
 def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
@@ -186,7 +187,7 @@ def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
     mine, theirs = sides[0].values or {}, sides[1].values or {}
     held = tuple(one for one in name_map.pairings if one.source in mine and one.target in theirs)
     if missing := len(name_map.pairings) - len(held):
-        message = f"the values of {counted(missing, 'parameter')} were not kept"
+        message = sentence("forward_finding.values_not_kept", count=missing)
         yield Finding("weights-unknown", "warning", name_map.source, message)
     differ = compare_weights(mine, theirs, kept := replace(name_map, pairings=held))
     buffers = {one.name for one in sides[1].parameters.parameters if one.buffer}
@@ -196,7 +197,12 @@ def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
     for found in compare_settings(pairs, [rule for rule in pitfalls() if not rule.training_only]).findings:
         severity: Severity = "note" if found.severity == "note" else "warning"  # whether it shows, the outputs tell
         subject = f"{found.reference} -> {found.candidate}"
-        message = f"{found.reference_setting} against {found.candidate_setting}: write {found.change}"
+        message = sentence(
+            "forward_finding.setting_differs",
+            reference=found.reference_setting,
+            candidate=found.candidate_setting,
+            change=found.change,
+        )
         yield Finding("setting-differs", severity, subject, message)
 
 
@@ -229,5 +235,5 @@ class _CommonPart:
             return row
         place = np.unravel_index(places[measured.worst[0]], row.reference_shape) if measured.worst else ()
         told = replace(measured, worst=tuple(map(int, place)))
-        note = "; ".join(filter(None, [f"on {measured.count:,} of {size:,} elements", row.note]))
-        return replace(row, measurement=told, note=note)
+        kept = sentence("forward_note.some_elements", count=measured.count, total=size)
+        return replace(row, measurement=told, note=joined("; ", [kept, row.note] if row.note else [kept]))

@@ -32,6 +32,7 @@ from align.models.inputs import read_batches
 from align.models.open_side import Side, open_side
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +80,7 @@ def power_of(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limi
         unmeasured["parameters"] = error.message
     of_model = {capture.key for capture in trace.captures if not capture.module}
     moved = {name: [run[key] for key in of_model & run.keys()] for name, run in runs.items()}
-    unmeasured |= {name: "no output of the model has a measured limit" for name, own in moved.items() if not own}
+    unmeasured |= {name: sentence("power_note.no_limit") for name, own in moved.items() if not own}
     return Power(
         tuple(output_powers(trace, limits, [*runs.values()])),
         parameters,
@@ -103,7 +104,7 @@ def _runs_on_other_inputs(
     """How far each tensor moves, by the names of the inputs that were replaced; and what could not be had, and why."""
     own = named_arrays(inputs)
     others = unrelated_inputs(own)
-    unmeasured = dict.fromkeys(own.keys() - others.keys(), "no other value of its kind is known")
+    unmeasured: dict[str, str] = dict.fromkeys(own.keys() - others.keys(), sentence("power_note.no_other_value"))
     runs = {}
     for names, replaced in replaced_in_turn(own, others).items():
         sink = MovementSink(trace, limits)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.core.verdicts import Finding, Outcome, Verdict
 from align.errors import NothingInCommonError
 from align.forward.failure_result import PortFailure
 from align.forward.layers.judge_forward import judge_forward
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,8 @@ def read_failure(error: ModelFailedError) -> PortFailure:
 
 def failure_finding(error: ModelFailedError, label: str) -> Finding:
     """Say where the port raised and what to do, as an error: nothing behind it was compared."""
-    return Finding("candidate-failed", "error", error.layer or label, f"{error.message}\nHint: {error.hint}")
+    message = sentence("forward_finding.candidate_failed", error=error.message, hint=error.hint)
+    return Finding("candidate-failed", "error", error.layer or label, message)
 
 
 def paired_until(failure: ModelFailedError | None, pair: Callable[[], CallPairs], reference: Trace) -> CallPairs:
@@ -55,12 +56,10 @@ def judge_until_failure(
     """Not compared, whatever ran before; the reason says how that compares."""
     coverage = judge_forward(layers, unpaired, ()).coverage
     wrong = [layer for layer in layers if layer.outcome == "not aligned"]
-    before = counted(coverage.compared, "layer output")
+    before = sentence("forward_verdict.agree_before", count=coverage.compared)
     if wrong:
-        first = f"{wrong[0].candidate} ({wrong[0].candidate_class})"
-        before = f"of {before} before that {len(wrong)} differ already, the first is {first}"
-    else:
-        before = f"{before} before that agree" if coverage.compared != 1 else f"{before} before that agrees"
-    where = f"the port failed {error.failure}".strip()
-    said = error.happened.partition("\n")[0]
-    return Verdict(Outcome.NOT_COMPARED, f"{where}: {said}; {before}", coverage)
+        first = {"layer": wrong[0].candidate, "class_name": wrong[0].candidate_class}
+        before = sentence("forward_verdict.differ_before", total=coverage.compared, count=len(wrong), **first)
+    where, error_line = str(error.failure).strip(), error.happened.partition("\n")[0]
+    reason = sentence("forward_verdict.port_failed", where=where, error=error_line, before=before)
+    return Verdict(Outcome.NOT_COMPARED, reason, coverage)

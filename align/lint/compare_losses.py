@@ -9,6 +9,7 @@ from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_result import ComparedPart, SettingFinding
 from align.lint.lint_sides import root_settings
 from align.lint.uncovered_settings import uncovered_settings
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def compare_losses(sides: tuple[Side, Side], rules: Sequence[Pitfall]) -> Compar
         return found
     own = [rule for rule in rules if rule.topic == TOPIC]
     missed = uncovered_settings((type(sides[0].model), type(sides[1].model)), settings, own)
-    problems = (f"{one}, which no rule compares" for one in (*missed, *_reductions(settings, own)))
+    problems = (sentence("lint_note.not_covered", what=one) for one in (*missed, *_reductions(settings, own)))
     return replace(found, not_compared=(*found.not_compared, *problems))
 
 
@@ -43,7 +44,8 @@ def compare_loss_settings(settings: tuple[LayerSettings, LayerSettings], rules: 
     functions = _function(settings[0]), _function(settings[1])
     unknown = [one.classes[0] for one, name in zip(settings, functions, strict=True) if not name]
     if unknown:
-        return ComparedPart(not_compared=tuple(f"no rule knows {name}" for name in dict.fromkeys(unknown)))
+        names = dict.fromkeys(unknown)
+        return ComparedPart(not_compared=tuple(sentence("lint_note.unknown_class", name=name) for name in names))
     if not _same_function(settings):
         return ComparedPart((_other_function(settings, functions),), 1, 1)
     compared = compare_settings([LayerPair(*settings)], [rule for rule in rules if rule.topic == TOPIC])
@@ -59,7 +61,7 @@ def _reductions(settings: tuple[LayerSettings, LayerSettings], rules: Sequence[P
     """The reduction of losses that no rule reads it of: that it is at its default does not tell that it is equal."""
     known = next((rule for rule in rules if rule.id == REDUCTION), None)
     unread = [one for one in settings if known is None or known.form_of(one.classes) is None]
-    return [f"the reduction of {one.classes[0]}" for one in unread]
+    return [sentence("lint_note.reduction", name=one.classes[0]) for one in unread]
 
 
 def _function(loss: LayerSettings) -> str:
@@ -78,10 +80,10 @@ def _other_function(settings: tuple[LayerSettings, LayerSettings], functions: tu
         candidate="",
         reference_class=names[0],
         candidate_class=names[1],
-        setting="kind of loss",
+        setting=sentence("lint_setting.kind_of_loss"),
         reference_setting=names[0],
         candidate_setting=names[1],
-        effect="another function is minimised",
+        effect=sentence("lint_effect.other_loss"),
         change=f"nn.{functions[0]}(...)",
         part="loss",
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
 from align.lint.compare_schedules import common_steps, first_unlike_rate, is_whole, steps_a_period
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_result import ComparedPart, SettingFinding
 from align.lint.pair_groups import GroupPair, are_named, pair_groups
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.layer_settings import LearningRates, ParameterGroup
     from align.core.name_map import NameMap
@@ -55,7 +55,7 @@ def _compare_pair(pair: GroupPair, rules: Sequence[Pitfall], *, several: bool) -
     findings = [_about_group(finding, pair, several=several) for finding in compared.findings]
     known = [*mine.problems, *theirs.problems]
     unknown = [one for one in compared.missing if not any(text.replace("_", " ").startswith(one) for text in known)]
-    problems = [*(f"{one} of {_place(pair)}" for one in unknown), *(f"{text} ({_place(pair)})" for text in known)]
+    problems = [*_unread_settings(unknown, pair), *_unread_rates(known, pair)]
     if not scheduled:
         return ComparedPart(tuple(findings), 1, compared.compared, compared.unread, not_compared=tuple(problems))
     rates = _compare_rates(pair)
@@ -65,9 +65,18 @@ def _compare_pair(pair: GroupPair, rules: Sequence[Pitfall], *, several: bool) -
     )  # fmt: skip
 
 
+def _unread_settings(settings: Iterable[str], pair: GroupPair) -> list[str]:
+    return [sentence("lint_note.setting_of_group", setting=one, group=_place(pair)) for one in settings]
+
+
+def _unread_rates(problems: Iterable[str], pair: GroupPair) -> list[str]:
+    return [sentence("lint_note.problem_of_group", problem=one, group=_place(pair)) for one in problems]
+
+
 def _place(pair: GroupPair) -> str:
-    paths = [group.settings.path or "the optimizer" for group in (pair.reference, pair.candidate)]
-    return paths[0] if paths[0] == paths[1] else f"{paths[0]} and {paths[1]}"
+    paths = [group.settings.path for group in (pair.reference, pair.candidate)]
+    mine, theirs = (path or sentence("lint_place.optimizer") for path in paths)
+    return mine if mine == theirs else sentence("lint_place.both_groups", reference=mine, candidate=theirs)
 
 
 def _about_group(finding: SettingFinding, pair: GroupPair, *, several: bool) -> SettingFinding:
@@ -77,8 +86,9 @@ def _about_group(finding: SettingFinding, pair: GroupPair, *, several: bool) -> 
     change = finding.change
     if several and finding.rule in GROUPED and finding.arguments and count:
         value = next(iter(finding.arguments.values()))
-        names = first_few(pair.names, 1)
-        change = f'a group {{"params": [...], "{GROUPED[finding.rule]}": {value!r}}} with {names}'
+        change = sentence(
+            "lint_change.group", argument=GROUPED[finding.rule], value=repr(value), name=pair.names[0], more=count > 1
+        )
     return replace(finding, parameters=count, example=example, change=change, part="optimizer")
 
 
@@ -87,7 +97,8 @@ def _one_sided(
 ) -> Iterator[SettingFinding]:
     for names, trained in ((only_reference, True), (only_candidate, False)):
         if names:
-            places = f"{counted(len(names), 'parameter')} trained", "not in the optimizer"
+            change = sentence("lint_change.train" if trained else "lint_change.leave_out", names=names)
+            places = sentence("lint_setting.trained", count=len(names)), sentence("lint_setting.not_in_optimizer")
             yield SettingFinding(
                 rule="optimizer-parameters",
                 severity="error",
@@ -95,11 +106,11 @@ def _one_sided(
                 candidate="",
                 reference_class=_class_name(groups[0]),
                 candidate_class=_class_name(groups[1]),
-                setting="parameters that are trained",
+                setting=sentence("lint_setting.trained_parameters"),
                 reference_setting=places[0 if trained else 1],
                 candidate_setting=places[1 if trained else 0],
-                effect="the optimizer of one side moves parameters that the other's leaves as they are",
-                change=f"the optimizer {'with' if trained else 'without'} {first_few(names)}",
+                effect=sentence("lint_effect.trained_on_one_side"),
+                change=change,
                 parameters=len(names),
                 example=names[0],
                 part="optimizer",
@@ -114,8 +125,7 @@ def _class_name(groups: Sequence[ParameterGroup]) -> str:
 def _open_names(names: Sequence[str]) -> list[str]:
     if not names:
         return []
-    told = f"{counted(len(names), 'parameter')} of the optimizers ({first_few(names)})"
-    return [f"{told} without a known counterpart: `align map` with both models tells, --map takes its file"]
+    return [sentence("lint_note.open_names", count=len(names), names=names)]
 
 
 # Learning rates that change.
@@ -123,23 +133,26 @@ def _open_names(names: Sequence[str]) -> list[str]:
 
 def _compare_rates(pair: GroupPair) -> ComparedPart:
     mine, theirs = pair.reference.rates, pair.candidate.rates
-    problems = tuple(f"learning rate of {_place(pair)}: {one.problem}" for one in (mine, theirs) if one.problem)
+    problems = tuple(
+        sentence("lint_note.rate_of_group", group=_place(pair), problem=one.problem)
+        for one in (mine, theirs)
+        if one.problem
+    )
     if problems:
         return ComparedPart(unread=1, not_compared=problems)
     steps = common_steps(mine, theirs)
-    caveats = () if is_whole(mine, theirs) else (f"learning rates after step {steps:,}",)
+    caveats = () if is_whole(mine, theirs) else (sentence("lint_caveat.rates_after_step", step=steps),)
     unlike = first_unlike_rate(mine, theirs)
     if unlike is None:
         return ComparedPart(compared=1, caveats=caveats)
     period = steps_a_period(mine, theirs)
     places = _shown(mine, unlike.step), _shown(theirs, unlike.step)
-    words = f"differs from step {unlike.step} on, at {unlike.differing:,} of {unlike.steps:,} steps"
-    if unlike.behind:
-        words += f", behind the {unlike.behind:,} that one side is made for (--steps {unlike.behind} leaves them out)"
-    change = f"a schedule that gives {unlike.rates[0]:.6g} at step {unlike.step}"
+    counts = {"step": unlike.step, "count": unlike.differing, "total": unlike.steps, "behind": unlike.behind}
+    effect = sentence("lint_effect.rates_differ", **counts)
+    change = sentence("lint_change.schedule", rate=unlike.rates[0], step=unlike.step)
     if period:
-        words = f"is equal if the scheduler that changes at each step is stepped every {period} steps"
-        change = "nothing, if that is so"
+        effect = sentence("lint_effect.rates_equal_if_stepped", period=period)
+        change = sentence("lint_change.nothing_if_so")
     finding = SettingFinding(
         rule="learning-rate-schedule",
         severity="note" if period else "error",
@@ -147,10 +160,10 @@ def _compare_rates(pair: GroupPair) -> ComparedPart:
         candidate=pair.candidate.settings.path,
         reference_class=_class_name([pair.reference]),
         candidate_class=_class_name([pair.candidate]),
-        setting="learning rate",
+        setting=sentence("lint_setting.learning_rate"),
         reference_setting=places[0],
         candidate_setting=places[1],
-        effect=f"the learning rate {words}",
+        effect=effect,
         change=change,
         parameters=len(pair.names),
         example=pair.names[0] if pair.names else "",
@@ -160,8 +173,9 @@ def _compare_rates(pair: GroupPair) -> ComparedPart:
 
 
 def _shown(rates: LearningRates, step: int) -> str:
-    by = f" by {rates.by}" if rates.by else ", constant"
-    return f"learning rate={rates.at(step):.6g} at step {step}{by}"
+    if not rates.by:
+        return sentence("lint_setting.constant_rate", rate=rates.at(step), step=step)
+    return sentence("lint_setting.rate_by", rate=rates.at(step), step=step, scheduler=rates.by)
 
 
 # Names that are not known.
@@ -216,14 +230,14 @@ def _compare_rule(pair: GroupPair, rule: Pitfall | None) -> ComparedPart:
     """Compare one setting, or with None the learning rates that change."""
     scheduled = pair.reference.rates.scheduled or pair.candidate.rates.scheduled
     if rule is None:
-        problems = tuple(f"{one} ({_place(pair)})" for one in (*pair.reference.problems, *pair.candidate.problems))
+        problems = _unread_rates((*pair.reference.problems, *pair.candidate.problems), pair)
         rates = _compare_rates(pair) if scheduled else ComparedPart()
         return replace(rates, not_compared=(*rates.not_compared, *problems))
     if scheduled and rule.id == RATE:
         return ComparedPart()
     found = compare_settings([LayerPair(pair.reference.settings, pair.candidate.settings)], [rule])
-    missing = tuple(f"{setting} of {_place(pair)}" for setting in found.missing)
-    return ComparedPart(found.findings, 1, found.compared, found.unread, not_compared=missing)
+    missing = _unread_settings(found.missing, pair)
+    return ComparedPart(found.findings, 1, found.compared, found.unread, not_compared=tuple(missing))
 
 
 def _counted(findings: Sequence[SettingFinding], count: int) -> list[SettingFinding]:
@@ -231,7 +245,8 @@ def _counted(findings: Sequence[SettingFinding], count: int) -> list[SettingFind
 
 
 def _unpaired(rule: Pitfall | None) -> str:
-    setting = rule.setting if rule else "learning rate"
-    form = rule.forms[0].attributes[0] if rule and rule.forms[0].attributes else ""
-    named = f"{setting} ({form})" if form and form != setting else setting
-    return f"{named} differs among the groups, and no model tells which parameters they hold: return (model, optimizer)"
+    setting = rule.setting if rule else sentence("lint_setting.learning_rate")
+    attribute = rule.forms[0].attributes[0] if rule and rule.forms[0].attributes else setting
+    if attribute == setting:
+        return sentence("lint_note.differs_among_groups", setting=setting)
+    return sentence("lint_note.attribute_differs_among_groups", setting=setting, attribute=attribute)

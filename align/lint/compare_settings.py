@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.lint.lint_result import SettingFinding
 from align.rules.setting_forms import equal_settings
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -160,11 +161,11 @@ def _other_kind(pair: LayerPair) -> SettingFinding | None:
         candidate=pair.candidate.path,
         reference_class=_class_name(pair.reference),
         candidate_class=_class_name(pair.candidate),
-        setting="kind of layer",
+        setting=sentence("lint_setting.kind_of_layer"),
         reference_setting=mine,
         candidate_setting=theirs,
-        effect="at the same place another function is computed",
-        change=f"a layer of the kind {mine}",
+        effect=sentence("lint_effect.other_layer"),
+        change=sentence("lint_change.layer_of_kind", kind=mine),
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.lint.lint_result import SettingFinding
 from align.names.frozen_parameters import freezing, frozen_apart
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,10 +29,10 @@ def frozen_findings(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap)
                 candidate="",
                 reference_class=classes[0],
                 candidate_class=classes[1],
-                setting="trainable parameters",
-                reference_setting=f"trainable {found.trainable[0]:,}",
-                candidate_setting=f"trainable {found.trainable[1]:,}",
-                effect=f"{counted(len(pairs), 'parameter')} frozen in the {side} alone, and trained by the other side",
+                setting=sentence("lint_setting.trainable_parameters"),
+                reference_setting=sentence("lint_setting.trainable", count=found.trainable[0]),
+                candidate_setting=sentence("lint_setting.trainable", count=found.trainable[1]),
+                effect=sentence("lint_effect.frozen", count=len(pairs), side=side),
                 change=freezing([pairing.target for pairing in pairs], frozen=side == "reference"),
                 parameters=len(pairs),
                 example=pairs[0].source,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.import_user_code import require_file
-from align.core.message_words import counted, first_few
 from align.core.name_map import NameMap
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, UsageError
@@ -24,6 +23,7 @@ from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.user_rules import NameRules
 from align.rules.pitfalls import pitfalls
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ def _parts(sides: tuple[LintSide, LintSide], given: Given, steps: int | None) ->
         yield compare_losses((left.loss, right.loss), pitfalls())
     for name in sorted((left.parts.keys() ^ right.parts.keys()) - ({"a model"} if models else set())):
         label, other = (left.label, right.label) if name in left.parts else (right.label, left.label)
-        yield ComparedPart(not_compared=(f"{label} has {name}, {other} none",))
+        yield ComparedPart(not_compared=(sentence("lint_note.part_of_one_side", side=label, part=name, other=other),))
 
 
 def _models(left: LintSide, right: LintSide) -> tuple[Side, Side] | None:
@@ -106,8 +106,8 @@ def _refuse_unlike(left: LintSide, right: LintSide) -> None:
         for has, lacks in ((left, right), (right, left)):
             if name in has.parts:
                 kind = name.partition(" ")[2]
-                message = f"{lacks.label} is no {kind}, the other side is one"
-                raise UsageError(message, "give two models, two optimizers or two losses")
+                error = f"{lacks.label} is no {kind}, the other side is one"
+                raise UsageError(error, "give two models, two optimizers or two losses")
 
 
 def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
@@ -124,10 +124,10 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     findings = (*compared.findings, *frozen_findings((left, right), names))
     bare = not (left.parameters or right.parameters)  # of a loss that users wrote nothing else is to be seen
     unknown = [one for own in settings if len(own) == 1 for one in own if bare and known.isdisjoint(one.classes)]
-    told = () if compared.compared or findings else tuple(f"no rule knows {one.classes[0]}" for one in unknown)
-    return ComparedPart(
-        findings, len(pairs), compared.compared, compared.unread, (counts[0], counts[1]), tuple(dict.fromkeys(told))
-    )
+    names_of_unknown = () if compared.compared or findings else dict.fromkeys(one.classes[0] for one in unknown)
+    problems = tuple(sentence("lint_note.unknown_class", name=one) for one in names_of_unknown)
+    alone_and_known = counts[0], counts[1]
+    return ComparedPart(findings, len(pairs), compared.compared, compared.unread, alone_and_known, problems)
 
 
 def _compare_layers(pairs: list[LayerPair], sides: tuple[Side, Side]) -> ComparedSettings:
@@ -170,13 +170,15 @@ def _verdict(found: ComparedPart) -> Verdict:
     grave = [finding for finding in found.findings if finding.severity != "note"]
     if grave:
         layers = len({finding.candidate for finding in grave})
-        reason = f"{counted(len(grave), 'setting')} of {counted(layers, 'layer')} may make the outputs differ"
+        reason = sentence("lint_verdict.outputs_may_differ", count=len(grave), layers=layers)
         if all(finding.part != "layer" for finding in grave):
-            reason = f"{counted(len(grave), 'setting')} may make the training differ"
+            reason = sentence("lint_verdict.training_may_differ", count=len(grave))
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage, found.caveats)
     if found.not_compared:
-        reason = f"{counted(len(found.not_compared), 'thing')} could not be compared: {first_few(found.not_compared)}"
+        problems = found.not_compared
+        reason = sentence("lint_verdict.not_compared", count=len(problems), problems=problems)
         return Verdict(Outcome.NOT_COMPARED, reason, coverage, found.caveats)
     if not found.compared:
-        return Verdict(Outcome.NOT_COMPARED, "no rule knows a setting of two paired layers", coverage)
-    return Verdict(Outcome.ALIGNED, f"{counted(found.compared, 'known setting')} are equal", coverage, found.caveats)
+        return Verdict(Outcome.NOT_COMPARED, sentence("lint_verdict.nothing_known"), coverage)
+    reason = sentence("lint_verdict.settings_equal", count=found.compared)
+    return Verdict(Outcome.ALIGNED, reason, coverage, found.caveats)

@@ -11,6 +11,7 @@ from align.lint.compare_schedules import STEPS, steps_to_sample
 from align.lint.lint_result import ComparedPart, joined_parts
 from align.lint.uncovered_settings import uncovered_settings
 from align.rules.pitfalls import pitfalls
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.core.layer_settings import ParameterGroup
@@ -32,11 +33,11 @@ def lint_optimizers(
     first = groups[0][0].settings, groups[1][0].settings
     makers = type(sides[0].optimizer), type(sides[1].optimizer)
     unknown = [side.classes[0] for side in first if _method(side.classes) is None]
-    problems = [f"no rule knows {name}" for name in dict.fromkeys(unknown)]
+    problems = [sentence("lint_note.unknown_class", name=name) for name in dict.fromkeys(unknown)]
     if not unknown and _method(first[0].classes) is _method(first[1].classes):
         pairs = [(left.settings, right.settings) for left in groups[0] for right in groups[1]]
         missed = [one for pair in pairs for one in uncovered_settings(makers, pair, rules)]
-        problems += [f"{one}, which no rule compares" for one in dict.fromkeys(missed)]
+        problems += [sentence("lint_note.not_covered", what=one) for one in dict.fromkeys(missed)]
     own = ComparedPart(not_compared=tuple(problems))
     return joined_parts([compare_optimizers(groups, name_map, rules), own])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.layer_settings import plain_settings
 from align.lint.replaced_methods import framework_class, replaced_methods
 from align.rules.setting_forms import equal_settings
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,8 +36,10 @@ def uncovered_settings(
     found: list[str] = []
     for number, (maker, side) in enumerate(zip(makers, sides, strict=True)):
         chosen = _chosen(framework_class(maker), side.values, sides[1 - number].values)
-        found += [f"{name}={value!r} of {_name(side)}" for name, value in chosen if name not in known[number]]
-    return found + [f"the method {name}" for maker in _unlike(makers) for name in replaced_methods(maker)]
+        own = [f"{name}={value!r}" for name, value in chosen if name not in known[number]]
+        found += [sentence("lint_note.argument_of_class", argument=one, class_name=_name(side)) for one in own]
+    methods = [name for maker in _unlike(makers) for name in replaced_methods(maker)]
+    return found + [sentence("lint_note.method", name=name) for name in methods]
 
 
 def _unlike(makers: tuple[type, type]) -> tuple[type, ...]:
@@ -87,4 +90,4 @@ def _tidy(value: Setting) -> Setting:
 
 
 def _name(side: LayerSettings) -> str:
-    return side.classes[0].rpartition(".")[2] if side.classes else "an unknown class"
+    return side.classes[0].rpartition(".")[2] if side.classes else sentence("lint_place.unknown_class")

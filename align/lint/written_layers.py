@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.rules.pitfalls import Examples, Pitfall, pitfalls
 from align.rules.setting_forms import Form
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ def _rule(forms: tuple[Form, Form]) -> Pitfall:
         topic="norms",
         setting=KNOWN,
         severity="error",
-        effect="small values are scaled otherwise",
+        effect=sentence("lint_effect.small_values"),
         forms=forms,
         examples=Examples((), ()),
         idle={},

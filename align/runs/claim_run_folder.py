@@ -32,7 +32,7 @@ def claim_run_folder(path: Path, kind: str) -> Iterator[None]:
     made = [folder for folder in (path, *path.absolute().parents) if not folder.exists()]
     RunFolder.create(path)
     try:
-        with folder_lock(path / LOCK, f"the run folder {path}"):
+        with folder_lock(path / LOCK, path, "run"):
             remove_dead_parts(path)
             with _Marked(path, kind) if kind in KINDS else contextlib.nullcontext():
                 yield

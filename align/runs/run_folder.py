@@ -63,9 +63,9 @@ class RunFolder:
         """Raise DestinationError if the folder could not be made or written to; nothing is made yet."""
         there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            what = "is not a folder" if not there.is_dir() else "cannot be written to"
+            error = "is not a folder" if not there.is_dir() else "cannot be written to"
             hint = "name a folder that does not exist yet, or one that is a run folder"
-            raise DestinationError(f"cannot make the run folder {path}: {there} {what}", hint)
+            raise DestinationError(f"cannot make the run folder {path}: {there} {error}", hint)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:

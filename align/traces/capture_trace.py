@@ -29,6 +29,7 @@ from align.traces.stored_model import MODEL, VALUES, write_model, write_values
 from align.traces.stored_noise import write_noise
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import tell_file
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -138,7 +139,7 @@ def _room(folder: Path) -> Iterator[None]:
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(folder_lock(folder / LOCK, f"the trace folder {folder}"))
+            held.enter_context(folder_lock(folder / LOCK, folder, "trace"))
             _take_out_older(folder)
         except OSError as error:
             hint = "check the folder, its permissions and the free space"
@@ -167,12 +168,12 @@ def _measure_noise(side: Side, inputs: Inputs, trace: TraceFolder) -> tuple[dict
     """Run the model again in float64 and measure what was kept of the ordinary run; or say why that cannot be."""
     head = trace.manifest.head
     if head is None or not head.kept.globs:
-        return None, "no tensors were kept"
+        return None, sentence("noise_note.no_tensors")
     sink = NoiseSink(trace)
     try:
         wide = side.runner.widened(side.model)
         if wide is None:
-            return None, f"{side.reader.name} models cannot run in float64"
+            return None, sentence("noise_note.no_float64", framework=side.reader.name)
         kept = _KeptOnly(sink, head)
         if head.direction == "backward":
             _backward_runner(side).run_backward(wide, read_inputs(inputs), kept)

@@ -11,6 +11,7 @@ from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.measure.measure_arrays import measure
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,14 +65,17 @@ def paired_values(
 
 def _difference(meant: Array, held: Array) -> str:
     if meant.shape != held.shape:
-        return f"shape {list(meant.shape)} against {list(held.shape)}"
+        return sentence("trace_finding.weights_shape", reference=list(meant.shape), candidate=list(held.shape))
     rounded = meant.astype(held.dtype, copy=False)
     if np.array_equal(rounded, held):  # far quicker than the figures, and nearly always true
         return ""
     measurement = measure(rounded, held)
     if not measurement.mismatched:  # NaN in the same places
         return ""
-    odd = measurement.non_finite_mismatch
-    return f"{measurement.mismatched:,} of {measurement.count:,} values differ, by up to {measurement.max_abs:.3g}" + (
-        f"; {odd:,} are NaN or Inf on one side" if odd else ""
+    return sentence(
+        "trace_finding.weights_differ",
+        count=measurement.mismatched,
+        total=measurement.count,
+        difference=measurement.max_abs,
+        non_finite=measurement.non_finite_mismatch,
     )

@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from align.errors import DestinationError, FolderInUseError
 
@@ -35,14 +35,14 @@ class Holder(NamedTuple):
 
 
 @contextlib.contextmanager
-def folder_lock(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock file `path` while the block runs; `what` names the folder that it guards.
+def folder_lock(path: Path, folder: Path, kind: Literal["run", "trace"]) -> Iterator[None]:
+    """Hold the lock file `path` while the block runs; it guards a `folder` of this kind.
 
     Raises FolderInUseError if another process, or this one, holds it, and DestinationError if it cannot be made. On
     file systems without locks nothing is held.
     """
     try:
-        descriptor = _locked(path, what)
+        descriptor = _locked(path, folder, kind)
     except OSError as error:
         hint = "check the folder, its permissions and the free space"
         raise DestinationError(f"cannot write {path}: {error.strerror or error}", hint) from error
@@ -60,7 +60,7 @@ def this_process() -> Holder:
     return Holder(os.getpid(), socket.gethostname(), dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"))
 
 
-def _locked(path: Path, what: str) -> int:
+def _locked(path: Path, folder: Path, kind: str) -> int:
     """Open and lock the file; again, if who held it before removed it in between."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -70,7 +70,7 @@ def _locked(path: Path, what: str) -> int:
             if error.errno in _TAKEN:
                 holder = _read_holder(descriptor)
                 os.close(descriptor)
-                raise FolderInUseError(what, holder) from error
+                raise FolderInUseError(f"the {kind} folder {folder}", holder) from error
         if _is_still_there(path, descriptor):
             return descriptor
         os.close(descriptor)

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 SAME = {"mode": "mode", "step": "step", "seed": "seed", "direction": "direction"}
 
 
-def trace_incompatibilities(reference: TraceHead, candidate: TraceHead) -> Iterator[str]:
+def trace_faults(reference: TraceHead, candidate: TraceHead) -> Iterator[str]:
     """Say, one line each, in what two runs are unlike although a comparison needs it to be the same."""
     for field, name in SAME.items():
         mine, theirs = getattr(reference, field), getattr(candidate, field)
         if mine != theirs:
             yield f"different {name}: {mine} and {theirs}"
-    yield from _unlike_inputs(reference.inputs, candidate.inputs)
+    yield from _input_faults(reference.inputs, candidate.inputs)
     parts = {(one.kept.elements, one.kept.sampled) for one in (reference, candidate) if one.kept.elements is not None}
     if len(parts) > 1:
         yield f"different elements are kept: {_part(reference)} and {_part(candidate)}"
 
 
-def _unlike_inputs(mine: dict[str, dict[str, object]], theirs: dict[str, dict[str, object]]) -> Iterator[str]:
+def _input_faults(mine: dict[str, dict[str, object]], theirs: dict[str, dict[str, object]]) -> Iterator[str]:
     """Inputs of the same names are held against each other by name, others by their place: ports rename them."""
     if len(mine) != len(theirs):
         yield f"different inputs: {counted(len(mine), 'input')} and {len(theirs)}"

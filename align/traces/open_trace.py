@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import MissingFileError, RunFolderError
-from align.traces.stored.checksums import AGAIN, check_files
+from align.traces.stored.checksums import AGAIN_HINT, check_files
 from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE
 from align.traces.stored_model import MODEL, VALUES, read_model
 from align.traces.trace_folder import TraceFolder
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,10 +39,11 @@ class TracedSide:
         if self.trace.complete:
             return ""
         if awaited := self.trace.manifest.awaited:
-            return f"ends before the line that tells of {awaited[0]}"
+            return sentence("trace_finding.cut_before_line", file=awaited[0])
         running = self.trace.manifest.running
-        module = (running[-1].module or "the model itself") if running else ""
-        return f"ends in {module}, which did not return" if module else "ends before the end of the run"
+        if not running:
+            return sentence("trace_finding.cut_before_end")
+        return sentence("trace_finding.cut_in_module", module=running[-1].module or sentence("model_part.model_itself"))
 
 
 def check_beside(trace: TraceFolder, contents: Collection[str]) -> None:
@@ -52,7 +54,7 @@ def check_beside(trace: TraceFolder, contents: Collection[str]) -> None:
     manifest = trace.manifest
     if untold := [name for name in manifest.awaited if (trace.folder / name).exists()]:
         path = trace.folder / MANIFEST
-        raise RunFolderError(f"{path} is damaged: its last line, which tells of {untold[0]}, is missing", AGAIN)
+        raise RunFolderError(f"{path} is damaged: its last line, which tells of {untold[0]}, is missing", AGAIN_HINT)
     if manifest.sealed and manifest.files is not None:
         check_files(trace.folder, manifest.files, (MODEL, VALUES, NOISE), contents)
 
@@ -70,8 +72,8 @@ def open_trace(folder: Path) -> TracedSide:
     home = folder.absolute().parent if head is not None and head.direction == "backward" else folder
     model = read_model(home)
     if model is None or head is None:
-        reason = f"{folder} tells nothing of the model that it is a trace of"
-        raise RunFolderError(reason, "write it with `align capture SIDE -o DIR`; one of gradients stays inside of DIR")
+        error = f"{folder} tells nothing of the model that it is a trace of"
+        raise RunFolderError(error, "write it with `align capture SIDE -o DIR`; one of gradients stays inside of DIR")
     path = home / VALUES
     tensors = open_checkpoint(path).tensors if path.is_file() else None
     values = None if tensors is None else {name: tensor.load() for name, tensor in tensors.items()}

@@ -14,16 +14,13 @@ from align.models.probe import is_probe
 from align.traces.module_calls import CallPair, CallPairs
 from align.traces.pairing.pair_by_place import pair_by_place
 from align.traces.unpaired_layer import UnpairedLayer
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Literal
 
     from align.traces.module_calls import Call, CalledModules
-
-
-_NO_PROBE = "the other side has no probe of this name"
-_NO_TENSOR = "the other model returned no tensor, as far as was seen"
 
 
 def pair_calls(left: CalledModules, right: CalledModules) -> CallPairs:
@@ -95,24 +92,24 @@ def _alone(
     for call in own.calls:
         if id(call) not in done:
             nothing = not call.module and all(one.module for one in other.calls)
-            reason = _NO_PROBE if is_probe(call.module) else _NO_TENSOR if nothing else _reason(call, own, other)
+            reason = sentence("unpaired_reason.no_tensor") if nothing else _reason(call, own, other)
             yield UnpairedLayer(side, call.module, call.class_name, call.call, reason)
 
 
 def _reason(call: Call, own: CalledModules, other: CalledModules) -> str:
     """Say why a call has no counterpart: for a layer with parameters, what became of the module that holds them."""
     inside = own.holds(call)
-    if call.module in own.open:
-        return "the name map leaves its parameters open"
-    if not inside:
-        return "the other side has no module of this kind and output shape at this place"
+    if is_probe(call.module):
+        return sentence("unpaired_reason.no_probe")
+    if call.module in own.open or not inside:
+        return sentence("unpaired_reason.names_open" if call.module in own.open else "unpaired_reason.no_place")
     counterparts = [path for path, pairs in other.inside.items() if pairs == inside]
     if not counterparts:
-        return "no module of the other side holds the same parameters"
+        return sentence("unpaired_reason.not_inside")
     calls = [one for one in other.calls if one.module in counterparts]
     if not calls:
-        name = counterparts[-1] or "the model itself"
-        return f"its counterpart {name} is not called, is run past its hooks, or returns no tensor"
+        name = counterparts[-1] or sentence("model_part.model_itself")
+        return sentence("unpaired_reason.not_called", counterpart=name)
     if all(one.call != call.call for one in calls):
-        return f"its counterpart {counterparts[-1]} is called less often"
-    return "the other side has no module of the same parameters that ends here with the same output shape"
+        return sentence("unpaired_reason.called_less_often", counterpart=counterparts[-1])
+    return sentence("unpaired_reason.ends_elsewhere")

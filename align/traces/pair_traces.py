@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
 from align.core.name_map import NameMap
 from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
@@ -18,6 +17,7 @@ from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls
 from align.traces.pairing.pair_fused_layers import pair_fused_layers
 from align.traces.returned_parts import comparable_captures, left_out_parts, parts_of
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,5 +77,5 @@ def open_names(name_map: NameMap) -> Iterator[Finding]:
     }
     for side, label in (("source", name_map.source), ("target", name_map.target)):
         if names := sides[side]:
-            message = f"{counted(len(names), 'parameter')} not paired: {first_few(names)}"
+            message = sentence("trace_finding.names_open", count=len(names), names=names)
             yield Finding("names-open", "warning", label, message)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.core.verdicts import Finding
 from align.traces.lacking_parts import tree_of, what_lacks
 from align.traces.module_calls import outermost_calls
 from align.traces.stored.manifest import TraceManifest
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,17 +24,17 @@ Parts = dict[int, "ReturnedParts"]
 MOST_LISTED = 20
 # What an object may lack on one side: beside tensors and arrays, what is not a result need not be ported.
 _OPTIONAL: dict[PartKind | None, str] = {
-    "number": "a number",
-    "text": "a text",
-    "attribute": "an attribute",
-    "cache": "of a cache",
+    "number": "returned_part.number",
+    "text": "returned_part.text",
+    "attribute": "returned_part.attribute",
+    "cache": "returned_part.of_cache",
 }
-_SAID: dict[Lack, str] = {
-    "one more": "which the other side lacks",
-    "other form": "which has another form on the other side",
-    "no container": "where the other side returns something else",
-    "None": "which is None on the other side",
-    "behind the end": "behind the end of the other side's list",
+_LACKS: dict[Lack, str] = {
+    "one more": "returned_part.one_more",
+    "other form": "returned_part.other_form",
+    "no container": "returned_part.no_container",
+    "None": "returned_part.none",
+    "behind the end": "returned_part.behind_the_end",
 }
 
 
@@ -68,12 +69,14 @@ def left_out_parts(
         wrong: dict[str, str] = {}
         for capture, lack in ((one, lacks[side][one.key]) for one in captures[side] if one.key in lacks[side]):
             into = told if lack == "one more" else wrong
-            into[capture.output] = f"{_OPTIONAL[_kind(capture, parts[side])]}, {_SAID[lack]}"
+            kind = sentence(_OPTIONAL[_kind(capture, parts[side])])
+            into[capture.output] = sentence("returned_part.lacking", kind=kind, lack=sentence(_LACKS[lack]))
         if told:
-            message = f"left out of the comparison: {_listed(told)}"
+            message = sentence("trace_finding.outputs_left_out", parts=_listed(told), more=_unlisted(told))
             yield Finding("outputs-left-out", "warning", label, message, {"parts": len(told)})
         if wrong:
-            message = f"{label} returned what the other side did not: {_listed(wrong)}"
+            listed, more = _listed(wrong), _unlisted(wrong)
+            message = sentence("trace_finding.outputs_lacking", side=label, parts=listed, more=more)
             yield Finding("outputs-lacking", "error", _place(next(iter(wrong))), message, {"parts": len(wrong)})
 
 
@@ -98,13 +101,18 @@ def _lacks_of_call(mine: Sequence[Capture], theirs: Sequence[Capture], parts: Se
         for one in mine
         if (kind := _kind(one, parts[0])) in _OPTIONAL and kind and one.output not in others
     }
-    return {key: lack for key, lack in lacks.items() if lack in _SAID}
+    return {key: lack for key, lack in lacks.items() if lack in _LACKS}
 
 
-def _listed(told: dict[str, str]) -> str:
-    listed = [f"{_place(name)} ({what})" for name, what in told.items()]
-    rest = f", and {counted(len(listed) - MOST_LISTED, 'more part')}" if len(listed) > MOST_LISTED else ""
-    return f"{', '.join(listed[:MOST_LISTED])}{rest}"
+def _listed(told: dict[str, str]) -> list[str]:
+    return [
+        sentence("returned_part.named", place=_place(name), what=what)
+        for name, what in islice(told.items(), MOST_LISTED)
+    ]
+
+
+def _unlisted(told: dict[str, str]) -> int:
+    return max(len(told) - MOST_LISTED, 0)
 
 
 def _place(name: str) -> str:

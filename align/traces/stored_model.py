@@ -61,13 +61,13 @@ def read_model(folder: Path) -> tuple[ParameterSet, list[LayerSettings]] | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != MODEL_SCHEMA:
-            raise RunFolderError(f"{path} has schema {document['schema']!r}, expected {MODEL_SCHEMA!r}", _AGAIN)
+            raise RunFolderError(f"{path} has schema {document['schema']!r}, expected {MODEL_SCHEMA!r}", _HINT)
         return _parameters(document["parameters"]), [layer_from(layer) for layer in document["settings"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{path} is damaged: {type(error).__name__}: {error}", _AGAIN) from error
+        raise RunFolderError(f"{path} is damaged: {type(error).__name__}: {error}", _HINT) from error
 
 
-_AGAIN = "capture the trace again"
+_HINT = "capture the trace again"
 
 
 def _parameters(table: dict[str, Any]) -> ParameterSet:

@@ -10,6 +10,7 @@ from align.core.json_data import to_json_data
 from align.core.measurements import Measurement
 from align.errors import RunFolderError
 from align.traces.stored.manifest import NOISE
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,7 @@ def read_noise(folder: Path) -> tuple[dict[str, Measurement] | None, str]:
     """Return the measurements, or None and the reason; raises RunFolderError for another schema or damage."""
     path = folder / NOISE
     if not path.is_file():
-        return None, "it was not measured"
+        return None, sentence("noise_note.not_measured")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != NOISE_SCHEMA:

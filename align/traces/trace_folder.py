@@ -13,7 +13,7 @@ import numpy as np
 
 from align.core.dtypes import numpy_dtype
 from align.errors import RunFolderError
-from align.traces.stored.checksums import AGAIN, check_file
+from align.traces.stored.checksums import AGAIN_HINT, check_file
 from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, read_manifest
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class TraceFolder:
             return
         if crc32(raw.data) != place.crc32:
             path = self.folder / TENSORS
-            raise RunFolderError(f"{path} is damaged: the values of {capture.key} are not what was written", AGAIN)
+            raise RunFolderError(f"{path} is damaged: the values of {capture.key} are not what was written", AGAIN_HINT)
         self._checked.add(place.offset)
 
     def _reached_the_disk(self, capture: Capture) -> bool:

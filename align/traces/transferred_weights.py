@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
 from align.core.name_map import NameMap
 from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
@@ -16,6 +15,7 @@ from align.names.map_parameters import match_sides
 from align.names.match_by_order import executed, match_by_order
 from align.names.user_rules import NameRules
 from align.traces.compare_weights import compare_weights, expected_weights
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,16 +53,16 @@ class TransferredWeights:
         left_open = [one.name for one in paired.unmatched]
         left_open += [name for group in paired.ambiguous for name in (*group.sources, *group.targets)]
         if left_open:
-            self.problem = f"{counted(len(left_open), 'parameter')} not paired: {first_few(left_open)}"
+            self.problem = sentence("trace_finding.names_open", count=len(left_open), names=left_open)
 
     def told(self, label: str) -> Iterator[Finding]:
         """Warn of values that differ, and of those that are not known to be the same."""
         if self.findings:
-            names = first_few([finding.subject for finding in self.findings])
-            message = f"other values than the reference's in {counted(len(self.findings), 'parameter')}: {names}"
+            names = [finding.subject for finding in self.findings]
+            message = sentence("trace_finding.other_weights", count=len(names), names=names)
             yield Finding("weights-differ", "warning", label, message)
         if self.problem:
-            message = f"its weights could not be compared, or exchanged, and may be a cause: {self.problem}"
+            message = sentence("trace_finding.weights_unknown", problem=self.problem)
             yield Finding("weights-unknown", "warning", label, message)
 
     @property

@@ -13,6 +13,7 @@ import numpy as np
 
 from align.core.verdicts import Finding
 from align.traces.compare_weights import paired_values
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -49,23 +50,16 @@ def weights_never_given(
     pairs = (paired_values(one, *values)[:2] for one in learned)
     if not _are_unrelated(pairs):
         return None
-    counts = f"{len(findings)} of {len(name_map.pairings)} parameters differ, and nothing relates them"
+    message = sentence(_key(filled), count=len(findings), total=len(name_map.pairings))
     facts: dict[str, float | int | str] = {"differ": len(findings), "parameters": len(name_map.pairings)}
     label = name_map.source if filled == (False, True) else name_map.target
-    return Finding(CODE, "error", label, f"{_who(filled)}: {counts}; {_what_to_do(filled)}", facts)
+    return Finding(CODE, "error", label, message, facts)
 
 
-def _who(filled: tuple[bool, bool]) -> str:
+def _key(filled: tuple[bool, bool]) -> str:
     if all(filled):
-        return "the two checkpoints hold weights of different trainings"
-    return f"the {'reference' if filled[1] else 'port'} was never given weights"
-
-
-def _what_to_do(filled: tuple[bool, bool]) -> str:
-    if all(filled):
-        return "give the checkpoint that `align convert` makes of the reference's"
-    side = "reference" if filled[1] else "candidate"
-    return f"--{side}-checkpoint fills it, --map says which parameter is which"
+        return "trace_finding.weights_of_other_training"
+    return "trace_finding.reference_never_filled" if filled[1] else "trace_finding.port_never_filled"
 
 
 def _are_unrelated(pairs: Iterator[tuple[Array, Array]]) -> bool:

@@ -6,6 +6,7 @@ of it. So another language is another folder. Texts are filled in by `str.format
 - `{n:count layer}` is `1 layer`, `2 layers`; `{n:count entry/entries}` names the plural;
 - `{n:one is/are}` is `is` for 1, else `are`;
 - `{names:few}` are the first few of a list, `{names:join ; }` all of them with `; ` between;
+- `{x:figure}` is a number of six digits, `NaN`, `Inf` or `-Inf`;
 - `{name:if , with {name}}` is the text behind `if ` where there is something, else nothing.
 """
 
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import string
 import sys
+from collections.abc import Mapping
 from functools import cache
+from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +28,10 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
 
 ENGLISH = "en"
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # what documents hold in the place of such numbers
 
 
 def say(key: str, **facts: object) -> str:
@@ -44,7 +48,7 @@ def sentence(key: str, **facts: Any) -> Sentence:
     return Sentence(_filled(key, facts, ENGLISH), key, facts)
 
 
-def joined(separator: str, parts: list[str]) -> str:
+def joined(separator: str, parts: Sequence[str]) -> str:
     """Return sentences one after another; the one part where there is only one.
 
     >>> joined("; ", ["one", "other"])
@@ -62,7 +66,22 @@ def in_language(given: str | Mapping[str, Any], language: str) -> str:
     """Return a sentence, or the `key` and `facts` of one that a document keeps, in another language."""
     if isinstance(given, Sentence):
         given = {"key": given.key, "facts": given.facts}
-    return given if isinstance(given, str) else _filled(given["key"], given["facts"], language)
+    return _filled(given["key"], given["facts"], language) if isinstance(given, Mapping) else given
+
+
+def keys_of(text: str) -> set[str]:
+    """Return the keys of a sentence and of all sentences among its facts; of other texts none.
+
+    >>> keys_of(joined("; ", ["one", "other"]))
+    {'sentence.joined'}
+    """
+    return {text.key}.union(*map(_keys_of_fact, text.facts.values())) if isinstance(text, Sentence) else set()
+
+
+def _keys_of_fact(fact: object) -> set[str]:
+    if isinstance(fact, (list, tuple)):
+        return set().union(*map(_keys_of_fact, fact))
+    return keys_of(fact) if isinstance(fact, str) else set()
 
 
 def catalogue(language: str = ENGLISH) -> dict[str, dict[str, Any]]:
@@ -99,6 +118,10 @@ class _Formatter(string.Formatter):
             value = [in_language(one, self._language) for one in value]
         name, _, rest = format_spec.partition(" ")
         own = _FORMATS.get(name)
+        if value is None and own is not _if:  # stands within an `if`, whose text is made before it is left out
+            return str(value)
+        if own is None and format_spec and value in NOT_FINITE:
+            value = float(value)
         return str(super().format_field(value, format_spec)) if own is None else own(value, rest)
 
 
@@ -117,11 +140,16 @@ def _few(value: Any, _rest: str) -> str:
 
 
 def _joined(value: Any, separator: str) -> str:
-    return separator.join(value)
+    return separator.join(map(str, value))
 
 
 def _if(value: Any, text: str) -> str:
     return text if value else ""
+
+
+def _figure(value: Any, _rest: str) -> str:
+    number = float(value)
+    return f"{number:.6g}" if isfinite(number) else "NaN" if isnan(number) else "Inf" if number > 0 else "-Inf"
 
 
 _FORMATS: dict[str, Callable[[Any, str], str]] = {
@@ -130,4 +158,5 @@ _FORMATS: dict[str, Callable[[Any, str], str]] = {
     "few": _few,
     "join": _joined,
     "if": _if,
+    "figure": _figure,
 }

@@ -25,7 +25,7 @@ def test_a_folder_in_use_is_refused_with_the_process_that_has_it(capsys: pytest.
     diff = ["diff", "a.npz", "b.npz", "--run", "run"]
     assert main(diff) == 0
     result = Path("run/diff.json").read_bytes()
-    with folder_lock(Path("run") / LOCK, "it"):
+    with folder_lock(Path("run") / LOCK, Path("it"), "trace"):
         assert main(diff) == 2
         assert f"align: the run folder run is in use by process {os.getpid()} on " in capsys.readouterr().err
     assert Path("run/diff.json").read_bytes() == result

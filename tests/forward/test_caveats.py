@@ -14,6 +14,7 @@ from align.forward.forward_result import ForwardComparison, LayerComparison
 from align.forward.unseen_result import UnseenModule
 from align.measure.measure_arrays import measure
 from align.models.inputs import describe_inputs
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,9 +137,9 @@ def test_modules_that_were_not_seen_are_told() -> None:
 def test_what_would_show_is_not_claimed_of_what_was_left_out() -> None:
     assert judged() == "judged in float32: a difference of 2e-06 of an output would show"
     for note in (
-        "differs at padded positions, where the given mask is 0",
-        "3 equal NaN are left out",
-        "judged apart: a",
+        sentence("forward_note.padded"),
+        sentence("forward_note.non_finite_left_out", count=3),
+        joined("; ", ["a note of the user's", sentence("forward_note.judged_apart", part="a")]),
     ):
         assert judged(note=note) == "judged in float32: elsewhere a difference of 2e-06 of an output would show"
 
@@ -150,4 +151,5 @@ def test_without_the_inputs_their_shapes_tell_a_batch_of_one() -> None:
 
 def test_elements_that_a_trace_did_not_keep_are_told() -> None:
     said = "outputs are compared on 5 of 24 elements"
-    assert caveats({"x": X}, note="on 5 of 24 elements", elements=5) == (said,)
+    note = sentence("forward_note.some_elements", count=5, total=24)
+    assert caveats({"x": X}, note=note, elements=5) == (said,)

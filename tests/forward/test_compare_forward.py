@@ -40,7 +40,7 @@ def test_traces_that_another_run_writes_are_left_alone(tmp_path: Path) -> None:
     part = tmp_path / "run" / "traces.part"
     part.mkdir()
     with (
-        folder_lock(tmp_path / "run" / f".traces{LOCK}", "it"),
+        folder_lock(tmp_path / "run" / f".traces{LOCK}", tmp_path, "trace"),
         pytest.raises(FolderInUseError, match=f"the trace folder {traces} is in use by process"),
     ):
         align.compare_forward(model(linear("fc")), model(dense("head")), inputs=X, traces=traces)

@@ -35,7 +35,7 @@ def test_a_folder_that_another_run_writes_is_left_alone(tmp_path: Path) -> None:
     capture(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with (
-        folder_lock(folder / LOCK, "it"),
+        folder_lock(folder / LOCK, folder, "trace"),
         pytest.raises(FolderInUseError, match=f"the trace folder {folder} is in use by process"),
     ):
         capture(folder)

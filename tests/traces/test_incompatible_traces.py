@@ -9,14 +9,14 @@ import pytest
 
 from align.core.trace_metadata import KeptValues, TraceHead
 from align.models.inputs import describe_inputs
-from align.traces.incompatible_traces import trace_incompatibilities
+from align.traces.incompatible_traces import trace_faults
 
 X = np.ones((2, 3), np.float32)
 HEAD = TraceHead("a:b", "torch", describe_inputs({"x": X, "mask": X[0]}))
 
 
 def faults(**changes: object) -> list[str]:
-    return [*trace_incompatibilities(HEAD, replace(HEAD, **changes))]  # type: ignore[arg-type]
+    return [*trace_faults(HEAD, replace(HEAD, **changes))]  # type: ignore[arg-type]
 
 
 def test_alike_runs_may_have_other_models_frameworks_and_names_of_inputs() -> None:
@@ -40,10 +40,10 @@ def test_other_inputs_are_a_fault_by_count_kind_and_value() -> None:
         TraceHead("", "", describe_inputs({"a": X, "b": 2 * X})),
         TraceHead("", "", describe_inputs({"b": X, "a": 2 * X})),
     )
-    assert len([*trace_incompatibilities(*swapped)]) == 2
+    assert len([*trace_faults(*swapped)]) == 2
 
 
 def test_other_elements_are_a_fault_unless_one_side_keeps_all() -> None:
     first, sample = replace(HEAD, kept=KeptValues(elements=9)), replace(HEAD, kept=KeptValues(elements=9, sampled=True))
-    assert [*trace_incompatibilities(first, sample)] == ["different elements are kept: the first 9 and a sample of 9"]
-    assert [*trace_incompatibilities(first, first)] == [*trace_incompatibilities(HEAD, sample)] == []
+    assert [*trace_faults(first, sample)] == ["different elements are kept: the first 9 and a sample of 9"]
+    assert [*trace_faults(first, first)] == [*trace_faults(HEAD, sample)] == []

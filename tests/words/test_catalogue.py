@@ -104,6 +104,10 @@ def test_a_sentence_keeps_what_it_was_made_from():
         "notes": [str(faults), "a word of the user's"],
         "notes_from": [origin, "a word of the user's"],
     }
+    assert to_json_data({"facts": {"loss": faults, "x": "a name"}}) == {
+        "facts": {"loss": str(faults), "x": "a name"},
+        "facts_from": {"loss": origin},
+    }
     assert in_language(origin, "en") == in_language(faults, "en") == faults
     assert in_language("a word of the user's", "en") == "a word of the user's"
 
@@ -129,6 +133,11 @@ def test_sentences_are_joined_and_made_anew_together():
         ("all{name:if , with {name}}", {"name": "a cache"}, "all, with a cache"),
         ("all{name:if , with {name}}", {"name": ""}, "all"),
         ("{x:.3g} of {n:,}", {"x": 0.12345, "n": 1000}, "0.123 of 1,000"),
+        ("{n:join , }", {"n": [1, 2]}, "1, 2"),
+        ("all{n:if  behind {n:,}, {n:count step}}", {"n": None}, "all"),
+        ("all{n:if  behind {n:,}, {n:count step}}", {"n": 2000}, "all behind 2,000, 2,000 steps"),
+        ("{x:figure}, {y:figure}", {"x": 0.12345678, "y": float("inf")}, "0.123457, Inf"),
+        ("{x:figure}, {y:.3g}", {"x": "NaN", "y": "-Infinity"}, "NaN, -inf"),
     ],
 )
 def test_formats_of_texts(template, facts, text, monkeypatch):

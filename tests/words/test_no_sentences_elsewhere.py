@@ -15,40 +15,23 @@ ROOT = Path(align.__file__).parent
 # What rooms still word themselves, and how many files of each do; a number only ever goes down.
 WORDING = ("report", "cli", "words", "errors")  # rooms that may
 STILL_WORDED = {
-    "checkpoints": 19,
+    "checkpoints": 18,
     "convert": 7,
     "core": 6,
-    "curves": 69,
-    "evaluation": 8,
-    "forward": 30,
-    "lint": 8,
-    "models": 16,
-    "names": 12,
+    "curves": 68,
+    "models": 14,
+    "names": 10,
     "rules": 3,
-    "runs": 3,
-    "traces": 12,
     "training": 9,
 }
 WORD = re.compile(r"(?:^|\s)[A-Za-z']{2,}(?=[\s,;:.]|$)")
-ERRORS = ("Error", "error", "hint", "msg")  # errors are worded by their classes, and their hints beside them
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
-def outcomes() -> set[str]:
-    """Words of data: the members of all `Literal` types."""
-    nodes = (node for path in ROOT.rglob("*.py") for node in ast.walk(parsed(path)))
-    types = (node for node in nodes if isinstance(node, ast.Subscript) and getattr(node.value, "id", "") == "Literal")
-    return {text for one in types for inner in ast.walk(one) if (text := _text(inner))}
+# Errors are worded by their classes, and beside them their hints and the faults that they list.
+ERRORS = ("Error", "error", "hint", "faults", "msg")
 
 
 def sentences(path: Path) -> list[str]:
-    """Texts of three words and more, but for docstrings, errors, outcomes and regular expressions."""
-    tree = parsed(path)
+    """Texts of three words and more, but for docstrings, errors and regular expressions."""
+    tree = _tree(path)
     apart = {id(inner) for node in ast.walk(tree) if _apart(node) for inner in ast.walk(node)}
     apart |= {
         id(inner)
@@ -58,21 +41,55 @@ def sentences(path: Path) -> list[str]:
         if inner is not node
     }
     texts = (_text(node) for node in ast.walk(tree) if id(node) not in apart)
-    found = [text for text in texts if text and len(WORD.findall(text)) > 2 and "(?" not in text]
-    return [text for text in found if text not in outcomes()]
+    return [
+        text for text in texts if len(WORD.findall(text)) > 2 and "(?" not in text and text not in _words_of_literals()
+    ]
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _words_of_literals() -> frozenset[str]:
+    """Words of a `Literal` anywhere in the package: they are ids."""
+    nodes = (node for path in ROOT.rglob("*.py") for node in ast.walk(_tree(path)) if isinstance(node, ast.Subscript))
+    literals = [node.slice for node in nodes if getattr(node.value, "id", "") == "Literal"]
+    return frozenset(_text(word) for literal in literals for word in ast.walk(literal))
 
 
 def _apart(node: ast.AST) -> bool:
     if isinstance(node, (ast.Raise, ast.Assert)):
         return True
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return True
     if isinstance(node, ast.Call):
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        return name.endswith(ERRORS) or name == "compile"
-    return isinstance(node, ast.Assign) and any(
-        str(getattr(one, "attr", getattr(one, "id", ""))).lower().endswith(ERRORS) for one in node.targets
-    )
+        return _name(node.func) == "compile" or any(map(_is_of_errors, (node.func, *_called_on(node))))
+    if isinstance(node, ast.FunctionDef):
+        return node.name.endswith(ERRORS)
+    return any(map(_is_of_errors, _assigned(node)))
+
+
+def _called_on(call: ast.Call) -> list[ast.AST]:
+    """The list that a call adds to, and the class that `partial` fills in."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend"):
+        return [call.func.value]
+    return [*call.args[:1]] if _name(call.func) == "partial" else []
+
+
+def _assigned(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) else []
+
+
+def _is_of_errors(node: ast.AST) -> bool:
+    return _name(node).endswith(ERRORS) or _name(node).lower().endswith(ERRORS)
+
+
+def _name(node: ast.AST) -> str:
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _text(node: ast.AST) -> str:
@@ -100,9 +117,16 @@ def test_a_room_words_no_more_than_it_is_known_to() -> None:
         ('raise ValueError("it has no such thing")', []),
         ('error = UsageError("it has no such thing", "give it one of these")', []),
         ('HINT = "give it one of these"', []),
+        ('faults += ["it has no such thing"]', []),
+        ('faults.append("it has no such thing")', []),
+        ('found.append("it has no such thing")', ["it has no such thing"]),
+        ('def one_faults():\n    yield "it has no such thing"', []),
+        ('run(partial(UserCodeError, "running it there alone"))', []),
         ('NAME = re.compile(r"one of these (?P<name>x)")', []),
         ('sentence("step_verdict.faults", count=1)', []),
-        ('outcome = "could not tell"', []),
+        ('kind = "not aligned"', []),
+        ('kind = "reference with cache"', []),
+        ('msg = "no batch was compared"', []),
     ],
 )
 def test_what_counts_as_a_sentence(code: str, found: list[str], tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 
 from align.core.dtypes import rounded_as
 from align.core.measurements import smallest_factor
-from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.evaluation.generation_result import LogitsComparison, PositionComparison, TokenDifference
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,29 +79,28 @@ def judge_generation(
     own = [one for one in comparisons if one.logits != "reference with cache"]
     positions = [position for one in own for position in one.positions]
     compared = sum(position.outcome != "not comparable" for position in positions)
-    coverage = Coverage("logits of a position", compared, len(positions) - compared)
+    coverage = Coverage(sentence("generate_unit.logits_of_a_position"), compared, len(positions) - compared)
     wrong = next((one for one in own if one.first_divergent is not None), None)
     if wrong is not None:
         return Verdict(Outcome.NOT_ALIGNED, _blame(wrong, prompt), coverage)
     lost = [one for one in differences if not one.tie and one.logits != "reference with cache"]
     if lost:
-        reason = f"new token {lost[0].step} (from 0) of sequence {lost[0].sequence} differs by more than rounding"
+        reason = sentence("generate_verdict.token_differs", step=lost[0].step, sequence=lost[0].sequence)
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if compared < len(positions) or not positions:
-        return Verdict(Outcome.NOT_COMPARED, "the logits are NaN or Inf, on both sides alike", coverage)
-    cached = ", with its cache too" if len(own) > 1 else ""
+        return Verdict(Outcome.NOT_COMPARED, sentence("generate_verdict.not_finite"), coverage)
     ties = sum(one.tie and one.logits == "candidate" for one in differences)
-    said = f"; at a tie, where rounding decides, {counted(ties, 'sequence')} may part" if ties else ""
-    return Verdict(Outcome.ALIGNED, f"the logits of all positions are within their limits{cached}{said}", coverage)
+    return Verdict(Outcome.ALIGNED, sentence("generate_verdict.agree", cached=len(own) > 1, ties=ties), coverage)
 
 
 def _blame(wrong: LogitsComparison, prompt: int) -> str:
     position = wrong.positions[wrong.first_divergent or 0].position
     step = position + 1 - prompt  # of the token that these logits choose
-    where = f"new token {step}" if step >= 0 else f"token {position + 1} of the prompt"
-    if wrong.logits == "candidate":
-        return f"the candidate's logits differ, first those for {where} (from 0)"
-    return f"without cache the candidate agrees; with its cache its logits change, first those for {where} (from 0)"
+    token = sentence("generate_place.prompt_token", number=position + 1)
+    if step >= 0:
+        token = sentence("generate_place.new_token", number=step)
+    own = wrong.logits == "candidate"
+    return sentence("generate_verdict.logits_differ" if own else "generate_verdict.cache_changes_logits", token=token)
 
 
 def _compare_position(index: int, expected: Array, found: Array, noise: LogitsNoise) -> PositionComparison:

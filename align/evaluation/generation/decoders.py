@@ -77,8 +77,10 @@ class Decoder:
         return np.array(logits), returned[1]
 
     def _guarded(self, code: Callable[[], Any], shape: list[int] | None = None) -> Any:
-        what = f"{self.side.label}, on tokens {shape}," if shape else f"the adapter of {self.side.label}"
-        return run_user_code(code, lambda error: UserCodeError(what, error))
+        label = self.side.label
+        if shape is None:
+            return run_user_code(code, lambda error: UserCodeError(f"the adapter of {label}", error))
+        return run_user_code(code, lambda error: UserCodeError(f"{label}, on tokens {shape},", error))
 
 
 def _usual_step(model: Model) -> Step:

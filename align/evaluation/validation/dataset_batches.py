@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
 
 LABELS = ("labels", "label")
-WANTED = "each batch is (inputs, labels), or a mapping with `labels`; inputs are arrays, alone or by name"
+HINT = "each batch is (inputs, labels), or a mapping with `labels`; inputs are arrays, alone or by name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Dataset:
             if size == self._limit:
                 break
         if not size:
-            raise InputsError(f"{self.label} has no samples", WANTED)
+            raise InputsError(f"{self.label} has no samples", HINT)
         read = np.concatenate(facts)
         if len(self.facts) and not np.array_equal(self.facts, read, equal_nan=True):
             hint = "fix its seed, or turn shuffling off: parts can be exchanged only over the same samples"
@@ -79,7 +79,7 @@ class Dataset:
 
         made = load_function(self._source, "data file")() if isinstance(self._source, str) else self._source
         if not hasattr(made, "__iter__"):
-            raise InputsError(f"{self.label} returned a {type(made).__name__}, not batches", WANTED)
+            raise InputsError(f"{self.label} returned a {type(made).__name__}, not batches", HINT)
         end = object()
         batches = run_user_code(lambda: iter(made), failed)
         while (raw := run_user_code(lambda: next(batches, end), failed)) is not end:
@@ -100,14 +100,14 @@ def _batch(raw: Any, what: str) -> Batch:
     inputs = {str(name): as_array(value) for name, value in named.items()}
     strange = unknown_dtypes(inputs) or [name for name, value in inputs.items() if not value.ndim]
     if strange or not inputs:
-        raise InputsError(f"{what} has inputs that are no batches of numbers: {', '.join(strange) or 'none'}", WANTED)
+        raise InputsError(f"{what} has inputs that are no batches of numbers: {', '.join(strange) or 'none'}", HINT)
     sizes = {name: len(value) for name, value in inputs.items()}
     labelled = as_array(labels)
     if labelled.dtype.kind != "O" and labelled.ndim:
         labels, sizes["labels"] = labelled, len(labelled)
     if len(set(sizes.values())) > 1:
         said = ", ".join(f"{size} {name}" for name, size in sizes.items())
-        raise InputsError(f"{what} has parts of different lengths: {said}", WANTED)
+        raise InputsError(f"{what} has parts of different lengths: {said}", HINT)
     return Batch(inputs, labels, next(iter(sizes.values())))
 
 
@@ -128,4 +128,4 @@ def _parts(raw: Any, what: str) -> tuple[Any, Any]:
         return raw[0], raw[1]
     found = f"a mapping of {', '.join(map(str, raw))}" if isinstance(raw, Mapping) else f"a {type(raw).__name__}"
     found += f" of {len(raw)}" if isinstance(raw, (tuple, list)) else ""
-    raise InputsError(f"{what} has no labels: it is {found}", WANTED)
+    raise InputsError(f"{what} has no labels: it is {found}", HINT)

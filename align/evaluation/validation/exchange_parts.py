@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from align.core.message_words import counted
-from align.core.name_map import SIDES
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.evaluation.validation_result import PARTS, Combination
 from align.measure.limits import NOISE_FACTOR
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
+    from align.core.message_words import Sentence
     from align.core.name_map import SideOf
     from align.evaluation.validation_result import OutputDifference, Part
 
@@ -125,64 +125,58 @@ def judge_validation(
     reference, candidate = rows[0], next(row for row in rows if row.model == "candidate")
     coverage = Coverage("samples", min(counts[:2]), 0, *(max(0, a - b) for a, b in (counts[:2], counts[1::-1])))
     if not counts[2]:
-        return Verdict(Outcome.NOT_COMPARED, "the reference's outputs are NaN or Inf", coverage)
-    both = f"{metrics[0]} is {_number(candidate.value)} against {_number(reference.value)}"
-    if not isfinite(reference.value) or not isfinite(candidate.value):
-        both = _not_finite(metrics, (reference.value, candidate.value), outputs)
+        return Verdict(Outcome.NOT_COMPARED, sentence("validate_verdict.reference_not_finite"), coverage)
+    values = reference.value, candidate.value
+    if isfinite(values[0]) and isfinite(values[1]):
+        figures = sentence("validate_verdict.figures", metric=metrics[0], reference=values[0], candidate=values[1])
+    else:
+        figures = _not_finite(metrics, values, outputs)
     if not isfinite(reference.value):
-        return Verdict(Outcome.NOT_COMPARED, both, coverage)
+        return Verdict(Outcome.NOT_COMPARED, figures, coverage)
     if candidate.agrees:
-        ties = f"; {counted(outputs.ties, 'other prediction')} where rounding decides" if outputs.ties else ""
-        return Verdict(Outcome.ALIGNED, f"{both}, all outputs are within their limits{ties}", coverage)
+        reason = sentence("validate_verdict.agrees", figures=figures, ties=outputs.ties)
+        return Verdict(Outcome.ALIGNED, reason, coverage)
     causes, others = find_causes(rows)
     if causes == ("model",) and outputs.factor <= 1.0 and not isfinite(candidate.value):
-        said = (
-            f"the models agree, and {metrics[1]} makes {_number(candidate.value)} of a difference in rounding: mend it"
-        )
-        return Verdict(Outcome.NOT_ALIGNED, f"{both}; {said}", coverage)
-    return Verdict(Outcome.NOT_ALIGNED, f"{both}; {_blame(causes, others, outputs)}", coverage)
+        cause: str = sentence("validate_verdict.metric_of_rounding", metric=metrics[1], value=candidate.value)
+    else:
+        cause = _blame(causes, others, outputs)
+    return Verdict(Outcome.NOT_ALIGNED, joined("; ", [figures, cause]), coverage)
 
 
-def _number(value: float) -> str:
-    return f"{value:.6g}" if isfinite(value) else "NaN" if isnan(value) else "Inf" if value > 0 else "-Inf"
-
-
-def _not_finite(metrics: tuple[str, str], values: tuple[float, float], outputs: OutputDifference) -> str:
+def _not_finite(metrics: tuple[str, str], values: tuple[float, float], outputs: OutputDifference) -> Sentence:
     """Say which side's metric is no number, and whether the outputs are why."""
-    told = [f"{_number(value)} of the {side}" for value, side in zip(values, SIDES, strict=True)]
-    if _number(values[0]) == _number(values[1]):
-        told = [f"{_number(values[0])} on both sides"]
-    name = metrics[0] if metrics[0] == metrics[1] else f"{metrics[0]} and {metrics[1]}"
+    mine, theirs = values
+    told = sentence("validate_verdict.values_of_each", reference=mine, candidate=theirs)
+    if mine == theirs or (isnan(mine) and isnan(theirs)):
+        told = sentence("validate_verdict.value_of_both", value=mine)
     figures, agree = outputs.measurement, outputs.factor <= 1.0
     odd = {
         "reference": figures.nan_reference + figures.inf_reference,
         "candidate": figures.nan_candidate + figures.inf_candidate,
     }
     held = [side for side, count in odd.items() if count]
-    why = f"NaN or Inf stand in the outputs of the {' and the '.join(held)}, " if held else ""
-    within = "the outputs are within their limits" if agree else "the outputs differ"
-    return f"{name} is {', '.join(told)}: {why}{within}"
+    key = "validate_verdict.not_finite_outputs_agree" if agree else "validate_verdict.not_finite_outputs_differ"
+    return sentence(key, metrics=[*dict.fromkeys(metrics)], values=told, sides=held)
 
 
 def _blame(causes: Sequence[Cause], others: Sequence[Sequence[Part]], outputs: OutputDifference) -> str:
     if causes == ("model",):
         wrong = outputs.flipped - outputs.ties
-        flips = f", {wrong:,} of {counted(outputs.samples, 'prediction')} differ" if wrong else ""
-        return f"no exchange removes the difference: the models compute something else{flips}: {_next_run(outputs)}"
+        counts = {"wrong": wrong, "total": outputs.samples}
+        return sentence("validate_verdict.models_differ", **counts, next_command=_next_run(outputs))
     if others:
-        choices = " or ".join(" and ".join(parts) for parts in (causes, *others))
-        return f"the reference's {choices} would remove the difference"
-    which = " and ".join(causes)
-    return f"the cause is the {which}: with the reference's {which} the candidate agrees"
+        choices = joined(" or ", [joined(" and ", parts) for parts in (causes, *others)])
+        return sentence("validate_verdict.several_causes", choices=choices)
+    return sentence("validate_verdict.cause", parts=causes)
 
 
 def _next_run(outputs: OutputDifference) -> str:
     """What finds the layer: one batch will do unless those before it agree, when the port may have kept of them."""
     first = outputs.first_batch or 1
     if first == 1:
-        return "run `align forward`"
-    said = f"outputs first differ in batch {first}, counted from 1, and agree in those before"
-    return f"{said}: run `align forward` with several `--inputs`, up to that batch, as a model may keep what it saw"
+        return sentence("validate_next.forward")
+    return sentence("validate_next.forward_in_batches", batch=first)
 
 
 def _exchanges(parts: Sequence[Part]) -> Iterator[tuple[SideOf, Set[Part]]]:

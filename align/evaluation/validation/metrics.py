@@ -63,5 +63,6 @@ def _per_sample(values: Array) -> Array:
 
 
 def _unlike(outputs: Array, labels: Array, wanted: str) -> InputsError:
-    got = f"outputs {outputs.dtype.name}{list(outputs.shape)} and labels {labels.dtype.name}{list(labels.shape)}"
-    return InputsError(f"the metric needs {wanted}, and gets {got}", "give a metric of your own: --metric file.py:name")
+    values, classes = (f"{one.dtype.name}{list(one.shape)}" for one in (outputs, labels))
+    error = f"the metric needs {wanted}, and gets outputs {values} and labels {classes}"
+    return InputsError(error, "give a metric of your own: --metric file.py:name")

@@ -22,6 +22,7 @@ from align.evaluation.validation.metrics import main_output
 from align.evaluation.validation.sample_differences import SampleTally
 from align.evaluation.validation.sample_fingerprints import count_differing_samples
 from align.models.call_model import call_model, model_caller, noise_unmeasured, widened_side
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,8 +87,9 @@ class ScoredModels:
         apart = self._apart.value if self._apart.samples else 0.0
         if apart != 0.0 and not apart <= limit:  # a limit of NaN allows nothing but 0
             self._unlike.append("metric")
-            far = f"by {apart:.3g} a sample" if isfinite(apart) else "where one of both gives NaN or Inf"
-            message = f"it scores the reference's outputs otherwise, {far}"
+            message = sentence("validate_finding.metrics_not_finite")
+            if isfinite(apart):
+                message = sentence("validate_finding.metrics_differ", difference=apart)
             self.findings += (Finding("metrics-differ", "error", self._metrics["candidate"].label, message),)
 
     def _compare_data(self) -> None:
@@ -99,17 +101,17 @@ class ScoredModels:
         counts = len(mine.facts), len(theirs.facts)
         if inputs or labels or counts[0] != counts[1]:
             self._unlike.append("data")
-            message = (
-                f"of {counted(min(counts), 'common sample')}, {inputs:,} have other inputs, {labels:,} other labels"
-            )
+            parts = [sentence("validate_finding.data_differ", count=min(counts), inputs=inputs, labels=labels)]
             if counts[0] != counts[1]:
-                message += f"; the reference has {counted(counts[0], 'sample')}, the candidate {counts[1]:,}"
+                parts.append(sentence("validate_finding.other_length", reference=counts[0], candidate=counts[1]))
+            message = joined("; ", parts)
             self.findings += (Finding("data-differ", "error", theirs.label, message),)
 
     def _read_all(self, weights: SideOf) -> None:
         """Run both models over all data, the candidate with the weights that it holds now."""
         for whose, dataset in self._datasets.items():
-            what = f"{whose} data" + (" with the reference's weights" if weights == "reference" else "")
+            own = weights == "candidate"
+            what = sentence("validate_stage.data" if own else "validate_stage.data_on_reference_weights", side=whose)
             tally = self.tallies[weights, whose] = SampleTally()
             scores: dict[Setup, Scores] = defaultdict(Scores)
             with self._state_restored():

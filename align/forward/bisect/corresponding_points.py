@@ -15,7 +15,8 @@ from align.core.align_sequences import align_sequences
 from align.core.message_words import close_names, first_few
 from align.errors import InputsError
 from align.forward.bisect.splice_values import Point
-from align.forward.layers.compare_traces import paired_outputs
+from align.forward.layers.compare_traces import paired_outputs, shapes_differ
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,7 +83,9 @@ def points_as_given(reference: Trace, candidate: Trace, given: Mapping[str, str]
     unusable = []
     for point in found:
         if obstacle := _obstacle(point, usable):
-            unusable.append(f"{point.reference.key} = {point.candidate.key}: {obstacle}")
+            mine, theirs = point.reference.key, point.candidate.key
+            why = sentence("bisect_finding.point_unusable", reference=mine, candidate=theirs, obstacle=obstacle)
+            unusable.append(why)
         else:
             usable.append(point)
     origins: list[PointOrigin] = ["given" for _ in usable]
@@ -91,9 +94,9 @@ def points_as_given(reference: Trace, candidate: Trace, given: Mapping[str, str]
 
 def _obstacle(point: Point, before: Sequence[Point]) -> str:
     if point.reference.shape != point.candidate.shape:
-        return f"shapes {list(point.reference.shape)} and {list(point.candidate.shape)} differ"
+        return shapes_differ(point.reference.shape, point.candidate.shape)
     if before and before[-1].candidate.order >= point.candidate.order:
-        return f"the candidate runs {point.candidate.key} before {before[-1].candidate.key}, the reference after it"
+        return sentence("bisect_finding.other_order", point=point.candidate.key, before=before[-1].candidate.key)
     return ""
 
 
@@ -105,7 +108,8 @@ def _found(trace: Trace, named: str, faults: list[str]) -> Capture | None:
     if not chosen:
         outputs = f"; its outputs: {', '.join(one.key for one in own)}" if own else ""
         close = close_names([path], {one.module for one in trace.captures})[path]
-        faults.append(f"{named}{outputs}" + (f"; close to it: {first_few(close)}" if close and not own else ""))
+        hint = f"; close to it: {first_few(close)}" if close and not own else ""
+        faults.append(f"{named}{outputs}{hint}")
         return None
     return chosen[0]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from align.forward.causes.settings_without_rules import same_named_settings, switched_settings
 from align.forward.culprit_result import Culprit
 from align.lint.compare_settings import LayerPair, compare_settings
+from align.words.catalogue import joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -171,10 +172,10 @@ def with_findings(culprit: Culprit, findings: Sequence[SettingFinding], *, confi
         culprit,
         cause=" + ".join(finding.rule for finding in findings),
         sureness="confirmed" if confirmed else "suspected",
-        change="; ".join(finding.change for finding in findings),
+        change=joined("; ", [finding.change for finding in findings]),
         facts={
             **culprit.facts,
-            "reference": ", ".join(finding.reference_setting for finding in findings),
-            "candidate": ", ".join(finding.candidate_setting for finding in findings),
+            "reference": joined(", ", [finding.reference_setting for finding in findings]),
+            "candidate": joined(", ", [finding.candidate_setting for finding in findings]),
         },
     )

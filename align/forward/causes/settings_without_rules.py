@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from align.lint.lint_result import SettingFinding
 from align.rules.layer_rules import rule_for
 from align.rules.setting_forms import equal_settings
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,8 +48,8 @@ def _others(rule: Pitfall, value: Setting) -> list[Setting]:
 def other_kind(layer: LayerSettings, class_name: str) -> SettingFinding:
     """A layer of another class, of those that the layer rules know, in the place of one."""
     kinds = [known[0].kind if (known := rule_for(classes)) else "" for classes in ((class_name,), layer.classes)]
-    told = kinds[0], kinds[1], f"a layer of the kind {kinds[0]}"
-    return _finding("other-kind", "kind of layer", told, (None, layer), {})
+    told = kinds[0], kinds[1], sentence("lint_change.layer_of_kind", kind=kinds[0])
+    return _finding("other-kind", sentence("lint_setting.kind_of_layer"), told, (None, layer), {})
 
 
 def count_changed_settings(before: LayerSettings, after: LayerSettings, rules: Sequence[Pitfall]) -> int:

@@ -14,6 +14,7 @@ from align.forward.isolation.locate_faults import calls_to_force, find_faults, i
 from align.forward.layers.compare_traces import paired_outputs
 from align.forward.layers.padding import NO_PADDING, Padding
 from align.traces.pair_inputs import call_key
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +87,7 @@ def isolate_layers(bench: Bench) -> IsolatedLayers:
     seen, way = _run(bench)
     findings: tuple[Finding, ...] = ()
     if seen.failed:
-        message = f"layers behind could not be compared alone: {seen.failed}"
+        message = sentence("forward_finding.not_isolated", error=seen.failed)
         findings = (Finding("not-isolated", "warning", bench.side.label, message),)
     faults = find_faults(bench.pairs, seen.calls, way)
     outputs = isolated_comparisons(bench.pairs, seen.calls, faults)

@@ -20,6 +20,7 @@ from align.forward.layers.compare_traces import outcome_of
 from align.measure.judge_tensors import JudgedTensor
 from align.measure.sampled_values import sample_values
 from align.traces.pair_inputs import call_key
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 # A drift has begun where the inputs are off by this share of what they are where it shows.
 DRIFT = 0.25
 LEAST_VALUES = 4  # a mask has fewer
-NOT_THE_SAME_END = "differs, but what comes next is given what it should be: the two do not end at the same place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ def isolated_comparisons(
             factor: float | None = alone.factor
             sure = pair.certain and alone.measurement is not None
             if outcome == "not aligned" and not sure and call_key(pair) not in blamed:
-                outcome, note, factor = "not comparable", NOT_THE_SAME_END, None
+                outcome, note, factor = "not comparable", sentence("forward_note.next_given_right"), None
             mine = alone.reference
             row = capture_key(pair.reference.module, mine.call, "") if mine.role == "input" else key
             found[row] = IsolatedComparison(
@@ -323,7 +323,7 @@ def isolated_comparisons(
 
 def _outcome(alone: IsolatedTensor) -> tuple[IsolatedOutcome, str]:
     if alone.measurement is None or alone.limit is None:
-        return "not aligned", "another number of elements"
+        return "not aligned", sentence("forward_note.other_number_of_elements")
     return outcome_of(JudgedTensor(alone.measurement, alone.limit, alone.factor, alone.part))
 
 

@@ -9,6 +9,7 @@ from align.core.message_words import close_names
 from align.errors import UnusedPatternsError
 from align.forward.allowances import matches_glob
 from align.forward.forward_result import AcceptedLayers
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from align.forward.culprit_result import Culprit
     from align.forward.forward_result import LayerComparison
     from align.traces.module_calls import CallPair
-
-CARRIED = "right alone: carries an accepted deviation on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,9 @@ def accept_deviations(
     ]
     first = next((place for place, row in enumerate(judged) if row.outcome == "accepted"), len(judged))
     if not left:
+        carried = sentence("forward_note.carries_accepted_on")
         judged[first:] = [
-            replace(row, outcome="accepted", note=CARRIED) if _is_carried(row) else row for row in judged[first:]
+            replace(row, outcome="accepted", note=carried) if _is_carried(row) else row for row in judged[first:]
         ]
     return Deviations(tuple(judged), left, tuple(told))
 

@@ -7,7 +7,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
-from align.core.message_words import counted
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.forward_result import LayerComparison
 from align.forward.layers.padding import NO_PADDING, Padding
@@ -15,6 +14,7 @@ from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import coarsest_dtype, limit_by_noise
 from align.measure.tensor_layouts import find_permuted_layout
 from align.models.probe import is_probe
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from align.measure.judge_tensors import JudgedTensor, LimitOf
     from align.measure.limits import RoundingNoise
     from align.traces.module_calls import Call, CallPair
-
-
-PADDED = "differs at padded positions, where the given mask is 0: they do not count"
 
 
 def compare_traces(
@@ -104,7 +101,7 @@ def excuse_uncertain(layers: Sequence[LayerComparison]) -> tuple[LayerComparison
         if layer.certain and not (layer.outcome == "not aligned" and layer.measurement is None):
             agrees_after = layer.outcome == "aligned" or (agrees_after and layer.outcome == "not comparable")
         elif layer.outcome == "not aligned" and agrees_after:
-            note = "differs, but the next layer agrees: the two modules do not end at the same place"
+            note = sentence("forward_note.next_layer_agrees")
             result[index] = replace(layer, outcome="not comparable", factor=None, note=note)
     return tuple(result)
 
@@ -144,11 +141,11 @@ def outcome_of(found: JudgedTensor) -> tuple[IsolatedOutcome, str]:
     measurement = found.measurement
     alike = _alike_non_finite(measurement)
     if alike == measurement.count:
-        return "not comparable", "no finite values on either side" if alike else "no elements"
-    notes = [f"{alike} equal NaN or Inf on both sides are left out"] if alike else []
-    notes += [f"judged apart: {found.part}"] if found.part else []
-    notes += [PADDED] if (found.left_out or 0.0) > 1.0 else []
-    return "aligned" if found.factor <= 1.0 else "not aligned", "; ".join(notes)
+        return "not comparable", sentence("forward_note.no_finite_values" if alike else "forward_note.no_elements")
+    notes: list[str] = [sentence("forward_note.non_finite_left_out", count=alike)] if alike else []
+    notes += [sentence("forward_note.judged_apart", part=found.part)] if found.part else []
+    notes += [sentence("forward_note.padded")] if (found.left_out or 0.0) > 1.0 else []
+    return "aligned" if found.factor <= 1.0 else "not aligned", joined("; ", notes) if notes else ""
 
 
 def _alike_non_finite(measurement: Measurement) -> int:
@@ -162,21 +159,25 @@ def paired_outputs(mine: Call, theirs: Call) -> Iterator[tuple[Capture, Capture,
     common = {capture.output for capture in mine.outputs} & set(others)
     if len(common) < len(others):  # positions are no names: the first of two tensors may be "1" after a None
         common = {name for name in common if not name.rpartition(".")[2].isdigit()}
-    count = f"{counted(len(mine.outputs), 'output')} against {len(others)}" if len(mine.outputs) != len(others) else ""
+    as_many = len(mine.outputs) == len(others)
+    count = "" if as_many else sentence("forward_note.other_count", reference=len(mine.outputs), candidate=len(others))
     rest = iter([capture for capture in theirs.outputs if capture.output not in common])
     for a in mine.outputs:
         b = others[a.output] if a.output in common else next(rest, theirs.outputs[0])
-        yield a, b, count or _obstacle(a, b)
+        yield a, b, count or shapes_differ(a.shape, b.shape)
 
 
-def _obstacle(a: Capture, b: Capture) -> str:
-    return "" if a.shape == b.shape else f"shapes {list(a.shape)} and {list(b.shape)} differ"
+def shapes_differ(reference: Sequence[int], candidate: Sequence[int]) -> str:
+    """Say that two shapes differ; "" if they do not."""
+    if reference == candidate:
+        return ""
+    return sentence("forward_note.shapes_differ", reference=list(reference), candidate=list(candidate))
 
 
 def _not_kept(reference: Trace, a: Capture, candidate: Trace, b: Capture) -> str:
     kept = {"reference": reference.holds(a), "candidate": candidate.holds(b)}
     lacking = [side for side, there in kept.items() if not there]
-    return f"its values were not kept in the trace of the {' and the '.join(lacking)}" if lacking else ""
+    return sentence("forward_note.not_kept", sides=lacking) if lacking else ""
 
 
 def _row(pair: CallPair, a: Capture, b: Capture) -> LayerComparison:

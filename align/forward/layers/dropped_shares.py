@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
 from align.core.name_map import SIDES
 from align.names.fold_names import fold_alike
 from align.rules.pitfalls import pitfalls
 from align.rules.setting_forms import equal_settings
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -87,19 +87,26 @@ class _Side:
 
 def describe_shares(compared: ComparedShares) -> str:
     """Say which shares are unlike, and which one side alone has; "" if none."""
-    told: dict[str, list[str]] = {}
+    unlike: dict[tuple[str, str], list[str]] = {}
     for mine, theirs in compared.pairs:
-        text = f"{mine.setting} in the reference, {theirs.setting} in the candidate"
-        told.setdefault(text, []).append(theirs.path)
+        unlike.setdefault((mine.setting, theirs.setting), []).append(theirs.path)
+    parts: list[str] = []
+    for (one, other), paths in unlike.items():
+        key = "forward_finding.shares_unlike"
+        parts.append(sentence(key, reference=one, candidate=other, count=len(paths), layers=folded_paths(paths)))
     for side, shares in zip(SIDES, compared.alone, strict=True):
-        for one in shares:
-            told.setdefault(f"{one.setting} in the {side} alone", []).append(one.path)
-    return "; ".join(f"{text} ({_places(paths)})" for text, paths in told.items())
+        alone: dict[str, list[str]] = {}
+        for share in shares:
+            alone.setdefault(share.setting, []).append(share.path)
+        for setting, paths in alone.items():
+            key = "forward_finding.share_of_one_side"
+            parts.append(sentence(key, setting=setting, side=side, count=len(paths), layers=folded_paths(paths)))
+    return joined("; ", parts) if parts else ""
 
 
-def _places(paths: list[str]) -> str:
-    folded = [name for name, _ in fold_alike((path or "the model itself", None) for path in paths)]
-    return f"{counted(len(paths), 'layer')}: {first_few(folded)}"
+def folded_paths(paths: list[str]) -> list[str]:
+    """The paths of layers, those that differ in their numbers only as one."""
+    return [path or sentence("model_part.model_itself") for path, _ in fold_alike((path, None) for path in paths)]
 
 
 def _dropped_shares(settings: Mapping[str, LayerSettings]) -> list[DroppedShare]:

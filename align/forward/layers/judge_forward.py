@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.traces.weights_never_given import CODE as NEVER_GIVEN
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,19 +16,22 @@ if TYPE_CHECKING:
     from align.forward.forward_result import LayerComparison
     from align.traces.unpaired_layer import UnpairedLayer
 
+LAYER_OUTPUTS = "forward_unit.layer_outputs"
+
 
 def judge_forward(
     layers: Sequence[LayerComparison],
     unpaired: Sequence[UnpairedLayer],
     findings: Sequence[Finding],
     culprits: Sequence[Culprit] = (),
-    what: str = "layer outputs",
+    what: str | None = None,
 ) -> Verdict:
     """Aligned if all compared layers and the outputs are within their limits, none is at fault and no finding an error.
 
     Not compared if nothing was, or if the outputs of the two models could not be compared with each other. `what` is
-    what was compared of each layer.
+    what was compared of each layer, its output by default.
     """
+    what = sentence(LAYER_OUTPUTS) if what is None else what
     compared = [layer for layer in layers if layer.outcome in ("aligned", "not aligned")]
     wrong = [layer for layer in compared if layer.outcome == "not aligned"]
     coverage = Coverage(
@@ -44,25 +47,23 @@ def judge_forward(
         return Verdict(Outcome.NOT_ALIGNED, never_given.message, coverage)
     if wrong:
         blamed = {(culprit.candidate, culprit.call) for culprit in culprits}
-        first = next((layer for layer in wrong if (layer.candidate, layer.call) in blamed), wrong[0])
-        reason = f"{len(wrong)} of {len(compared)} {what} differ, the first is {_named(first)}"
-        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+        first = _named(next((layer for layer in wrong if (layer.candidate, layer.call) in blamed), wrong[0]))
+        counts = {"count": len(wrong), "total": len(compared)}
+        return Verdict(
+            Outcome.NOT_ALIGNED, sentence("forward_verdict.layers_differ", **counts, what=what, first=first), coverage
+        )
     if culprits and compared:
-        reason = f"all layers agree when the models run on their own, but {counted(len(culprits), 'part')} of the port "
-        differ = "differs" if len(culprits) == 1 else "differ"
-        reason += f"{differ} on the reference's inputs, the first is {_culprit(culprits[0])}"
+        reason = sentence("forward_verdict.parts_differ", count=len(culprits), first=_culprit(culprits[0]))
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if errors and compared:
-        reason = f"all compared layers agree, but {_errors(errors)}"
-        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+        return Verdict(Outcome.NOT_ALIGNED, _errors(errors), coverage)
     outputs = [layer for layer in layers if not layer.reference and not _is_empty_on_both(layer)]
     if not compared or not outputs or any(layer.outcome == "not comparable" for layer in outputs):
-        reason = "the outputs of the two models could not be compared" if compared else "no layer could be compared"
         note = next((one.note for one in outputs if one.outcome == "not comparable" and one.note), "")
-        return Verdict(Outcome.NOT_COMPARED, f"{reason}: {note}" if note else reason, coverage)
+        key = "forward_verdict.outputs_not_compared" if compared else "forward_verdict.no_layer_compared"
+        return Verdict(Outcome.NOT_COMPARED, sentence(key, note=note), coverage)
     accepted = sum(layer.outcome == "accepted" for layer in layers)
-    reason = f"all {len(compared)} compared {what} are within their limits"
-    reason += f", {accepted} more deviate for reasons that were accepted" if accepted else ""
+    reason = sentence("forward_verdict.layers_agree", count=len(compared), what=what, accepted=accepted)
     return Verdict(Outcome.ALIGNED, reason, coverage)
 
 
@@ -78,27 +79,30 @@ def no_part_at_fault(
         return
     alone = [layer.isolated for layer in layers if layer.isolated and layer.isolated.factor is not None]
     largest = max((one.factor or 0.0 for one in alone), default=0.0)
-    unjudged = len(layers) - len(alone)
-    looked = f"{counted(len(alone), 'layer output')} alone, on the reference's values, and all that the port hands on"
-    message = f"no part is at fault by itself: {looked} are within their limits, the worst at {largest:.2g} of it"
-    message += f"; {counted(unjudged, 'output')} could not be judged alone" if unjudged else ""
-    message += f". The difference gathers. To see where: {_bisection(labels, wrong[0].batches)}"
+    message = sentence(
+        "forward_finding.no_part_at_fault",
+        count=len(alone),
+        largest=largest,
+        unjudged=len(layers) - len(alone),
+        next_command=_bisection(labels, wrong[0].batches),
+    )
     yield Finding("no-part-at-fault", "note", wrong[0].candidate or labels[1], message)
 
 
 def _bisection(labels: tuple[str, str], batches: int) -> str:
     """What to run next: a command only if both labels are what it takes; models at hand have the names of classes."""
-    one = "one batch of " if batches > 1 else ""
     if not all(":" in label for label in labels):
-        return f"`align.bisect_port(reference, candidate, inputs=...)` with the same models and {one}the same inputs"
+        return sentence("forward_next.bisect_models", batches=batches > 1)
     command = shlex.join(["align", "bisect", *labels])
-    kept = "" if one else " (or `--inputs DIR/inputs.npz` of the run folder DIR)"
-    return f"`{command}` with {one}the same `--inputs`{kept}, the same checkpoints and the same map"
+    return sentence("forward_next.bisect_one_batch" if batches > 1 else "forward_next.bisect", command=command)
 
 
 def _errors(errors: Sequence[Finding]) -> str:
-    first = f"{errors[0].subject}: {errors[0].message} ({errors[0].code})"
-    return first if len(errors) == 1 else f"{len(errors)} findings are errors, the first: {first}"
+    first = errors[0]
+    facts = {"subject": first.subject, "message": first.message, "code": first.code}
+    if len(errors) == 1:
+        return sentence("forward_verdict.one_error", **facts)
+    return sentence("forward_verdict.several_errors", count=len(errors), **facts)
 
 
 def _is_empty_on_both(layer: LayerComparison) -> bool:
@@ -106,11 +110,19 @@ def _is_empty_on_both(layer: LayerComparison) -> bool:
 
 
 def _culprit(culprit: Culprit) -> str:
-    batch = f" in batch {culprit.facts['batch']}" if "batch" in culprit.facts else ""
-    return f"{culprit.candidate or 'the model itself'} ({culprit.candidate_class}){batch}"
+    name = culprit.candidate or sentence("model_part.model_itself")
+    batch = culprit.facts.get("batch", "")
+    return sentence("forward_place.culprit", name=name, class_name=culprit.candidate_class, batch=batch)
 
 
 def _named(layer: LayerComparison) -> str:
-    mine, theirs = (name or "the output" for name in (layer.reference, layer.candidate))
-    batch = "" if layer.batch is None else f" in batch {layer.batch} of {layer.batches}"
-    return f"{mine} ({layer.reference_class}) -> {theirs} ({layer.candidate_class}){batch}"
+    mine, theirs = (name or sentence("model_part.output") for name in (layer.reference, layer.candidate))
+    return sentence(
+        "forward_place.pair",
+        reference=mine,
+        reference_class=layer.reference_class,
+        candidate=theirs,
+        candidate_class=layer.candidate_class,
+        batch=layer.batch,
+        batches=layer.batches,
+    )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.message_words import first_few
 from align.core.verdicts import Finding
 from align.traces.pair_traces import pair_traces
 from align.traces.trace_folder import TraceFolder
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,17 +23,13 @@ if TYPE_CHECKING:
     from align.traces.module_calls import CallPair
 
 Traces = tuple[TraceFolder, TraceFolder]
-_WHAT = (
-    "gradients with respect to what each layer returned, in the order in which they arise: what is wrong with the first"
-)
-NOTE = f"{_WHAT} that differs was done by the layers or the code that use it"
 
 
 def missing_gradients(
     back: Traces, parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap
 ) -> Iterator[Finding]:
     """Yield an error for each side that lacks gradients which its counterpart has, and one note on what is compared."""
-    yield Finding("gradients-compared", "note", parameters[0].label, NOTE)
+    yield Finding("gradients-compared", "note", parameters[0].label, sentence("forward_finding.gradients_compared"))
     forward = TraceFolder(back[0].folder.absolute().parent), TraceFolder(back[1].folder.absolute().parent)
     pairs = [one for one in pair_traces(forward, parameters, name_map).pairs if one.certain]
     arrived = [_arrived(trace, trace.captures) for trace in back]
@@ -42,9 +38,8 @@ def missing_gradients(
         lost = [ends for ends in _ends(pairs) if ends[other] in arrived[other] and ends[side] not in arrived[side]]
         if lost:
             lost.sort(key=lambda ends: order[ends[other]])
-            names = first_few([ends[side][0] or "the model's output" for ends in lost])
-            message = f"no gradient comes back to {names}, where the other side has one: the way back is cut"
-            yield Finding("gradient-missing", "error", role, f"{message} (detach, stop_gradient, NumPy)")
+            names = [ends[side][0] or sentence("model_part.models_output") for ends in lost]
+            yield Finding("gradient-missing", "error", role, sentence("forward_finding.no_gradient", names=names))
 
 
 _Place = tuple[str, int, str]

@@ -6,14 +6,13 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
 from align.core.name_map import SIDES
 from align.core.verdicts import Finding
-from align.forward.layers.dropped_shares import compare_shares, describe_shares
+from align.forward.layers.dropped_shares import compare_shares, describe_shares, folded_paths
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.pair_layers import pair_layers
-from align.names.fold_names import fold_alike
 from align.rules.pitfalls import pitfalls
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from align.core.layer_settings import LayerSettings
     from align.core.name_map import NameMap
     from align.core.parameters import Parameter, ParameterSet
-    from align.lint.lint_result import SettingFinding
     from align.traces.module_calls import CallPairs
 
 Settings = tuple["Mapping[str, LayerSettings]", "Mapping[str, LayerSettings]"]
@@ -66,9 +64,10 @@ def _shares(
     sure = [(pair.reference.path, pair.candidate.path) for pair in pairs if pair.certain]
     mine, theirs = (frozenset(one.module for one in calls.unpaired if one.side == side) for side in SIDES)
     compared = compare_shares(settings, sure, (mine, theirs))
-    if told := describe_shares(compared):
+    if shares := describe_shares(compared):
         layers = len(compared.pairs) + sum(map(len, compared.alone))
-        yield _note(sides[1].label, f"the share that dropout drops in training: {told}", "dropout", layers)
+        message = sentence("forward_finding.dropped_shares_not_judged", shares=shares)
+        yield _note(sides[1].label, message, "dropout", layers)
 
 
 def _settings(pairs: Sequence[LayerPair], label: str, lint: str) -> Iterator[Finding]:
@@ -78,23 +77,24 @@ def _settings(pairs: Sequence[LayerPair], label: str, lint: str) -> Iterator[Fin
     for rule, group in groupby(sorted(found, key=lambda one: one.rule), key=lambda one: one.rule):
         own = list(group)
         first = own[0]
-        values = f"{first.reference_setting} in the reference, {first.candidate_setting} in the candidate"
-        message = f"{first.setting} of {_places(own)}: {values} ({first.effect}); write {first.change}{lint}"
+        message = sentence(
+            "forward_finding.setting_not_judged",
+            setting=first.setting,
+            count=len(own),
+            layers=folded_paths([one.candidate for one in own]),
+            reference=first.reference_setting,
+            candidate=first.candidate_setting,
+            effect=first.effect,
+            change=first.change,
+            command=lint,
+        )
         yield _note(label, message, rule, len(own))
 
 
-def _places(findings: Sequence[SettingFinding]) -> str:
-    return f"{counted(len(findings), 'layer')} ({_few([one.candidate for one in findings])})"
-
-
-def _few(names: Sequence[str]) -> str:
-    return first_few([name for name, _ in fold_alike((name or "the model itself", None) for name in names)])
-
-
 def _command(sides: tuple[ParameterSet, ParameterSet]) -> str:
-    """What lists all settings, of sides that a command can open."""
+    """The command that lists all settings, of sides that a command can open."""
     labels = [side.label for side in sides]
-    return f"; `{shlex.join(['align', 'lint', *labels])}` lists all" if all(":" in label for label in labels) else ""
+    return shlex.join(["align", "lint", *labels]) if all(":" in label for label in labels) else ""
 
 
 def _frozen(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> Iterator[Finding]:
@@ -109,7 +109,9 @@ def _frozen(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> Iter
             still["candidate"].append(one.target)
     for side, names in still.items():
         if own := list(dict.fromkeys(names)):
-            message = f"{counted(len(own), 'parameter')} frozen, or a buffer, in the {side} alone: {_few(own)}"
+            message = sentence(
+                "forward_finding.frozen_not_judged", count=len(own), side=side, parameters=folded_paths(own)
+            )
             yield _note(sides[1].label, message, "requires_grad", len(own), "parameters")
 
 
@@ -120,7 +122,5 @@ def _is_trained(parameter: Parameter | None) -> bool | None:
     return False if parameter.buffer else parameter.trainable
 
 
-def _note(label: str, what: str, setting: str, number: int, counts: str = "layers") -> Finding:
-    return Finding(
-        "not-judged", "note", label, f"not judged by a forward: {what}", {"setting": setting, counts: number}
-    )
+def _note(label: str, message: str, setting: str, number: int, counts: str = "layers") -> Finding:
+    return Finding("not-judged", "note", label, message, {"setting": setting, counts: number})

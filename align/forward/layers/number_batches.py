@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.traces.module_calls import outermost_calls
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +34,11 @@ def culprits_in_batches(culprits: Sequence[Culprit], candidate: Trace) -> tuple[
     told = []
     for one in culprits:
         order = orders.get((one.candidate, one.call))
-        said = {} if order is None else {"batch": f"{batch_number(ends, order)} of {len(ends)}"}
-        told.append(replace(one, facts={**one.facts, **said}))
+        if order is None:
+            told.append(one)
+            continue
+        batch = sentence("forward_place.batch", batch=batch_number(ends, order), batches=len(ends))
+        told.append(replace(one, facts={**one.facts, "batch": batch}))
     return tuple(told)
 
 

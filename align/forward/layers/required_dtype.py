@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
-from align.core.message_words import counted
 from align.core.verdicts import Finding
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +24,8 @@ def coarser_layers(captures: Sequence[Capture], required: str) -> Iterator[Findi
     coarser = [one for one in captures if EPSILON.get(rounded_as(one.dtype), 0.0) > EPSILON[required]]
     if coarser:
         first = coarser[0]
-        many = counted(len(coarser), "output")
-        message = f"the candidate returns {many} coarser than {required}, this one {first.dtype}"
-        yield Finding("precision-too-coarse", "error", first.module or "the output", message)
+        message = sentence(
+            "forward_finding.precision_too_coarse", count=len(coarser), required=required, dtype=first.dtype
+        )
+        place = first.module or sentence("model_part.output")
+        yield Finding("precision-too-coarse", "error", place, message)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from align.core.message_words import printable
 from align.traces.module_calls import outermost_calls
 from align.traces.returned_parts import parts_of
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +28,8 @@ def with_texts(layers: Iterable[LayerComparison], traces: tuple[Trace, Trace]) -
         if layer.reference or mine is None or theirs is None:
             yield layer
         else:
-            yield replace(layer, note=mine if mine == theirs else f"{mine} against {theirs}")
+            unlike = sentence("forward_note.texts_differ", reference=mine, candidate=theirs)
+            yield replace(layer, note=mine if mine == theirs else unlike)
 
 
 def _texts(trace: Trace) -> dict[tuple[int, str], str]:

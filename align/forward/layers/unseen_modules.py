@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.core.verdicts import Finding, Outcome
 from align.forward.unseen_result import UnseenModule
 from align.rules.layer_rules import rule_for
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,10 +27,10 @@ MOST_UNSEEN = 0.5
 MOST_LISTED = 8
 _LIBRARIES = ("torch.nn.", "mindspore.nn.", "mindspore.mint.nn.")
 _CONTAINERS = ("torch.nn.ParameterList", "torch.nn.ParameterDict")  # their parameters are used by the module around
-_SAID: dict[UnseenState, str] = {
-    "bypassed": "run past their hooks (`layer.forward(x)`, the weight of a layer used as it is, or compiled code)",
-    "never called": "without effect on the outputs: never called, or what they return is not used",
-    "not seen": "no call of them was seen: never called, or run past their hooks",
+_KEYS: dict[UnseenState, str] = {
+    "bypassed": "forward_finding.modules_bypassed",
+    "never called": "forward_finding.modules_never_called",
+    "not seen": "forward_finding.modules_not_seen",
 }
 
 
@@ -54,12 +54,11 @@ def unseen_modules(side: SideOf, parameters: ParameterSet, trace: Trace) -> tupl
 
 def unseen_findings(unseen: Iterable[UnseenModule], label: str) -> Iterator[Finding]:
     """One finding for each state, which names the first modules and counts all."""
-    for state, said in _SAID.items():
+    for state, key in _KEYS.items():
         own = [one for one in unseen if one.state == state]
         if own:
-            listed = ", ".join(f"{one.module} ({one.class_name})" for one in own[:MOST_LISTED])
-            rest = f" and {len(own) - MOST_LISTED:,} more" if len(own) > MOST_LISTED else ""
-            message = f"{counted(len(own), 'module')} with parameters, {said}: {listed}{rest}"
+            listed = [f"{one.module} ({one.class_name})" for one in own[:MOST_LISTED]]
+            message = sentence(key, count=len(own), modules=listed, more=len(own) - len(listed))
             facts: dict[str, float | int | str] = {"elements": sum(one.elements for one in own)}
             yield Finding(f"modules-{state.replace(' ', '-')}", "warning", label, message, facts)
 
@@ -71,9 +70,8 @@ def with_unseen(verdict: Verdict, unseen: Sequence[UnseenModule], sides: Iterabl
         hidden = sum(one.elements for one in own)
         share = hidden / max(sum(_elements(module, parameters) for module in parameters.modules), 1)
         if verdict.outcome is Outcome.ALIGNED and share > MOST_UNSEEN:
-            names = ", ".join(one.module for one in own[:3]) + (", ..." if len(own) > 3 else "")
-            reason = f"the outputs agree, but no call was seen of modules that hold {share:.0%} of the {side}'s "
-            reason += f"parameters ({names}): they could not be compared layer by layer"
+            names = [one.module for one in own]
+            reason = sentence("forward_verdict.modules_unseen", share=share, side=side, modules=names)
             return replace(verdict, outcome=Outcome.NOT_COMPARED, reason=reason)
     return verdict
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.core.verdicts import Outcome
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from align.core.verdicts import Verdict
@@ -23,13 +23,14 @@ def with_power(verdict: Verdict, power: Power) -> Verdict:
         return verdict
     moved = [(one, one.factor) for one in power.outputs if one.factor is not None]
     of_model = [factor for one, factor in moved if not one.module]
-    for what, factors in (("the model's outputs", of_model), ("all compared layers", [factor for _, factor in moved])):
+    judged = {
+        "forward_verdict.outputs_hardly_move": of_model,
+        "forward_verdict.layers_hardly_move": [factor for _, factor in moved],
+    }
+    for key, factors in judged.items():
         if factors and max(factors) <= 1.0:
-            reason = (
-                f"could not tell: {what} agree, but other inputs move them by {max(factors):.2g} of their limit only"
-            )
-            return replace(verdict, outcome=Outcome.NOT_COMPARED, reason=reason)
+            return replace(verdict, outcome=Outcome.NOT_COMPARED, reason=sentence(key, factor=max(factors)))
     blind = sum(one.state == "blind" for one in power.parameters)
-    notes = [f"{counted(blind, 'parameter')} of the reference show in none of them"] if blind else []
-    notes += [] if moved else ["whether they depend on the inputs could not be measured"]
-    return replace(verdict, reason="; ".join([verdict.reason, *notes]))
+    notes = [sentence("forward_verdict.blind_parameters", count=blind)] if blind else []
+    notes += [] if moved else [sentence("forward_verdict.power_unmeasured")]
+    return replace(verdict, reason=joined("; ", [verdict.reason, *notes]))

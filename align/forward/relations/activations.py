@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import erf, expit
 
+from align.words.catalogue import joined, sentence
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from align.core.dtypes import Array
 
@@ -41,6 +43,7 @@ def _elu(x: Array) -> Array:
     return np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0)))
 
 
+_WORDED = "function_form."
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0.0),
     "relu6": lambda x: np.clip(x, 0.0, 6.0),
@@ -68,6 +71,15 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "square": np.square,
     "sqrt": lambda x: np.sqrt(np.maximum(x, 0.0)),
     "abs": np.abs,
-    "rounding to integers": np.rint,
-    "rounding down": np.floor,
+    "function_form.round": np.rint,
+    "function_form.floor": np.floor,
 }
+
+
+def name_functions(names: Iterable[str]) -> str:
+    """Say that it is one of these functions; names of `FUNCTIONS` with a text have the key of it.
+
+    >>> name_functions(["relu", "function_form.floor"])
+    'relu or rounding down'
+    """
+    return joined(" or ", [sentence(name) if name.startswith(_WORDED) else name for name in names])

@@ -20,11 +20,13 @@ from align.forward.relations.relation import Relation
 from align.forward.relations.relation_evidence import agreement, at_places
 from align.forward.relations.resizing import explain_resizing
 from align.forward.relations.rounding import NARROW
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
+    from align.forward.relations.relation import Fact
     from align.forward.relations.relation_evidence import Question
 
 MOST_TERMS = 16
@@ -80,18 +82,18 @@ def explain_reduction(question: Question, value: Array) -> Iterator[Relation]:
         return
     ours, theirs = (_reductions(side, value, lost, question) for side in (question.reference, question.candidate))
     if ours and theirs and not ours.keys() & theirs.keys():
-        facts = {"reference": " or ".join(ours), "candidate": " or ".join(theirs)}
-        yield Relation("reduction-differs", min(theirs.values()), facts={**facts})
+        facts: dict[str, Fact] = {"reference": joined(" or ", [*ours]), "candidate": joined(" or ", [*theirs])}
+        yield Relation("reduction-differs", min(theirs.values()), facts=facts)
 
 
 def _reductions(output: Array, value: Array, lost: int, question: Question) -> dict[str, float]:
-    found = {}
+    found: dict[str, float] = {}
     for axes in combinations(range(value.ndim), lost):
         if tuple(length for axis, length in enumerate(value.shape) if axis not in axes) == output.shape:
             for name, reduce in REDUCTIONS.items():
                 left = agreement(output, reduce(value.astype(np.float64), axes), question.limit)
                 if left is not None:
-                    found[f"{name} over axes {','.join(map(str, axes))}"] = left
+                    found[sentence("reduction_form.over_axes", reduction=name, axes=axes)] = left
     return found
 
 

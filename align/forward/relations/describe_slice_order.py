@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.words.catalogue import joined, sentence
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -75,7 +77,8 @@ def _partial(order: Array) -> Description:
 
 def _general(order: Array) -> Description:
     moved = np.flatnonzero((order != np.arange(order.size)) & (order >= 0))[:SHOWN]
-    return "permuted", {"first": ", ".join(f"{place} holds {order[place]}" for place in moved)}
+    held = [sentence("slice_form.place_holds", place=int(place), held=int(order[place])) for place in moved]
+    return "permuted", {"first": joined(", ", held)}
 
 
 def divisors(number: int) -> list[int]:

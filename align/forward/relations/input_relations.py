@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.activations import FUNCTIONS, leaky_relu, softmax
+from align.forward.relations.activations import FUNCTIONS, leaky_relu, name_functions, softmax
 from align.forward.relations.pointwise import swap_sides
 from align.forward.relations.relation import Relation
 from align.forward.relations.relation_evidence import agreement, at_places, with_facts
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
+    from align.forward.relations.relation import Fact
     from align.forward.relations.relation_evidence import Question
 
     Function = Callable[[Array], Array]
@@ -83,14 +85,14 @@ def explain_function(question: Question, value: Array) -> Iterator[Relation]:
     ours = _functions(question.reference, value, question)
     theirs = _functions(question.candidate, value, question) if ours else {}
     if theirs and not ours.keys() & theirs.keys():
-        facts = {"reference": " or ".join(ours), "candidate": " or ".join(theirs)}
-        yield Relation("activation-differs", min(theirs.values()), facts={**facts})
+        facts: dict[str, Fact] = {"reference": name_functions(ours), "candidate": name_functions(theirs)}
+        yield Relation("activation-differs", min(theirs.values()), facts=facts)
 
 
 def _functions(output: Array, value: Array, question: Question) -> dict[str, float]:
     """Names of the functions that make this output of the input, each with the multiple of the limit that is left."""
     sample, some = (at_places(one, question.places) for one in (value, output))
-    usual: dict[str, Function] = {"nothing": np.positive, **FUNCTIONS}
+    usual: dict[str, Function] = {"function_form.nothing": np.positive, **FUNCTIONS}
     for functions in (usual, dict(_fitted(sample, some))):
         found: dict[str, float] = {}
         for name, function in functions.items():
@@ -114,7 +116,10 @@ def _fitted(value: Array, output: Array) -> Iterator[tuple[str, Function]]:
 def _softmaxes(output: Array, value: Array, question: Question) -> dict[str, float]:
     if output.min() < 0.0 or output.max() > 1.0 + question.limit.max_abs:
         return {}
-    ways = {f"softmax over axis {axis}": softmax(value.astype(np.float64), axis) for axis in range(value.ndim)}
+    ways: dict[str, Array] = {
+        sentence("function_form.softmax", axis=axis): softmax(value.astype(np.float64), axis)
+        for axis in range(value.ndim)
+    }
     left = {name: agreement(output, predicted, question.limit) for name, predicted in ways.items()}
     return {name: one for name, one in left.items() if one is not None}
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.relations.describe_slice_order import divisors
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,42 +76,40 @@ def norm_forms(kind: str, values: Array, parameters: Mapping[str, Array]) -> Ite
 def _layer(values: Array, weight: Array | None, *, centred: bool) -> Iterator[NormForm]:
     trailing = 1 if weight is None else max(weight.ndim, 1)
     own = tuple(range(values.ndim - trailing, values.ndim))
-    usual = NormForm("", f"over axes {_list(own)}", values, own, mean=None if centred else 0.0)
+    usual = NormForm("", sentence("norm_form.over_axes", axes=own), values, own, mean=None if centred else 0.0)
     yield usual
     if centred:
-        yield replace(usual, id="not-centred", label="without the mean subtracted", mean=0.0)
+        yield replace(usual, id="not-centred", label=sentence("norm_form.not_centred"), mean=0.0)
     else:
-        yield replace(usual, id="centred", label="with the mean subtracted", mean=None)
-    yield replace(usual, id="variance-unbiased", label="with the unbiased variance", unbiased=True)
-    yield replace(usual, id="epsilon-outside", label="with epsilon added to the root", outside=True)
+        yield replace(usual, id="centred", label=sentence("norm_form.centred"), mean=None)
+    yield replace(usual, id="variance-unbiased", label=sentence("norm_form.unbiased_variance"), unbiased=True)
+    yield replace(usual, id="epsilon-outside", label=sentence("norm_form.epsilon_outside"), outside=True)
     inner = range(1, values.ndim)
     for axes in (chosen for size in inner for chosen in combinations(inner, size)):
         if axes != own:
-            yield replace(usual, id="norm-axes", label=f"over axes {_list(axes)}", over=axes)
+            yield replace(usual, id="norm-axes", label=sentence("norm_form.over_axes", axes=axes), over=axes)
 
 
 def _groups(values: Array) -> Iterator[NormForm]:
     channels = values.shape[1]
     for groups in divisors(channels):
         if groups <= MOST_GROUPS or groups == channels:
-            yield NormForm("norm-groups", f"in {groups} groups", values.reshape(len(values), groups, -1), (2,))
+            label = sentence("norm_form.in_groups", groups=groups)
+            yield NormForm("norm-groups", label, values.reshape(len(values), groups, -1), (2,))
 
 
 def _batch(values: Array, parameters: Mapping[str, Array]) -> Iterator[NormForm]:
-    own = NormForm("batch-statistics", "of the batch", values, tuple(axis for axis in range(values.ndim) if axis != 1))
+    axes = tuple(axis for axis in range(values.ndim) if axis != 1)
+    own = NormForm("batch-statistics", sentence("norm_form.of_batch"), values, axes)
     if {"mean", "variance"} <= parameters.keys():
         mean, variance = (_channels(parameters[role], values.ndim) for role in ("mean", "variance"))
-        yield replace(own, id="", label="kept in the layer", mean=mean, square=variance)
-        yield replace(own, id="mean-of-batch", label="the mean of the batch, the variance kept", square=variance)
-        yield replace(own, id="variance-of-batch", label="the variance of the batch, the mean kept", mean=mean)
+        yield replace(own, id="", label=sentence("norm_form.kept"), mean=mean, square=variance)
+        yield replace(own, id="mean-of-batch", label=sentence("norm_form.mean_of_batch"), square=variance)
+        yield replace(own, id="variance-of-batch", label=sentence("norm_form.variance_of_batch"), mean=mean)
     yield own
     ones = _channels(np.ones(values.shape[1]), values.ndim)
-    yield replace(own, id="fresh-statistics", label="0 and 1, as in a fresh layer", mean=0.0, square=ones)
+    yield replace(own, id="fresh-statistics", label=sentence("norm_form.fresh"), mean=0.0, square=ones)
 
 
 def _channels(values: Array, ndim: int) -> Array:
     return values.reshape([-1 if axis == 1 else 1 for axis in range(ndim)])
-
-
-def _list(axes: tuple[int, ...]) -> str:
-    return ",".join(map(str, axes))

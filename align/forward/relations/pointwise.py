@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.activations import FUNCTIONS
+from align.forward.relations.activations import FUNCTIONS, name_functions
 from align.forward.relations.relation_evidence import Question, with_facts
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _function(question: Question, name: str) -> Iterator[Relation]:
     named = {key: one for key, one in found.items() if one}
     if named:
         best = min(named.values(), key=lambda one: one.factor)
-        yield replace(best, facts={"function": " or ".join(named)})
+        yield replace(best, facts={"function": name_functions(named)})
 
 
 def _clipped(question: Question, name: str) -> Iterator[Relation]:

@@ -9,25 +9,27 @@ import numpy as np
 
 from align.forward.relations.relation import Relation
 from align.forward.relations.relation_evidence import agreement
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from align.core.dtypes import Array
+    from align.forward.relations.relation import Fact
     from align.forward.relations.relation_evidence import Question
 
     # From the places of the output, the lengths of the input and of the output to places of the input.
     Places = Callable[[Array, int, int], Array]
 
 LINEAR: dict[str, Places] = {
-    "linear, half-pixel centres": lambda place, size, out: (place + 0.5) * size / out - 0.5,
-    "linear, corners aligned": lambda place, size, out: place * (size - 1) / max(out - 1, 1),
-    "linear, asymmetric": lambda place, size, out: place * size / out,
+    "resizing_form.linear_half_pixel": lambda place, size, out: (place + 0.5) * size / out - 0.5,
+    "resizing_form.linear_corners": lambda place, size, out: place * (size - 1) / max(out - 1, 1),
+    "resizing_form.linear_asymmetric": lambda place, size, out: place * size / out,
 }
 NEAREST: dict[str, Places] = {
-    "nearest": lambda place, size, out: np.floor(place * size / out),
-    "nearest, half-pixel centres": lambda place, size, out: np.floor((place + 0.5) * size / out),
-    "nearest, corners aligned": lambda place, size, out: np.rint(place * (size - 1) / max(out - 1, 1)),
+    "resizing_form.nearest": lambda place, size, out: np.floor(place * size / out),
+    "resizing_form.nearest_half_pixel": lambda place, size, out: np.floor((place + 0.5) * size / out),
+    "resizing_form.nearest_corners": lambda place, size, out: np.rint(place * (size - 1) / max(out - 1, 1)),
 }
 
 
@@ -45,8 +47,12 @@ def explain_resizing(question: Question, value: Array) -> Iterator[Relation]:
     ways = {name: resized(value, output.shape[2:], places) for name, places in chain(LINEAR.items(), NEAREST.items())}
     ours, theirs = (_left(side, ways, question) for side in (output, question.candidate))
     if ours and theirs and not ours.keys() & theirs.keys():
-        facts = {"reference": " or ".join(ours), "candidate": " or ".join(theirs)}
-        yield Relation("interpolation", min(theirs.values()), facts={**facts})
+        facts: dict[str, Fact] = {"reference": _told(ours), "candidate": _told(theirs)}
+        yield Relation("interpolation", min(theirs.values()), facts=facts)
+
+
+def _told(ways: Iterable[str]) -> str:
+    return joined(" or ", [sentence(key) for key in ways])
 
 
 def _left(output: Array, ways: dict[str, Array], question: Question) -> dict[str, float]:

@@ -16,6 +16,7 @@ from align.forward.relations.relation import Relation
 from align.forward.relations.relation_evidence import ENOUGH_BITS, agreement
 from align.forward.relations.slices import other_axes
 from align.measure.measure_arrays import measure
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,7 @@ def _border(question: Question, far: Array) -> Iterator[Relation]:
             inside = tuple(slice(width, -width) if axis in axes else slice(None) for axis in range(far.ndim))
             left = _agreement(question, inside) if not far[inside].any() else None
             if left is not None:
-                ends = ", ".join(_wrong_ends(far, axes, width))
+                ends = joined(", ", [*_wrong_ends(far, axes, width)])
                 share = 1.0 - float(np.count_nonzero(far)) / far.size
                 yield Relation("border", left, share, facts={"width": width, "ends": ends})
 
@@ -89,10 +90,11 @@ def _wrong_ends(far: Array, axes: range, width: int) -> Iterator[str]:
     """Which ends of which axes are wrong, away from the corners."""
     for axis in axes:
         inside = [slice(width, -width) if one in axes and one != axis else slice(None) for one in range(far.ndim)]
-        for name, end in (("first", slice(0, width)), ("last", slice(-width, None))):
+        ends = {"slice_form.first_of_axis": slice(0, width), "slice_form.last_of_axis": slice(-width, None)}
+        for key, end in ends.items():
             inside[axis] = end
             if np.any(far[tuple(inside)]):
-                yield f"{axis} {name}"
+                yield sentence(key, axis=axis)
 
 
 def _slices(question: Question, far: Array) -> Iterator[Relation]:

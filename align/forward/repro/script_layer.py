@@ -20,6 +20,7 @@ from align.models.constructor_arguments import proposed_arguments, wanted_argume
 from align.models.nested_values import leaves, with_leaves
 from align.models.open_side import find_function
 from align.models.user_code import run_user_code
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -94,8 +95,8 @@ class ScriptedLayer:
         forms = self._reader.script_forms
         factory = None if self._constructor else self._factory
         made = self._constructor or forms.layer_at.format(repr(self._call.module))
-        where = f"{self._call.module or 'the whole model'} ({self._call.class_name}) of {self._side.label}"
-        title = f"{where} alone, on the inputs of the reference's layer"
+        place = self._call.module or say("repro_script.whole_model")
+        title = say("repro_script.title", layer=place, class_name=self._call.class_name, side=self._side.label)
         arguments = as_call(self._seen.given, self._tensor)
         outputs = self._files.output_expressions(self.name)
         script = LayerScript(title, self.name, made, arguments, outputs, self._dtype, factory, bool(self.weights))

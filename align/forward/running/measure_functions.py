@@ -18,6 +18,7 @@ from align.core.verdicts import Finding
 from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
 from align.traces.rounding_noise import NoiseSink
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,9 +87,8 @@ def with_functions(noise: Noise, sides: tuple[Side, Side], inputs: Inputs, trace
 
 
 def _told(side: Side, off: dict[str, float]) -> Finding:
-    names = ", ".join(f"{name} by up to {share:.2g} of its largest value" for name, share in sorted(off.items()))
-    message = (
-        f"functions of {side.reader.name} differ here from the reference's by more than rounding: {names}. What that"
-        " moves is part of the limits"
-    )
+    functions = [
+        sentence("forward_finding.inexact_function", function=name, share=share) for name, share in sorted(off.items())
+    ]
+    message = sentence("forward_finding.functions_inexact", framework=side.reader.name, functions=functions)
     return Finding("functions-inexact", "note", side.label, message)

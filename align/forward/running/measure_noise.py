@@ -7,7 +7,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
-from align.core.message_words import first_few
 from align.core.protocols import PrecisionRunner
 from align.core.traces import CodeSeen
 from align.core.verdicts import Finding
@@ -16,6 +15,7 @@ from align.forward.isolation.isolated_calls import NoiseIsolation
 from align.forward.running.trust_noise import strange_in_coarser, trust_noise
 from align.measure.limits import RoundingNoise
 from align.traces.rounding_noise import NoiseSink
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | N
     except UserCodeError as error:
         return Noise(findings=_unmeasured(side, error.message))
     if wide is None:
-        return Noise(findings=_unmeasured(side, f"{side.reader.name} models cannot run in float64"))
+        return Noise(findings=_unmeasured(side, sentence("noise_note.no_float64", framework=side.reader.name)))
     together, alone, reason = _in_dtype(side, wide, inputs, trace, "float64")
     seen = side.runner.code_seen(wide) if isinstance(side.runner, PrecisionRunner) else CodeSeen()
     del wide
@@ -112,12 +112,10 @@ def _failure(runner: ModelRunner, model: Model, inputs: Inputs, sink: CaptureSin
 
 def _own_tables(side: Side, lines: tuple[str, ...]) -> tuple[Finding, ...]:
     """A port that builds such a table in another way is off by the rounding of its angles, which the limits hold."""
-    message = (
-        f"its code builds tables in a dtype of its own choice, whose rounding is part of the limits: {first_few(lines)}"
-    )
+    message = sentence("forward_finding.tables_of_own_dtype", lines=lines)
     return (Finding("table-of-own-dtype", "note", side.label, message),) if lines else ()
 
 
 def _unmeasured(side: Side, reason: str) -> tuple[Finding, ...]:
-    message = f"limits come from a table by dtype where nothing was measured in float64: {reason}"
+    message = sentence("forward_finding.noise_unmeasured", reason=reason)
     return (Finding("noise-unmeasured", "note", side.label, message),) if reason else ()

@@ -91,7 +91,7 @@ def kept_traces(traces: Path | None) -> Iterator[Path]:
         )
     part = traces.with_name(f"{traces.name}.part")
     traces.parent.mkdir(parents=True, exist_ok=True)
-    with folder_lock(traces.with_name(f".{traces.name}{LOCK}"), f"the trace folder {traces}"):
+    with folder_lock(traces.with_name(f".{traces.name}{LOCK}"), traces, "trace"):
         shutil.rmtree(part, ignore_errors=True)
         yield part
         shutil.rmtree(traces, ignore_errors=True)

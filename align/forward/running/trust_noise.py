@@ -16,6 +16,7 @@ from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
 from align.measure.limits import HALF, luck_of
 from align.traces.rounding_noise import NoiseSink
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,10 +97,11 @@ def _whole(key: str) -> str:
 
 
 def _told(capture: Capture, noise: Measurement, rounding: Measurement, dtype: str = "float64") -> Finding:
-    what = "what it is given" if capture.role == "input" else "its output"
-    instead = "rounding at random" if dtype == "float64" else "the noise against float64"
-    message = (
-        f"{dtype} moves {what} by {noise.rmse:.2g}, and rounding by {rounding.rmse:.2g}: that is no noise. Its code"
-        f" may ask for the dtype, or draw random numbers. The limits come from {instead}"
+    message = sentence(
+        "forward_finding.noise_not_rounding" if dtype == "float64" else "forward_finding.noise_not_rounding_in_coarser",
+        dtype=dtype,
+        tensor=sentence("model_part.its_input" if capture.role == "input" else "model_part.its_output"),
+        noise=noise.rmse,
+        rounding=rounding.rmse,
     )
-    return Finding("noise-not-rounding", "warning", capture.module or "(the model)", message)
+    return Finding("noise-not-rounding", "warning", capture.module or sentence("model_part.model"), message)

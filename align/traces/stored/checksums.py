@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20
 CHECKED = "checked"  # in the first line: each line has a checksum
 _CHECK = "check"
-AGAIN = "copy the folder again, or capture the trace again"
+AGAIN_HINT = "copy the folder again, or capture the trace again"
 
 
 class LineChain:
@@ -55,8 +55,9 @@ def check_lines(lines: Sequence[bytes], told: Sequence[Any]) -> None:
     chain = LineChain()
     for number, (line, one) in enumerate(zip(lines, told, strict=True) if closed else (), 1):
         if line != _closed_again(chain, line, one):
-            before = f", or not what was written behind line {number - 1}" if number > 1 else ""
-            msg = f"line {number} is not what was written{before}"
+            msg = f"line {number} is not what was written"
+            if number > 1:
+                msg += f", or not what was written behind line {number - 1}"
             raise ValueError(msg)
 
 
@@ -92,12 +93,14 @@ def sum_file(path: Path) -> FileSum:
 def check_file(path: Path, told: FileSum, *, content: bool = True) -> None:
     """Raise RunFolderError for a file that is gone, of another size, or, if `content` is to be read, of other bytes."""
     if not path.is_file():
-        raise RunFolderError(f"{path} is missing, which was written with the trace", AGAIN)
+        raise RunFolderError(f"{path} is missing, which was written with the trace", AGAIN_HINT)
     if (size := path.stat().st_size) != told.nbytes:
-        raise RunFolderError(f"{path} is damaged: it has {size:,} bytes, {told.nbytes:,} were written", AGAIN)
+        raise RunFolderError(f"{path} is damaged: it has {size:,} bytes, {told.nbytes:,} were written", AGAIN_HINT)
     if content and (sum_file(path) if told.checked is None else _sum_start(path, told)) != told:
-        part = "its header is" if told.checked is not None else "its bytes are"
-        raise RunFolderError(f"{path} is damaged: {part} not what was written", AGAIN)
+        error = (
+            "its header is not what was written" if told.checked is not None else "its bytes are not what was written"
+        )
+        raise RunFolderError(f"{path} is damaged: {error}", AGAIN_HINT)
 
 
 def _sum_start(path: Path, told: FileSum) -> FileSum:
@@ -113,4 +116,4 @@ def check_files(folder: Path, told: Mapping[str, FileSum], known: Collection[str
     for name, own in told.items():
         check_file(folder / name, own, content=name in contents)
     if strange := [name for name in known if name not in told and (folder / name).exists()]:
-        raise RunFolderError(f"{folder / strange[0]} was not written with the trace {folder}", AGAIN)
+        raise RunFolderError(f"{folder / strange[0]} was not written with the trace {folder}", AGAIN_HINT)

@@ -9,7 +9,7 @@ from align.core.verdicts import Outcome
 from align.forward.allowances import AcceptedDeviation
 from align.forward.culprit_result import Culprit, IsolatedComparison
 from align.forward.forward_result import LayerComparison
-from align.forward.layers.accept_deviations import CARRIED, accept_deviations
+from align.forward.layers.accept_deviations import accept_deviations
 from align.forward.layers.judge_forward import judge_forward
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def accept(glob: str, layers: list[LayerComparison], *culprits: Culprit) -> Devi
 def test_an_accepted_layer_and_what_carries_its_deviation_on_leave_the_verdict_and_stay_in_the_coverage() -> None:
     found = accept("port.a*", LAYERS, culprit("act"))
     assert [one.outcome for one in found.layers] == ["aligned", "accepted", "accepted", "accepted"]
-    assert [one.note for one in found.layers[1:]] == ["the kernel of the CPU", CARRIED, CARRIED]
+    carried = "right alone: carries an accepted deviation on"
+    assert [one.note for one in found.layers[1:]] == ["the kernel of the CPU", carried, carried]
     assert found.culprits == ()
     assert (found.accepted[0].candidates, found.accepted[0].factor) == (("port.act",), 7.0)
     verdict = judge_forward(found.layers, (), (), found.culprits)
