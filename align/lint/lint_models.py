@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
 
 Given = NameMap | Path | str | None
+_PARTS = {"a model": "lint_place.model", "an optimizer": "lint_place.an_optimizer", "a loss": "lint_place.loss"}
 
 
 def lint_models(
@@ -89,7 +90,8 @@ def _parts(sides: tuple[LintSide, LintSide], given: Given, steps: int | None) ->
         yield compare_losses((left.loss, right.loss), pitfalls())
     for name in sorted((left.parts.keys() ^ right.parts.keys()) - ({"a model"} if models else set())):
         label, other = (left.label, right.label) if name in left.parts else (right.label, left.label)
-        yield ComparedPart(not_compared=(sentence("lint_note.part_of_one_side", side=label, part=name, other=other),))
+        part = sentence(_PARTS[name])
+        yield ComparedPart(not_compared=(sentence("lint_note.part_of_one_side", side=label, part=part, other=other),))
 
 
 def _models(left: LintSide, right: LintSide) -> tuple[Side, Side] | None:
