@@ -124,6 +124,7 @@ def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
 def _finding(told: dict[str, Any]) -> Finding:
     """A finding as it was written, with what its message was made from if that was kept."""
     origin = told.pop("message_from", None)
+    told.pop("facts_from", None)
     finding = Finding(**told)
     if origin is None:
         return finding
