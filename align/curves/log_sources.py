@@ -18,7 +18,7 @@ import numpy as np
 from align.curves.line_layouts import find_layouts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.curves.line_layouts import LineLayouts
     from align.curves.loss_log import Integers
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 20
 HEAD_BYTES = 1 << 20
 _BINARY_BYTES = 1 << 16
-_LINE_END, _BLANKS = ord("\n"), np.frombuffer(b"\n \t", np.uint8)
+_LINE_END, _RETURN, _BLANKS = ord("\n"), ord("\r"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
@@ -60,6 +60,10 @@ class LogBlock:
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number, content) of every line."""
         return zip(self.numbers.tolist(), self.text.split("\n"), strict=True)
+
+    def shown_lines(self) -> Sequence[str]:
+        """Return the first line of each layout, all of them if they have too many."""
+        return self.text.split("\n") if self.layouts is None else self.layouts.samples
 
     @cached_property
     def layouts(self) -> LineLayouts | None:
@@ -147,14 +151,29 @@ def first_lines(source: LogSource, most: int) -> LogSource:
 
 
 def _cleaned(text: str, first: int) -> LogBlock:
-    text = _without_colours(text).replace("\b", "")
-    numbers = np.arange(first, first + text.count("\n") + 1, dtype=np.int64)
+    text = _without_colours(text)
+    if "\b" in text:
+        text = text.replace("\b", "")
     if "\r" in text:
         text = text.replace("\r\n", "\n").removesuffix("\r")
-    if "\r" not in text:
-        return LogBlock(text, numbers)
-    parts = [[part for part in line.split("\r") if part] or [""] for line in text.split("\n")]
-    return LogBlock("\n".join(map("\n".join, parts)), np.repeat(numbers, [len(part) for part in parts]))
+    if "\r" in text:
+        return _parted_at_returns(text, first)
+    return LogBlock(text, np.arange(first, first + text.count("\n") + 1, dtype=np.int64))
+
+
+def _parted_at_returns(text: str, first: int) -> LogBlock:
+    """End lines at carriage returns too; of the pieces of a line only those that are not empty stay, one at least."""
+    letters = np.frombuffer(f"{text}\n".encode("utf-8", "surrogatepass"), np.uint8)
+    ends = np.flatnonzero((letters == _LINE_END) | (letters == _RETURN))
+    lines = np.cumsum(letters[ends] == _LINE_END)
+    lines = np.append(0, lines[:-1])
+    filled = np.diff(ends, prepend=-1) > 1
+    alone = np.ones(len(ends), np.bool_)
+    alone[np.isin(lines, lines[filled])] = False
+    kept = filled | (alone & (np.diff(lines, prepend=-1) > 0))
+    cleaned = np.where(letters == _RETURN, _LINE_END, letters).astype(np.uint8)
+    rest = np.delete(cleaned, ends[~kept])[:-1]
+    return LogBlock(rest.tobytes().decode("utf-8", "surrogatepass"), first + lines[kept])
 
 
 def _decoded(data: bytes) -> str:

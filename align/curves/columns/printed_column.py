@@ -14,6 +14,8 @@ import numpy as np
 from align.curves.columns.number_forms import number_form, read_numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from align.curves.columns.number_forms import NumberColumn
     from align.curves.line_layouts import Letters
     from align.curves.loss_log import Booleans, Integers
@@ -129,7 +131,39 @@ def are_word(texts: Sequence[str], word: str) -> Booleans:
     return np.array([text == word for text in texts], np.bool_)
 
 
+def have_word(texts: Sequence[str], word: str) -> Booleans:
+    """Tell in which texts a word without digits stands."""
+    if isinstance(texts, PrintedColumn):
+        having: Booleans = np.array([word in field.text for field in texts.fields])[texts.kinds]
+        return having
+    return np.array([word in text for text in texts], np.bool_)
+
+
 def may_hold(texts: Sequence[str], letter: str) -> bool:
     """Tell whether a letter that is no digit stands in a text, or in that of a line like these."""
-    shown = (field.text for field in texts.fields) if isinstance(texts, PrintedColumn) else iter(texts)
-    return any(letter in text for text in shown)
+    return any(letter in text for text in shown_texts(texts))
+
+
+def shown_texts(texts: Sequence[str]) -> Collection[str]:
+    """Return unlike texts; of a column one for each layout, which differ from others like it in digits alone."""
+    return (
+        {texts.fields[kind].text for kind in set(texts.kinds.tolist())}
+        if isinstance(texts, PrintedColumn)
+        else set(texts)
+    )
+
+
+def bare_texts(texts: Sequence[str], around: str, empty: Collection[str]) -> Sequence[str]:
+    """Take letters off both ends of each text, and leave nothing of those that are `empty` then."""
+    if not isinstance(texts, PrintedColumn):
+        bare = [text.strip(around) for text in texts]
+        return ["" if text in empty else text for text in bare]
+    fields = [_bare_field(field, around, empty) for field in texts.fields]
+    return PrintedColumn(texts.letters, texts.starts, texts.kinds, fields)
+
+
+def _bare_field(field: Field, around: str, empty: Collection[str]) -> Field:
+    text = field.text.strip(around)
+    start = field.start + len(field.text) - len(field.text.lstrip(around))
+    end = field.end - len(field.text) + len(field.text.rstrip(around))
+    return NO_FIELD if not text or text in empty else Field(start, end, text)

@@ -274,7 +274,7 @@ _USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": 0, "shar
 
 def read_steps(texts: Sequence[str]) -> Integers:
     """Read steps or epochs, also when printed as `10.0`; NO_STEP for what is no integer in [0, 2^31)."""
-    values = _counts(texts)
+    values = read_told_numbers(texts)
     with np.errstate(invalid="ignore"):
         valid = (values >= 0) & (values < LARGEST_STEP) & (values == np.floor(values))
     return np.where(valid, values, NO_STEP).astype(np.int64)
@@ -291,7 +291,8 @@ def read_told_steps(texts: Sequence[str]) -> Integers:
     return steps
 
 
-def _counts(texts: Sequence[str]) -> Floats:
+def read_told_numbers(texts: Sequence[str]) -> Floats:
+    """Read numbers; NaN for a text that is none."""
     if isinstance(texts, PrintedColumn) and texts.numbers is not None:
         return texts.numbers.values
     try:

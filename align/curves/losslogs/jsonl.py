@@ -63,7 +63,7 @@ class JsonlFormat:
 def _columns(source: LogSource) -> LogColumns | None:
     """Find the columns in the first object that has a step and a training loss, else in the first with another loss."""
     other = None
-    for line in (line.strip() for block in source.blocks() if "{" in block.text for _, line in block.lines()):
+    for line in (line.strip() for block in source.blocks() if "{" in block.text for line in block.shown_lines()):
         names = dict.fromkeys(name for name, _ in _object(line) or ())
         columns = find_columns(names)
         if columns is not None and columns.loss:
