@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from align.curves.line_layouts import LineLayouts
     from align.curves.loss_log import Integers
 
-# What is made of a block should fit into a processor's cache.
-BLOCK_BYTES = 1 << 20
+# What is made of so many lines fits into a processor's cache, and is enough for what each block costs.
+BLOCK_LINES = 1 << 14
+LEAST_BYTES, MOST_BYTES = 1 << 20, 1 << 22
 HEAD_BYTES = 1 << 20
-_BINARY_BYTES = 1 << 16
+_BINARY_BYTES = _SHOWN_BYTES = 1 << 16
 _LINE_END, _RETURN, _BLANKS = ord("\n"), ord("\r"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -126,13 +127,18 @@ class LogSource:
         return tuple(self._made_blocks())
 
     def _made_blocks(self) -> Iterator[LogBlock]:
-        start, number = 0, 1
+        start, number, size = 0, 1, self._block_bytes()
         while start < len(self.data):
-            end = self.data.find(b"\n", start + BLOCK_BYTES) + 1 or len(self.data)
+            end = self.data.find(b"\n", start + size) + 1 or len(self.data)
             text = _decoded(self.data[start:end]).removesuffix("\n")
             block = _cleaned(text, number)
             yield block
             start, number = end, int(block.numbers[-1]) + 1
+
+    def _block_bytes(self) -> int:
+        """Return how many bytes hold the lines of a block, going by some at the beginning."""
+        shown = self.data[:_SHOWN_BYTES]
+        return min(max(BLOCK_LINES * len(shown) // (shown.count(b"\n") + 1), LEAST_BYTES), MOST_BYTES)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number, content) of every cleaned line."""
@@ -158,7 +164,8 @@ def _cleaned(text: str, first: int) -> LogBlock:
         text = text.replace("\r\n", "\n").removesuffix("\r")
     if "\r" in text:
         return _parted_at_returns(text, first)
-    return LogBlock(text, np.arange(first, first + text.count("\n") + 1, dtype=np.int64))
+    letters = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+    return LogBlock(text, np.arange(first, first + np.count_nonzero(letters == _LINE_END) + 1, dtype=np.int64))
 
 
 def _parted_at_returns(text: str, first: int) -> LogBlock:

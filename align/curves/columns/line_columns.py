@@ -76,7 +76,7 @@ def _by_layout(layouts: LineLayouts, pattern: re.Pattern[str]) -> LineColumns | 
 
 def layout_column(layouts: LineLayouts, rows: Integers, fields: Sequence[Field]) -> PrintedColumn:
     """Return the texts that some lines have, by layout, at these places."""
-    return PrintedColumn(layouts.letters, layouts.starts[rows], layouts.kinds[rows], fields)
+    return PrintedColumn(layouts.letters, layouts.starts[rows], layouts.kinds[rows], fields, layouts.varying)
 
 
 def search_texts(texts: Sequence[str], pattern: re.Pattern[str]) -> Sequence[str]:

@@ -48,11 +48,15 @@ def beginnings(path: Path) -> Iterator[LogSource]:
     while True:
         source = open_log(path, size + _MARK)
         head = source.head(size)
-        shown = size == HEAD_BYTES or _DOCUMENT.match(source.data) is not None
-        yield head if shown else first_lines(head, SHOWN_LINES)
+        yield head if size == HEAD_BYTES else shown_lines(head)
         if len(source.data) <= size or source.is_binary:
             return
         size *= 8
+
+
+def shown_lines(source: LogSource) -> LogSource:
+    """Return the first lines of each layout, by which a format is told; a document as it is, as all of it is needed."""
+    return source if source.is_binary or _DOCUMENT.match(source.data) else first_lines(source, SHOWN_LINES)
 
 
 def list_log_files(path: Path) -> list[Path]:
