@@ -97,7 +97,7 @@ def read_alike(letters: Letters, starts: Integers, form: NumberForm, exponent: i
     if size > _WORD or abs(places := form.decimals - exponent) > _MOST_DECIMALS:
         return None
     words: Words = np.ndarray((len(letters) - _WORD + 1,), "<u8", letters.data, strides=(1,))
-    word = words[starts + (form.end - _WORD)] ^ _ZEROS
+    word = words[starts + ((form.end if point else form.whole_end) - _WORD)] ^ _ZEROS
     if point:
         whole = (word & (_KEPT[size] ^ _KEPT[form.decimals + 1])) << np.uint64(8)
         word = (word & _KEPT[form.decimals]) | whole
