@@ -83,10 +83,13 @@ class LogBlock:
 
 
 class LogSource:
-    """The content of one log; `label` is what messages call it, `data` is as it stands in the file."""
+    """The content of one log; `label` is what messages call it, `data` is as it stands in the file.
 
-    def __init__(self, label: str, data: bytes) -> None:
-        self.label = label
+    `metric` is what is read in any case where a log has very many metrics.
+    """
+
+    def __init__(self, label: str, data: bytes, metric: str = "loss") -> None:
+        self.label, self.metric = label, metric
         if wide := _utf16(data):
             data = data.decode(wide, errors="replace").encode()
         self.data = data.removeprefix(codecs.BOM_UTF8)

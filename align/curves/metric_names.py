@@ -49,6 +49,14 @@ def find_metric(names: Collection[str], metric: str) -> FoundMetric | None:
     return FoundMetric(found, in_unit if same_metric(metric) in NAMES else 1.0)
 
 
+def usual_names(names: Collection[str], metric: str) -> list[str]:
+    """Return the names that stand for a metric, or for one that is looked at beside any other."""
+    if not names:
+        return []
+    usual = {_plain(name) for known in NAMES for name in (known, *NAMES[known])} | {_plain(metric)}
+    return [name for name in names if _plain(name) in usual]
+
+
 def same_metric(metric: str) -> str:
     """Return the name under which a metric is compared: `lr` for `learning_rate`, a strange one as it is."""
     return next((known for known, names in NAMES.items() if _plain(metric) in map(_plain, (known, *names))), metric)

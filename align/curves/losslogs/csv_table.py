@@ -34,7 +34,7 @@ class CsvFormat:
         columns = find_columns(header.names) if header is not None else None
         if header is None or columns is None:
             raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
-        reader = TableReader(columns, decimal_comma=header.delimiter != ",")
+        reader = TableReader(columns, source.metric, decimal_comma=header.delimiter != ",")
         repeated: dict[str, int] = {}
         double: list[int] = []
         for block, cells in read_cells(source, header, double):

@@ -48,7 +48,7 @@ class JsonArraysFormat:
         if found is None:
             raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
         columns, cells = found
-        reader, count = TableReader(columns), len(next(iter(cells.values())))
+        reader, count = TableReader(columns, source.metric), len(next(iter(cells.values())))
         lines = np.ones(count, np.int64)
         reader.add(LogBlock("\n".join(["."] * count), lines), lines, cells)
         return replace(reader.read(source, self.name), ignored_lines=0)

@@ -53,7 +53,7 @@ class JsonlFormat:
         columns = _columns(source)
         if columns is None:
             raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
-        reader, reading = TableReader(columns), _Reading()
+        reader, reading = TableReader(columns, source.metric), _Reading()
         for block in source.blocks():
             reader.add(block, *reading.read(block))
         log = reader.read(source, self.name)

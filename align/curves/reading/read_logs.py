@@ -48,11 +48,13 @@ class LogReadOptions:
     """How logs are to be read: the formats in question, and the rank whose lines are wanted.
 
     `as_it_is`: no rank prefixes are taken off, since the user's own pattern was made for the lines as they are.
+    `metric` is read in any case.
     """
 
     formats: Mapping[str, LogFormat]
     rank: int | None
     as_it_is: bool = False
+    metric: str = "loss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,14 @@ def read_log(
     pattern: str = "",
     rank: int | None = None,
     window: str = "",
+    metric: str = "loss",
 ) -> LossLog:
     r"""Read a log with the one format that recognises it: a file, a folder, or the files of a resumed training.
 
     `format` names the format, `pattern` is a regular expression with named groups in place of one, `rank` tells whose
     lines are wanted where several processes wrote one file or folder, `window` what the training loss is the mean of
-    (`mean of last 10`, `since last print` ...) where the log cannot. Raises MissingFileError, UnreadableLogError;
+    (`mean of last 10`, `since last print` ...) where the log cannot, `metric` which metric is read in any case where a
+    table has very many. Raises MissingFileError, UnreadableLogError;
     EmptyLogError if no format finds a loss, AmbiguousLogError if several do; UnlikeLogsError, UsageError.
 
     >>> import pathlib, tempfile
@@ -86,7 +90,7 @@ def read_log(
     >>> log.format, log.table.steps.tolist()
     ('csv', [1, 2, 3, 4])
     """
-    wanted = LogReadOptions(_formats(format, pattern), rank, as_it_is=bool(pattern) and rank is None)
+    wanted = LogReadOptions(_formats(format, pattern), rank, bool(pattern) and rank is None, metric)
     declared = find_window(window) if window else None
     paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
     if not paths:
@@ -122,7 +126,8 @@ def _read_all(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
     files, notes = _of_one_rank(_recognised(paths, wanted, label), wanted)
     plugin = _one_format(files, wanted, label)
     in_file = None if notes else wanted.rank
-    logs = [_read(file, plugin, known.rank if in_file is None else in_file) for file, known in files.items()]
+    ranks = {file: known.rank if in_file is None else in_file for file, known in files.items()}
+    logs = [_read(file, plugin, rank, wanted.metric) for file, rank in ranks.items()]
     return join_logs(logs, label).with_notes(notes)
 
 
@@ -204,9 +209,10 @@ def _one_format(files: Mapping[Path, Recognised], wanted: LogReadOptions, label:
     return plugin
 
 
-def _read(file: Path, plugin: LogFormat, rank: int | None) -> LossLog:
+def _read(file: Path, plugin: LogFormat, rank: int | None, metric: str) -> LossLog:
     source, cut = without_cut_line(open_log(file))
     ranked = RankedSource(source, None, (), 0) if rank is None else choose_rank(source, rank)
+    ranked.source.metric = metric
     with _spared_memory():
         log = plugin.read(ranked.source)
     return log.with_notes((*ranked.notes, *cut), ranked.left_out + len(cut))
