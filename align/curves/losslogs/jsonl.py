@@ -17,8 +17,8 @@ import numpy as np
 from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.mmengine import is_training_object
 from align.curves.log_parts.table_reader import EXPECTED, LogColumns, TableReader, find_columns, repeated_notes
+from align.curves.log_parts.text import known
 from align.curves.log_parts.uniform_json_lines import split_uniform_objects
-from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,9 +50,7 @@ class JsonlFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
-        columns = _columns(source)
-        if columns is None:
-            raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
+        columns = known(_columns(source), source, f"{self.name}: {EXPECTED}")
         reader, reading = TableReader(columns, source.metric), _Reading()
         for block in source.blocks():
             reader.add(block, *reading.read(block))

@@ -20,9 +20,9 @@ from align.curves.line_formats.last_resort import LinesFormat
 from align.curves.line_formats.suggest_pattern import suggest_pattern
 from align.curves.line_formats.user_pattern import PatternFormat
 from align.curves.log_format import log_formats
+from align.curves.log_parts.cut_line import without_cut_line
 from align.curves.log_parts.window_words import find_window
 from align.curves.log_sources import HEAD_BYTES
-from align.curves.reading.cut_line import without_cut_line
 from align.curves.reading.declare_window import declare_window
 from align.curves.reading.join_resumed import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of, shown_lines
