@@ -54,7 +54,9 @@ def usual_names(names: Collection[str], metric: str) -> list[str]:
     if not names:
         return []
     usual = {_plain(name) for known in NAMES for name in (known, *NAMES[known])} | {_plain(metric)}
-    return [name for name in names if _plain(name) in usual]
+    ends = {end for name in usual for end in (name[-2:], name[-2:].replace("_", " "), name[-2:].replace("_", "-"))}
+    # Most names need no closer look: a row may have 100,000.
+    return [name for name in names if name.rstrip()[-2:].lower() in ends and _plain(name) in usual]
 
 
 def same_metric(metric: str) -> str:
