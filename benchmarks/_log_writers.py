@@ -152,8 +152,8 @@ def yolox(losses: list[float]) -> Iterator[str]:
         place = f"epoch: {step // EPOCH + 1}/{len(losses) // EPOCH + 1}, iter: {step % EPOCH + 1}/{EPOCH}"
         yield (
             f"2021-10-12 16:05:13 | INFO     | yolox.core.trainer:253 - {place}, mem: 6234Mb, iter_time: 0.912s, "
-            f"data_time: 0.104s, total_loss: {loss:.1f}, iou_loss: {loss / 2:.1f}, l1_loss: 0.0, "
-            f"conf_loss: {loss / 3:.1f}, cls_loss: 1.0, lr: 1.250e-05, size: 640, ETA: 3:02:13\n"
+            f"data_time: 0.104s, total_loss: {loss:.3f}, iou_loss: {loss / 2:.3f}, l1_loss: 0.0, "
+            f"conf_loss: {loss / 3:.3f}, cls_loss: 1.0, lr: 1.250e-05, size: 640, ETA: 3:02:13\n"
         )
 
 
