@@ -10,7 +10,6 @@ Bars: csv and jsonl 4 times pandas, other formats 5 times, lines that no format 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import statistics
@@ -22,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from _log_writers import WRITERS, csv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-EPOCH = 1000  # steps
 PANDAS = """
 import sys
 import pandas
@@ -68,73 +67,6 @@ def written(folder: Path, name: str, write: Callable[[list[float]], Iterator[str
         with path.open("w", encoding="utf-8") as stream:
             stream.writelines(write(losses.astype(np.float32).astype(float).tolist()))
     return paths
-
-
-def csv(losses: list[float]) -> Iterator[str]:
-    """Global steps from 1, with a learning rate."""
-    yield "step,loss,lr\n"
-    for step, loss in enumerate(losses, start=1):
-        yield f"{step},{loss!r},0.001\n"
-
-
-def jsonl(losses: list[float]) -> Iterator[str]:
-    """Objects of global steps, with a learning rate."""
-    for step, loss in enumerate(losses, start=1):
-        yield json.dumps({"step": step, "loss": loss, "lr": 0.001}) + "\n"
-
-
-def lossmonitor(losses: list[float]) -> Iterator[str]:
-    """Steps inside epochs, and the times of each epoch."""
-    for step, loss in enumerate(losses):
-        yield f"epoch: {step // EPOCH + 1} step: {step % EPOCH + 1}, loss is {loss!r}\n"
-        if step % EPOCH == EPOCH - 1:
-            yield f"Train epoch time: {EPOCH * 12.5:.3f} ms, per step time: 12.500 ms (data time: 0.250 ms)\n"
-
-
-def mindcv(losses: list[float]) -> Iterator[str]:
-    """Steps inside epochs with six decimals, a learning rate and the time of each step."""
-    for step, loss in enumerate(losses):
-        place = f"Epoch: [{step // EPOCH + 1}/{len(losses) // EPOCH + 1}], batch: [{step % EPOCH + 1}/{EPOCH}]"
-        now = f"[2026-11-20 08:43:05] mindcv.utils.callbacks INFO - {place}"
-        yield f"{now}, loss: {loss:.6f}, lr: 0.100000, time: {0.0125 + loss / 100:.6f}s\n"
-
-
-def megatron(losses: list[float]) -> Iterator[str]:
-    """Global steps with the means of one iteration, between bars."""
-    for step, loss in enumerate(losses, start=1):
-        yield (
-            f" [2026-11-20 23:56:28] iteration {step:8d}/{len(losses):8d} | consumed samples: {8 * step:12d} | "
-            f"elapsed time per iteration (ms): {34 + loss:.1f} | learning rate: 1.000000E-01 | "
-            f"global batch size:     8 | lm loss: {loss:.6E} | loss scale: 1024.0 | grad norm: {loss / 3:.3f} | "
-            "number of skipped iterations:   0 | number of nan iterations:   0 |\n"
-        )
-
-
-def mmengine(losses: list[float]) -> Iterator[str]:
-    """Steps inside epochs, and pairs of names and numbers."""
-    for step, loss in enumerate(losses):
-        place = f"Epoch(train) [{step // EPOCH + 1}][{step % EPOCH + 1:4d}/{EPOCH}]"
-        yield (
-            f"2026/11/20 08:34:15 - mmengine - INFO - {place}  lr: 1.0000e-02  eta: 0:10:00  "
-            f"time: {loss / 1000:.4f}  data_time: 0.0008  loss: {loss:.4f}  loss1: {loss / 4:.4f}\n"
-        )
-
-
-def lines(losses: list[float]) -> Iterator[str]:
-    """Lines that no format knows: the reader of last resort infers what is what."""
-    for step, loss in enumerate(losses, start=1):
-        yield f"[08:43:05] train | iter {step} | total loss {loss!r} | lr 0.001\n"
-
-
-WRITERS = {
-    "csv": csv,
-    "jsonl": jsonl,
-    "lossmonitor": lossmonitor,
-    "mindcv": mindcv,
-    "megatron": megatron,
-    "mmengine": mmengine,
-    "lines": lines,
-}
 
 
 def compare(name: str, logs: tuple[Path, Path], numbers: tuple[Path, Path], rounds: int) -> None:

@@ -53,10 +53,10 @@ class LogReading:
     base: int | None = None
     window: str | None = None
 
-    def read(self, log: Log) -> LossLog:
-        """Read a log of this side, of one job."""
+    def read(self, log: Log, metric: str = "loss") -> LossLog:
+        """Read a log of this side, of one job; of very many metrics at least this one."""
         form, pattern, window = (given or "" for given in (self.format, self.pattern, self.window))
-        whole = read_log(log, format=form, pattern=pattern, rank=self.rank, window=window)
+        whole = read_log(log, format=form, pattern=pattern, rank=self.rank, window=window, metric=metric)
         return choose_job(whole, self.job)
 
     def options(self, side: Side) -> dict[str, object]:
@@ -144,13 +144,13 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
     if last_step is not None and last_step < 1:
         raise UsageError(f"the last step is {last_step}", "give a global step, counted from 1")
     criteria, sizes = find_preset(preset, presets), group_sizes(steps_per)
-    left, right = (reading.read(log) for reading, log in zip(readings, logs, strict=True))
+    left, right = (reading.read(log, metric) for reading, log in zip(readings, logs, strict=True))
     placed = [partial(_place, hints=one.hints, size=size) for one, size in zip(readings, sizes, strict=True)]
     curves = placed[0](left, metric), placed[1](right, metric)
     if logs[1] in reference_runs:
         raise UsageError("the candidate is one of the runs of the reference", "give it as the candidate only")
     others = [log for log in reference_runs if log != logs[0]]
-    runs = [curves[0], *(placed[0](readings[0].read(log), metric) for log in others)] if reference_runs else []
+    runs = [curves[0], *(placed[0](readings[0].read(log, metric), metric) for log in others)] if reference_runs else []
     beside = read_other_metrics(
         left, right, metric, lambda log, name: cut_after(placed[log is right](log, name), last_step), criteria
     )
@@ -176,7 +176,7 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
 
 def describe_log(log: Log, *, metric: str = "loss", reading: LogReading = LogReading()) -> LogSummary:
     """Tell what is understood of one log; raises as `compare_losses` does."""
-    return summarize_log(reading.read(log), metric, reading.hints)
+    return summarize_log(reading.read(log, metric), metric, reading.hints)
 
 
 def _on_command_line(

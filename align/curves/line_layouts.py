@@ -10,14 +10,18 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from align.curves.loss_log import Integers
+    from align.curves.loss_log import Booleans, Integers
 
     Letters = NDArray[np.uint8]
 else:
@@ -27,7 +31,12 @@ else:
 LEAST_ALIKE = 4
 # Numbers are read eight digits at a time, backwards from their end: so many bytes stand before the first line.
 PADDING = 24
-_ZERO, _DIGITS, _LINE_END = ord("0"), 10, ord("\n")
+_ZERO, _DIGITS, _LINE_END = np.uint8(ord("0")), 10, ord("\n")
+_SHORT = 1 << 16
+# So many layouts of one length are looked for one by one.
+_FEW = 24
+# Rows that are looked at as one, as numpy is slow with short ones.
+_TOGETHER = 8
 # What an expression may say of digits without telling one from another: classes, counts, names of groups.
 _ALL_DIGITS = re.compile(r"(?<!\\)\{[0-9]*,?[0-9]*\}|\(\?P<\w+>")
 _CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])+\]", re.DOTALL)
@@ -37,12 +46,16 @@ _ONE_DIGIT = re.compile(r"[0-9]|\\N|\(\?P=")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LineLayouts:
-    """Lines as bytes: line i begins at `letters[starts[i]]` and has the layout of the line `samples[kinds[i]]`."""
+    """Lines as bytes: line i begins at `letters[starts[i]]` and has the layout of the line `samples[kinds[i]]`.
+
+    `varying[kind]` tells which bytes of its lines are not the same in all; None where nobody looked.
+    """
 
     letters: Letters
     starts: Integers
     kinds: Integers
     samples: tuple[str, ...]
+    varying: tuple[Booleans | None, ...]
 
     def count_filled(self) -> int:
         """Count the lines that are not blank."""
@@ -60,29 +73,68 @@ class LineLayouts:
 def find_layouts(text: str) -> LineLayouts | None:
     """Part the lines of a text by layout; None if there are too many layouts to be worth it."""
     content = text.encode("utf-8", "surrogatepass")
-    lines = _without_values(content).split(b"\n")
-    known = {line: kind for kind, line in enumerate(dict.fromkeys(lines))}
-    if len(known) * LEAST_ALIKE > len(lines):
-        return None
-    kinds = np.fromiter(map(known.__getitem__, lines), np.int64, len(lines))
     letters = np.frombuffer(b"".join((b" " * PADDING, content, b"\n")), np.uint8)
     ends = np.flatnonzero(letters == _LINE_END)
     starts = np.append(PADDING, ends[:-1] + 1)
-    firsts = np.zeros(len(known), np.int64)
-    firsts[kinds[::-1]] = np.arange(len(lines))[::-1]
+    found = list(islice(_layouts(letters, starts, ends - starts), len(starts) // LEAST_ALIKE + 1))
+    if len(found) * LEAST_ALIKE > len(starts):
+        return None
+    found.sort(key=lambda layout: int(layout.rows[0]))
+    kinds = np.zeros(len(starts), np.int64)
+    for kind, layout in enumerate(found):
+        kinds[layout.rows] = kind
+    firsts = [int(layout.rows[0]) for layout in found]
     spans = zip(starts[firsts].tolist(), ends[firsts].tolist(), strict=True)
     samples = tuple(letters[start:end].tobytes().decode("utf-8", "surrogatepass") for start, end in spans)
-    return LineLayouts(letters, starts, kinds, samples)
+    return LineLayouts(letters, starts, kinds, samples, tuple(layout.varying for layout in found))
 
 
-def _without_values(content: bytes) -> bytes:
-    """Put 0 in place of each digit."""
-    letters = np.frombuffer(content, np.uint8)
-    values = np.less(letters - _ZERO, _DIGITS).view(np.uint8)
-    values *= 0x0F
-    np.invert(values, out=values)
-    values &= letters
-    return values.tobytes()
+class _Layout(NamedTuple):
+    """The places of the lines of a layout, rising, and which of their bytes vary."""
+
+    rows: Integers
+    varying: Booleans | None
+
+
+def _layouts(letters: Letters, starts: Integers, lengths: Integers) -> Iterator[_Layout]:
+    """Find the lines of each layout: those of one length stand below each other, and are held against the first."""
+    order = np.argsort(lengths.astype(np.uint16) if lengths.max() < _SHORT else lengths, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        length = int(lengths[rows[0]])
+        if not length:
+            yield _Layout(rows, np.zeros(0, np.bool_))
+            continue
+        windows = as_strided(letters, (len(letters) - length, length), (1, 1), writeable=False)
+        yield from _layouts_of_length(rows, windows[starts[rows]])
+
+
+def _layouts_of_length(rows: Integers, lines: Letters) -> Iterator[_Layout]:
+    """Take the lines like the first, then those like the first of the rest, and so on."""
+    for _ in range(_FEW):
+        digits = np.less(lines[0] - _ZERO, _DIGITS)
+        values = lines - np.where(digits, _ZERO, lines[0])
+        alike = values <= np.where(digits, _DIGITS - 1, 0).astype(np.uint8)
+        if alike.all():
+            yield _Layout(rows, _varying(values))
+            return
+        whole = alike.all(axis=1)
+        yield _Layout(rows[whole], _varying(values[whole]))
+        rows, lines = rows[~whole], lines[~whole]
+    digits = np.less(lines - _ZERO, _DIGITS)
+    texts = map(bytes, np.where(digits, _ZERO, lines))
+    places: dict[bytes, list[int]] = {}
+    for place, text in enumerate(texts):
+        places.setdefault(text, []).append(place)
+    yield from (_Layout(rows[own], None) for own in places.values())
+
+
+def _varying(lines: Letters) -> Booleans:
+    """Tell which columns of letters are not the same in all lines."""
+    changes = lines ^ lines[0]
+    few = len(changes) % _TOGETHER
+    joined = np.bitwise_or.reduce(changes[few:].reshape(-1, _TOGETHER * lines.shape[1]), axis=0)
+    varying: Booleans = (joined.reshape(_TOGETHER, -1).any(axis=0)) | changes[:few].any(axis=0)
+    return varying
 
 
 @functools.lru_cache(maxsize=256)

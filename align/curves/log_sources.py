@@ -18,16 +18,17 @@ import numpy as np
 from align.curves.line_layouts import find_layouts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.curves.line_layouts import LineLayouts
     from align.curves.loss_log import Integers
 
-# What is made of a block should fit into a processor's cache.
-BLOCK_BYTES = 1 << 20
+# What is made of so many lines fits into a processor's cache, and is enough for what each block costs.
+BLOCK_LINES = 1 << 14
+LEAST_BYTES, MOST_BYTES = 1 << 20, 1 << 22
 HEAD_BYTES = 1 << 20
-_BINARY_BYTES = 1 << 16
-_LINE_END, _BLANKS = ord("\n"), np.frombuffer(b"\n \t", np.uint8)
+_BINARY_BYTES = _SHOWN_BYTES = 1 << 16
+_LINE_END, _RETURN, _BLANKS = ord("\n"), ord("\r"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
@@ -61,6 +62,10 @@ class LogBlock:
         """Yield (number, content) of every line."""
         return zip(self.numbers.tolist(), self.text.split("\n"), strict=True)
 
+    def shown_lines(self) -> Sequence[str]:
+        """Return the first line of each layout, all of them if they have too many."""
+        return self.text.split("\n") if self.layouts is None else self.layouts.samples
+
     @cached_property
     def layouts(self) -> LineLayouts | None:
         """Its lines by layout; None if they have too many."""
@@ -78,10 +83,13 @@ class LogBlock:
 
 
 class LogSource:
-    """The content of one log; `label` is what messages call it, `data` is as it stands in the file."""
+    """The content of one log; `label` is what messages call it, `data` is as it stands in the file.
 
-    def __init__(self, label: str, data: bytes) -> None:
-        self.label = label
+    `metric` is what is read in any case where a log has very many metrics.
+    """
+
+    def __init__(self, label: str, data: bytes, metric: str = "loss") -> None:
+        self.label, self.metric = label, metric
         if wide := _utf16(data):
             data = data.decode(wide, errors="replace").encode()
         self.data = data.removeprefix(codecs.BOM_UTF8)
@@ -122,13 +130,18 @@ class LogSource:
         return tuple(self._made_blocks())
 
     def _made_blocks(self) -> Iterator[LogBlock]:
-        start, number = 0, 1
+        start, number, size = 0, 1, self._block_bytes()
         while start < len(self.data):
-            end = self.data.find(b"\n", start + BLOCK_BYTES) + 1 or len(self.data)
+            end = self.data.find(b"\n", start + size) + 1 or len(self.data)
             text = _decoded(self.data[start:end]).removesuffix("\n")
             block = _cleaned(text, number)
             yield block
             start, number = end, int(block.numbers[-1]) + 1
+
+    def _block_bytes(self) -> int:
+        """Return how many bytes hold the lines of a block, going by some at the beginning."""
+        shown = self.data[:_SHOWN_BYTES]
+        return min(max(BLOCK_LINES * len(shown) // (shown.count(b"\n") + 1), LEAST_BYTES), MOST_BYTES)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number, content) of every cleaned line."""
@@ -147,14 +160,30 @@ def first_lines(source: LogSource, most: int) -> LogSource:
 
 
 def _cleaned(text: str, first: int) -> LogBlock:
-    text = _without_colours(text).replace("\b", "")
-    numbers = np.arange(first, first + text.count("\n") + 1, dtype=np.int64)
+    text = _without_colours(text)
+    if "\b" in text:
+        text = text.replace("\b", "")
     if "\r" in text:
         text = text.replace("\r\n", "\n").removesuffix("\r")
-    if "\r" not in text:
-        return LogBlock(text, numbers)
-    parts = [[part for part in line.split("\r") if part] or [""] for line in text.split("\n")]
-    return LogBlock("\n".join(map("\n".join, parts)), np.repeat(numbers, [len(part) for part in parts]))
+    if "\r" in text:
+        return _parted_at_returns(text, first)
+    letters = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+    return LogBlock(text, np.arange(first, first + np.count_nonzero(letters == _LINE_END) + 1, dtype=np.int64))
+
+
+def _parted_at_returns(text: str, first: int) -> LogBlock:
+    """End lines at carriage returns too; of the pieces of a line only those that are not empty stay, one at least."""
+    letters = np.frombuffer(f"{text}\n".encode("utf-8", "surrogatepass"), np.uint8)
+    ends = np.flatnonzero((letters == _LINE_END) | (letters == _RETURN))
+    lines = np.cumsum(letters[ends] == _LINE_END)
+    lines = np.append(0, lines[:-1])
+    filled = np.diff(ends, prepend=-1) > 1
+    alone = np.ones(len(ends), np.bool_)
+    alone[np.isin(lines, lines[filled])] = False
+    kept = filled | (alone & (np.diff(lines, prepend=-1) > 0))
+    cleaned = np.where(letters == _RETURN, _LINE_END, letters).astype(np.uint8)
+    rest = np.delete(cleaned, ends[~kept])[:-1]
+    return LogBlock(rest.tobytes().decode("utf-8", "surrogatepass"), first + lines[kept])
 
 
 def _decoded(data: bytes) -> str:

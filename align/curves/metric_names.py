@@ -49,6 +49,16 @@ def find_metric(names: Collection[str], metric: str) -> FoundMetric | None:
     return FoundMetric(found, in_unit if same_metric(metric) in NAMES else 1.0)
 
 
+def usual_names(names: Collection[str], metric: str) -> list[str]:
+    """Return the names that stand for a metric, or for one that is looked at beside any other."""
+    if not names:
+        return []
+    usual = {_plain(name) for known in NAMES for name in (known, *NAMES[known])} | {_plain(metric)}
+    ends = {end for name in usual for end in (name[-2:], name[-2:].replace("_", " "), name[-2:].replace("_", "-"))}
+    # Most names need no closer look: a row may have 100,000.
+    return [name for name in names if name.rstrip()[-2:].lower() in ends and _plain(name) in usual]
+
+
 def same_metric(metric: str) -> str:
     """Return the name under which a metric is compared: `lr` for `learning_rate`, a strange one as it is."""
     return next((known for known, names in NAMES.items() if _plain(metric) in map(_plain, (known, *names))), metric)

@@ -10,8 +10,6 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.line_formats.format_files import console_formats
@@ -78,15 +76,3 @@ def test_no_long_line_takes_longer_than_its_length_explains(
         with guard(_SECONDS), contextlib.suppress(CannotRunError):
             FORMATS[name].recognizes(hostile)
             FORMATS[name].read(hostile)
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.sampled_from(sorted(CONSOLES)), st.data())
-def test_a_sample_with_a_part_taken_out_or_replaced_is_read_or_refused(name: str, data: st.DataObject) -> None:
-    sample = CONSOLES[name].sample.encode()
-    first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(sample))] * 2)))
-    damaged = LogSource("damaged", sample[:first] + data.draw(st.binary(max_size=20)) + sample[last:])
-    FORMATS[name].recognizes(damaged)
-    with contextlib.suppress(CannotRunError):
-        log = FORMATS[name].read(damaged)
-        assert len(log.table.lines) == len(log.table.steps) > 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.curves.log_sources import BLOCK_BYTES, HEAD_BYTES, LogSource
+from align.curves.log_sources import HEAD_BYTES, LEAST_BYTES, LogSource
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_blocks_are_whole_lines_with_numbers_that_go_on() -> None:
     line = "x" * 99 + "\n"
     source = LogSource.of_text(line * (3 * HEAD_BYTES // len(line)))
     blocks = list(source.blocks())
-    assert len(blocks) == pytest.approx(3 * HEAD_BYTES / BLOCK_BYTES, abs=1)
+    assert len(blocks) == pytest.approx(3 * HEAD_BYTES / LEAST_BYTES, abs=1)
     assert [number for block in blocks for number in block.numbers.tolist()] == list(
         range(1, source.data.count(b"\n") + 1)
     )

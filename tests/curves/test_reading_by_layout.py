@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from align.curves import log_sources
+from align.curves.line_layouts import find_layouts
+from align.curves.log_format import log_formats
 from align.curves.reading.read_logs import read_log
 from align.errors import AlignError
 
@@ -106,7 +109,7 @@ def test_what_is_read_by_layout_is_what_is_read_line_by_line(
     form: str, oddity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pattern, path = PATTERN if form == "pattern" else "", tmp_path / "train.log"
-    monkeypatch.setattr(log_sources, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(log_sources, "MOST_BYTES", 3000)
     found: list[LineLayouts | None] = []
     find_layouts = log_sources.find_layouts
     for style in (".4f", ".6E", ""):
@@ -117,3 +120,44 @@ def test_what_is_read_by_layout_is_what_is_read_line_by_line(
         assert by_layout == _read(path, pattern)
         assert len(by_layout) > 1
     assert any(found)
+
+
+def _other_decimals(sample: bytes, random_numbers: random.Random) -> bytes:
+    def drawn(decimals: re.Match[bytes]) -> bytes:
+        return bytes(random_numbers.choices(b"0123456789", k=len(decimals[0])))
+
+    return re.sub(rb"(?<=[0-9]\.)[0-9]+", drawn, sample)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n\nWARNING: 12 things\n", b"loss"])
+@pytest.mark.parametrize(
+    "name", [name for name, one in log_formats().items() if one.sample and b"\0" not in one.sample]
+)
+def test_every_format_reads_by_layout_what_it_reads_line_by_line(
+    name: str, end: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin, random_numbers = log_formats()[name], random.Random(name)
+    again = b"".join(_other_decimals(plugin.sample, random_numbers) for _ in range(12))
+    data = plugin.sample + again + end
+
+    def told() -> tuple[Any, ...]:
+        try:
+            return _told(plugin.read(log_sources.LogSource("train.log", data)))
+        except AlignError as error:
+            return (str(error),)
+
+    by_layout = told()
+    monkeypatch.setattr(log_sources, "find_layouts", lambda _: None)
+    assert by_layout == told()
+
+
+def test_many_layouts_of_one_length_are_told_apart_and_what_varies_in_each() -> None:
+    words = [f"{first}{second}" for first in "abcdefg" for second in "tuvwxyz"]
+    lines = [f"{word} {number % 7} 1.5" for number in range(20) for word in words]
+    layouts = find_layouts("\n".join(lines))
+    assert layouts is not None
+    assert layouts.samples == tuple(lines[: len(words)])
+    assert layouts.kinds.tolist() == [*range(len(words))] * 20
+    looked = [one.tolist() for one in layouts.varying if one is not None]
+    assert looked
+    assert looked == [[False, False, False, True, False, False, False, False]] * len(looked)

@@ -76,7 +76,15 @@ def _by_layout(layouts: LineLayouts, pattern: re.Pattern[str]) -> LineColumns | 
 
 def layout_column(layouts: LineLayouts, rows: Integers, fields: Sequence[Field]) -> PrintedColumn:
     """Return the texts that some lines have, by layout, at these places."""
-    return PrintedColumn(layouts.letters, layouts.starts[rows], layouts.kinds[rows], fields)
+    return PrintedColumn(layouts.letters, layouts.starts[rows], layouts.kinds[rows], fields, layouts.varying)
+
+
+def search_texts(texts: Sequence[str], pattern: re.Pattern[str]) -> Sequence[str]:
+    """Return what the first group of an expression finds in each text, "" where it finds nothing."""
+    if isinstance(texts, PrintedColumn) and is_digit_blind(pattern):
+        found = (pattern.search(field.text) for field in texts.fields)
+        return texts.parted([group_field(match, group=1) for match in found])
+    return [match[1] if match else "" for match in map(pattern.search, texts)]
 
 
 def group_field(match: re.Match[str] | None = None, *, group: int | str) -> Field:

@@ -33,6 +33,7 @@ _EXACT = 2**53
 _TENS = 10.0 ** np.arange(_MOST_DECIMALS + 1)
 _WHOLE_TENS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.uint64)
 _KEPT = np.array([(2**64 - 1) >> 8 * (8 - count) << 8 * (8 - count) for count in range(_WORD + 1)], np.uint64)
+_ZEROS = np.uint64(0x3030303030303030)
 _SPLIT = 2.0**27 + 1
 # The rest of a long division is known to better than that share of it.
 _DOUBT = 2.0**-40
@@ -73,6 +74,11 @@ class NumberColumn(NamedTuple):
     exponents: Integers
     too_long: Booleans
 
+    def repeated(self, count: int) -> NumberColumn:
+        """Return one number so many times."""
+        values, mantissas, decimals, exponents, too_long = (np.full(count, column[0]) for column in self)
+        return NumberColumn(values, mantissas, decimals, exponents, too_long)
+
     def significant(self) -> Integers:
         """Count the digits from the first that is not 0."""
         counts = _WHOLE_TENS.searchsorted(self.mantissas, "right")
@@ -82,6 +88,28 @@ class NumberColumn(NamedTuple):
         """Tell whether a number of so many decimals or more ends in 0."""
         rows = np.flatnonzero(self.decimals >= least_decimals)
         return bool((self.mantissas[rows] % np.uint64(10) == 0).any())
+
+
+def read_alike(letters: Letters, starts: Integers, form: NumberForm, exponent: int) -> NumberColumn | None:
+    """Read numbers of one short form, `exponent` the same in all: all digits in one word. None if they do not fit."""
+    point = int(form.decimals > 0)
+    size = form.whole + point + form.decimals
+    if size > _WORD or abs(places := form.decimals - exponent) > _MOST_DECIMALS:
+        return None
+    words: Words = np.ndarray((len(letters) - _WORD + 1,), "<u8", letters.data, strides=(1,))
+    word = words[starts + ((form.end if point else form.whole_end) - _WORD)] ^ _ZEROS
+    if point:
+        whole = (word & (_KEPT[size] ^ _KEPT[form.decimals + 1])) << np.uint64(8)
+        word = (word & _KEPT[form.decimals]) | whole
+    else:
+        word &= _KEPT[size]
+    mantissas = _joined_digits(word)
+    values = mantissas.astype(np.float64)
+    if places:
+        values = values / _TENS[places] if places > 0 else values * _TENS[-places]
+    decimals, exponents = np.full(len(starts), form.decimals), np.full(len(starts), -places)
+    short = np.zeros(len(starts), np.bool_)
+    return NumberColumn(-values if form.negative else values, mantissas, decimals, exponents, short)
 
 
 def read_numbers(letters: Letters, starts: Integers, kinds: Integers, forms: Sequence[NumberForm]) -> NumberColumn:
@@ -137,7 +165,10 @@ def _read_digits(words: Words, ends: Integers, counts: Integers) -> Words:
 
 def _read_word(word: Words, counts: Integers) -> Words:
     """Read the last digits of eight letters at once: pairs, then fours, then all (the first is the lowest byte)."""
-    word = (word ^ np.uint64(0x3030303030303030)) & _KEPT[counts]
+    return _joined_digits((word ^ _ZEROS) & _KEPT[counts])
+
+
+def _joined_digits(word: Words) -> Words:
     word = (word * np.uint64(10 * 2**8 + 1)) >> np.uint64(8) & np.uint64(0x00FF00FF00FF00FF)
     word = (word * np.uint64(100 * 2**16 + 1)) >> np.uint64(16) & np.uint64(0x0000FFFF0000FFFF)
     return (word * np.uint64(10000 * 2**32 + 1)) >> np.uint64(32)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from align.curves.columns.number_forms import number_form, read_numbers
+from align.curves.columns.number_forms import number_form, read_alike, read_numbers
 
 if TYPE_CHECKING:
-    from align.curves.columns.number_forms import NumberColumn
+    from collections.abc import Collection
+
+    from align.curves.columns.number_forms import NumberColumn, NumberForm
     from align.curves.line_layouts import Letters
     from align.curves.loss_log import Booleans, Integers
 
@@ -35,8 +37,15 @@ NO_FIELD, ABSENT_FIELD = Field(0, 0, ""), Field(0, 0, ABSENT)
 class PrintedColumn(Sequence[str]):
     """The texts of n lines: line i begins at `letters[starts[i]]` and has its text at `fields[kinds[i]]`."""
 
-    def __init__(self, letters: Letters, starts: Integers, kinds: Integers, fields: Sequence[Field]) -> None:
-        self.letters, self.starts, self.kinds, self.fields = letters, starts, kinds, fields
+    def __init__(
+        self,
+        letters: Letters,
+        starts: Integers,
+        kinds: Integers,
+        fields: Sequence[Field],
+        varying: Sequence[Booleans | None] = (),
+    ) -> None:
+        self.letters, self.starts, self.kinds, self.fields, self.varying = letters, starts, kinds, fields, varying
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -76,11 +85,11 @@ class PrintedColumn(Sequence[str]):
             Field(whole.start + part.start, whole.start + part.end, part.text) if part.text.strip() else part
             for whole, part in zip(self.fields, fields, strict=True)
         ]
-        return PrintedColumn(self.letters, self.starts, self.kinds, moved)
+        return PrintedColumn(self.letters, self.starts, self.kinds, moved, self.varying)
 
     def take(self, rows: Integers | Booleans) -> PrintedColumn:
         """Return some of the texts."""
-        return PrintedColumn(self.letters, self.starts[rows], self.kinds[rows], self.fields)
+        return PrintedColumn(self.letters, self.starts[rows], self.kinds[rows], self.fields, self.varying)
 
     def by_layout(self, kind: int) -> Integers:
         """Return the rows of a layout."""
@@ -106,9 +115,34 @@ class PrintedColumn(Sequence[str]):
         known = [form for form in forms if form is not None]
         if not known or len(known) < len(forms):
             return None
+        starts = self.starts + (self._places[self.kinds, 0] if len(used) > 1 else self._places[used, 0])
+        if len({form._replace(exponent=0, exponent_end=0) for form in known}) == 1:
+            alike = self._read_alike(used.tolist(), starts, known[0])
+            if alike is not None:
+                return alike
         place = np.zeros(len(self.fields), np.int64)
         place[used] = np.arange(len(used))
-        return read_numbers(self.letters, self.starts + self._places[self.kinds, 0], place[self.kinds], known)
+        return read_numbers(self.letters, starts, place[self.kinds], known)
+
+    def _read_alike(self, used: list[int], starts: Integers, form: NumberForm) -> NumberColumn | None:
+        """Read numbers of one form by what of them is the same in all lines; None if they have to be read one by one.
+
+        Where all is the same, one is read.
+        """
+        texts = {self.fields[kind].text for kind in used}
+        if len(texts) == 1 and self._is_same(used, 0):
+            return read_numbers(self.letters, starts[:1], np.zeros(1, np.int64), [form]).repeated(len(starts))
+        exponents = {text[form.end :] for text in texts}
+        if len(exponents) > 1 or (exponents != {""} and not self._is_same(used, form.end)):
+            return None
+        return read_alike(self.letters, starts, form, int(exponents.pop()[1:] or 0))
+
+    def _is_same(self, used: list[int], begin: int) -> bool:
+        """Tell whether the lines of each layout have the same letters here, from a place on."""
+        known = (self.varying[kind] if kind < len(self.varying) else None for kind in used)
+        bounds = ((self.fields[kind].start + begin, self.fields[kind].end) for kind in used)
+        spans = ((varying, slice(*bound)) for varying, bound in zip(known, bounds, strict=True))
+        return all(varying is not None and not varying[span].any() for varying, span in spans)
 
 
 def take_texts(texts: Sequence[str], rows: Integers) -> Sequence[str]:
@@ -129,7 +163,39 @@ def are_word(texts: Sequence[str], word: str) -> Booleans:
     return np.array([text == word for text in texts], np.bool_)
 
 
+def have_word(texts: Sequence[str], word: str) -> Booleans:
+    """Tell in which texts a word without digits stands."""
+    if isinstance(texts, PrintedColumn):
+        having: Booleans = np.array([word in field.text for field in texts.fields])[texts.kinds]
+        return having
+    return np.array([word in text for text in texts], np.bool_)
+
+
 def may_hold(texts: Sequence[str], letter: str) -> bool:
     """Tell whether a letter that is no digit stands in a text, or in that of a line like these."""
-    shown = (field.text for field in texts.fields) if isinstance(texts, PrintedColumn) else iter(texts)
-    return any(letter in text for text in shown)
+    return any(letter in text for text in shown_texts(texts))
+
+
+def shown_texts(texts: Sequence[str]) -> Collection[str]:
+    """Return unlike texts; of a column one for each layout, which differ from others like it in digits alone."""
+    return (
+        {texts.fields[kind].text for kind in set(texts.kinds.tolist())}
+        if isinstance(texts, PrintedColumn)
+        else set(texts)
+    )
+
+
+def bare_texts(texts: Sequence[str], around: str, empty: Collection[str]) -> Sequence[str]:
+    """Take letters off both ends of each text, and leave nothing of those that are `empty` then."""
+    if not isinstance(texts, PrintedColumn):
+        bare = [text.strip(around) for text in texts]
+        return ["" if text in empty else text for text in bare]
+    fields = [_bare_field(field, around, empty) for field in texts.fields]
+    return PrintedColumn(texts.letters, texts.starts, texts.kinds, fields, texts.varying)
+
+
+def _bare_field(field: Field, around: str, empty: Collection[str]) -> Field:
+    text = field.text.strip(around)
+    start = field.start + len(field.text) - len(field.text.lstrip(around))
+    end = field.end - len(field.text) + len(field.text.rstrip(around))
+    return NO_FIELD if not text or text in empty else Field(start, end, text)

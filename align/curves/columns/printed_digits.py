@@ -29,6 +29,7 @@ EXACT_BITS = 12
 # Nine digits tell every float32, fifteen every float64; rounded columns show less, the others as a rule more.
 ALL_DIGITS = 8
 FLOAT64_DIGITS = 15
+_FLOAT64 = 10 ** (FLOAT64_DIGITS - 1)
 _ZERO, _ONE, _POINT, _EXPONENT = map(ord, "01.e")
 _LOWER_CASE = 0x20
 
@@ -53,10 +54,13 @@ def all_fixed(_: str) -> Printed:
 
 
 class DigitColumn:
-    """What the texts of one metric show, gathered block by block; `measured` as above."""
+    """What the texts of one metric show, gathered block by block; `measured` as above.
 
-    def __init__(self, *, measured: bool = True) -> None:
-        self._measured = measured
+    Of a column that is known to be `fixed` only what tells its units is kept.
+    """
+
+    def __init__(self, *, measured: bool = True, fixed: bool = False) -> None:
+        self._measured, self._fixed = measured, fixed
         self._count = 0
         self._exact = False  # a number with all the digits of a float64 was seen: nothing more to learn
         self._few: list[tuple[NDArray[np.bytes_], Floats, Integers | None]] = []
@@ -94,10 +98,15 @@ class DigitColumn:
         """Look at finite numbers that were read by the column."""
         self._count += len(numbers.values)
         self._look_at_few()
-        if not self._exact:
+        finite = np.isfinite(numbers.values)
+        if self._fixed and finite.all():
+            self._exact |= bool(numbers.too_long.any() or numbers.mantissas.max() >= _FLOAT64)
+            self._finite.append(finite)
+            self._figures.append(np.stack([numbers.exponents, numbers.decimals, numbers.decimals]).astype(np.int16))
+        elif not self._exact:
             figures = np.stack([numbers.exponents, numbers.significant(), numbers.decimals]).astype(np.int16)
             padded = not self._padded and numbers.has_padded(LEAST_DECIMALS)
-            self._learn(numbers.values, np.isfinite(numbers.values), figures, padded)
+            self._learn(numbers.values, finite, figures, padded)
 
     def _learn(
         self,

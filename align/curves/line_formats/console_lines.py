@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.curves.log_parts.text import NUMBER
 from align.curves.loss_log import RAW
+from align.errors import MappingRuleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +52,7 @@ class ConsoleLines:
 
     `needs` must be found in the log, `lacks` must not. `start` is where a record begins, if another one ran into its
     line; where they cannot be parted, `double` stands once in each. `sample` shows real lines, `points` their steps and
-    losses. `quoted`: nobody here has run the logger.
+    losses. `quoted`: nobody here has run the logger. `path` is the file that says all this.
     """
 
     name: str
@@ -80,26 +82,26 @@ class ConsoleLines:
     double: str = ""
     note: str = ""
     quoted: bool = True
+    path: Path = field(default_factory=Path)
 
     @cached_property
     def record(self) -> re.Pattern[str]:
-        """Find a line of training in a block of lines."""
-        return _compiled(self._training())
+        """Find a line of training in a block of lines; raises MappingRuleError, as all that is made at first use."""
+        return self._compiled(self._training())
 
     @cached_property
     def line(self) -> re.Pattern[str]:
         """Find any line of the format in a block of lines."""
         behind = self._behind()
         validation = [f"(?P<{VALIDATION}>{one}){behind}" for one in self.validation]
-        return _compiled([*self._training(), *validation, *self.header])
+        return self._compiled([*self._training(), *validation, *self.header])
 
     @cached_property
     def pair(self) -> re.Pattern[str]:
         """Find a metric and its number in what follows in a line."""
         never = "".join(rf"(?!{name}\b)" for name in ("eta", "ETA", *self.left_out))
-        return re.compile(
-            rf"(?<![\w@./(-]){never}([A-Za-z][\w@./-]{{0,80}}){self.pairs}({NUMBER})(?![\w.:/-]|%\|)", re.MULTILINE
-        )
+        name = rf"(?<![\w@./(-]){never}([A-Za-z][\w@./-]{{0,80}})"
+        return self._compiled([rf"{name}{self.pairs}({NUMBER})(?![\w.:/-]|%\|)"])
 
     @cached_property
     def places(self) -> Mapping[str, tuple[int, ...]]:
@@ -119,6 +121,13 @@ class ConsoleLines:
     def once(self) -> str:
         """Return what stands once in each record."""
         return f"(?:{self.double or self.start or re.escape(self.has)})"
+
+    def _compiled(self, expressions: Iterable[str]) -> re.Pattern[str]:
+        """Join expressions; each format is asked for only where its words stand, and hundreds take a while."""
+        try:
+            return _compiled(expressions)
+        except re.error as error:
+            raise MappingRuleError(self.path, f"{self.name}: {error}") from error
 
     def _training(self) -> list[str]:
         return [one + self._behind(self.loss if "<loss>" not in one else ()) for one in self.lines]

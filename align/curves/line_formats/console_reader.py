@@ -16,8 +16,8 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.line_formats.console_lines import COUNTERS, REST, SKIPPED, VALIDATION
-from align.curves.line_formats.cut_record import leave_out_cut_record
 from align.curves.log_parts.counting import starts_again
+from align.curves.log_parts.cut_line import without_cut_line
 from align.curves.log_parts.delimited import double_notes
 from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.name_value_pairs import pair_columns
@@ -43,16 +43,15 @@ _NOT_SKIPPED = ("", "False", "false", "0", "None")
 def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
     """Read all lines of the format; raises EmptyLogError if no line of training has a loss."""
     reading = _Reading(lines)
+    source, cut = without_cut_line(source, lines.record.search)
     records = RecordLines(source, lines.record_start, *([] if lines.double else [twice(lines.once)]))
     for block in records.blocks():
         reading.add(block)
     reading.builder.refuse_words(source.label)
     table = with_sum(reading.builder.build(), lines.loss, reading.window("loss"))
-    cut, table = leave_out_cut_record(source, table, lines.record)
     if "loss" not in table.metrics:
         reading.odd_steps.refuse(source.label)
         raise EmptyLogError(source.label, [lines.summary])
-    notes = (cut,) if cut else records.notes()
     return LossLog(
         label=source.label,
         format=lines.name,
@@ -61,8 +60,8 @@ def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
         counting=lines.counts or _counting(table, lines),
         base=_base(table, lines),
         steps_per_epoch=reading.steps_per_epoch,
-        ignored_lines=reading.ignored + reading.builder.ignored + len(reading.double) + bool(cut),
-        notes=(*notes, *reading.notes()),
+        ignored_lines=reading.ignored + reading.builder.ignored + len(reading.double) + len(cut),
+        notes=(*cut, *records.notes(), *reading.notes()),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TUPLES = ("lines", "validation", "header", "loss", "left_out")
-_KNOWN = {field.name for field in fields(ConsoleLines)}
+_KNOWN = {field.name for field in fields(ConsoleLines)} - {"path"}
 _COUNTS = ("global step", "step in epoch", "epoch")
 
 
@@ -27,17 +26,15 @@ def console_formats() -> tuple[ConsoleLines, ...]:
 
 
 def read_console_table(path: Path, table: dict[str, Any]) -> ConsoleLines:
-    """Make one format; raises MappingRuleError with what is wrong."""
+    """Make one format; raises MappingRuleError with what is wrong, of expressions when they are used."""
     check_keys(path, table, _KNOWN)
     name = table.get("name", "?")
     if table.get("counts", "epoch") not in _COUNTS:
         raise MappingRuleError(path, f"{name}: counts must be one of {', '.join(_COUNTS)}, not {table['counts']!r}")
     try:
-        made = ConsoleLines(**_values(table))
-        _ = made.record, made.line, made.pair, made.record_start
-    except (TypeError, ValueError, KeyError, AttributeError, re.error, AlignError) as error:
+        return ConsoleLines(**_values(table), path=path)
+    except (TypeError, ValueError, KeyError, AttributeError, AlignError) as error:
         raise MappingRuleError(path, f"{name}: {error}") from error
-    return made
 
 
 def _values(table: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from align.curves.line_formats.infer_line_format import (
 from align.curves.line_formats.line_reader import read_lines
 from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.log_parts.table_builder import LARGEST_STEP
-from align.errors import EmptyLogError, SeveralLossesError, SeveralRunsError
+from align.curves.log_parts.text import known
+from align.errors import SeveralLossesError, SeveralRunsError
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
@@ -53,9 +54,7 @@ class LinesFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all lines of the shape; raises EmptyLogError if there is none, SeveralLossesError."""
-        inference = infer_line_format(source)
-        if inference is None:
-            raise EmptyLogError(source.label, [self.summary])
+        inference = known(infer_line_format(source), source, self.summary)
         _refuse_several(source.label, inference)
         log = read_lines(inference.line_format, source)
         settled = settle_counting(inference, log)

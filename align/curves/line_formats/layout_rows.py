@@ -40,13 +40,12 @@ class SampleLine:
 class LayoutRows:
     """The records of training of a block, by their places in it, and the texts of their groups in columns.
 
-    `kinds` are their layouts. `moved` counts the lines of progress bars that are printed again, `validation` those of
+    `moved` counts the lines of progress bars that are printed again, `validation` those of
     another phase; `carried` is what holds for the lines that follow.
     """
 
     places: Integers
     columns: dict[str, PrintedColumn]
-    kinds: Integers
     moved: int
     validation: int
     carried: dict[str, str]
@@ -87,7 +86,7 @@ def read_layout_rows(
         columns = {name: column.take(np.isin(training, kept)) for name, column in columns.items()}
     validation = len(rows.places) - int(np.count_nonzero(rows.header)) - len(training)
     moved = len(training) - len(kept)
-    return LayoutRows(rows.places[kept], columns, rows.kinds[kept], moved, validation, rows.carried_after())
+    return LayoutRows(rows.places[kept], columns, moved, validation, rows.carried_after())
 
 
 class _Rows:

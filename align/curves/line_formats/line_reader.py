@@ -1,13 +1,10 @@
 """Reads the lines of a LineFormat: the user's own pattern, or the one that the reader of last resort infers.
 
-A progress bar prints a step again and again as it moves: of such lines that follow each other the last counts. A text
-that stops in the middle of a line may have lost digits of its last number; where the line is plainly shorter than
-others of its kind, it is left out.
+A progress bar prints a step again and again as it moves: of such lines that follow each other the last counts.
 """
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +13,7 @@ import numpy as np
 from align.core.regex_timeout import SECONDS, TimeIsUpError, limited_time
 from align.curves.line_formats.layout_rows import read_layout_rows, sample_block, sample_line
 from align.curves.line_formats.skipped_group import SKIP_GROUPS, skipped_steps
+from align.curves.log_parts.cut_line import without_cut_line
 from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
 from align.curves.log_parts.text import ONLY_EPOCHS, end_notes
@@ -24,6 +22,7 @@ from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError, UsageError
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.curves.line_formats.line_format import LineFormat
@@ -34,16 +33,13 @@ if TYPE_CHECKING:
 _COUNTERS = ("step", "epoch", "total")
 _OTHERS = (*_COUNTERS, "validation", *SKIP_GROUPS)
 _BAR = "%|"
-_LAST = re.compile(r"[\w.+-]*$")
-_NUMBER = re.compile(r"[-+]?[0-9][0-9.,:eE+-]*")
 
 
 class FoundLine(NamedTuple):
-    """A line that matches: its groups by name ("" for one that took no part), and the text after the loss."""
+    """A line that matches, and its groups by name, "" for one that took no part."""
 
     number: int
     groups: dict[str, str]
-    rest: str
     bar: bool
 
 
@@ -55,7 +51,6 @@ def find_in_block(line_format: LineFormat, block: LogBlock) -> list[FoundLine]:
                 FoundLine(
                     number,
                     {name: (text or "").strip() for name, text in match.groupdict().items()},
-                    line[match.end("loss") :].partition("\n")[0] if match["loss"] else "",
                     _BAR in line,
                 )
                 for number, line, match in _matches(line_format, block)
@@ -89,16 +84,25 @@ def blocks_of(line_format: LineFormat, source: LogSource) -> Iterable[LogBlock]:
 
 def read_lines(line_format: LineFormat, source: LogSource) -> LossLog:
     """Read all lines that match; raises EmptyLogError if none has a loss, UsageError if that takes for ever."""
-    reading = _Reading(line_format, source)
+    source, cut = _without_cut_line(line_format, source)
+    reading = _Reading(line_format, source, cut)
     for block in blocks_of(line_format, source):
         reading.add(block)
     return reading.log()
 
 
+def _without_cut_line(line_format: LineFormat, source: LogSource) -> tuple[LogSource, tuple[str, ...]]:
+    def is_record(line: str) -> bool:
+        found = find_in_block(line_format, LogBlock(line, np.zeros(1, np.int64)))
+        return any(one.groups["loss"] for one in found)
+
+    return (source, ()) if line_format.spans_lines else without_cut_line(source, is_record)
+
+
 class _Reading:
     """The columns so far; what lines with a counter alone tell is carried on to those that follow."""
 
-    def __init__(self, line_format: LineFormat, source: LogSource) -> None:
+    def __init__(self, line_format: LineFormat, source: LogSource, cut: tuple[str, ...]) -> None:
         groups = line_format.compiled.groupindex
         self._format, self._source = line_format, source
         self._counters = [name for name in _COUNTERS if name in groups]
@@ -108,13 +112,11 @@ class _Reading:
         self._builder, self._odd = TableBuilder(lambda _: window, loss="loss"), InvalidSteps()
         self._carried: dict[str, str] = {}
         self._ignored = self._validation = self._rows = 0
-        self._shapes: set[str] = set()
-        self._cut = False
-        self._cut_line = source.data.count(b"\n") + 1 if source.was_cut else 0
+        self._cut = cut
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        samples = None if block.numbers[-1] == self._cut_line else sample_block(self._format, block)
+        samples = sample_block(self._format, block)
         if samples is not None and block.layouts is not None:
             self._add_layouts(block, block.layouts, find_in_block(self._format, samples))
             return
@@ -123,9 +125,6 @@ class _Reading:
         rows = list(self._carried_on(found))
         moved = [self._is_moved(row, after) for row, after in pairwise(rows)]
         rows = [row for row, again in zip(rows, [*moved, False], strict=False) if not again]
-        if rows and self._was_cut(rows):
-            self._cut = True
-            rows.pop()
         if rows:
             self._take(rows)
 
@@ -138,9 +137,6 @@ class _Reading:
         self._ignored += block.count_filled() - len(rows.places) - rows.moved - rows.validation
         self._validation += rows.validation
         self._carried = rows.carried
-        if self._cut_line:
-            kinds = set(rows.kinds.tolist())
-            self._shapes.update(_shape(row) for row in found if row.number in kinds)
         if len(rows.places):
             self._take_columns(block.numbers[rows.places], rows.columns)
 
@@ -181,18 +177,6 @@ class _Reading:
         """Tell whether a line is a bar's, and the next one the same bar at the same step."""
         return row.bar and after.bar and all(row.groups[name] == after.groups[name] for name in self._counters)
 
-    def _was_cut(self, rows: Sequence[FoundLine]) -> bool:
-        """Tell whether the last record of the text is the beginning of one, by what follows the loss in others."""
-        last, others = rows[-1], rows[:-1]
-        self._shapes.update(map(_shape, others))
-        if last.number != self._cut_line or not others:
-            return False
-        shape, tails = _shape(last), [len(_tail(row)) for row in others]
-        usual = float(min(tails) if last.rest else np.median(tails))
-        if last.rest.strip() == "." or (shape in self._shapes and len(_tail(last)) < usual):
-            return True
-        return shape not in self._shapes and any(known.startswith(shape) for known in self._shapes)
-
     def log(self) -> LossLog:
         """Put all together; raises EmptyLogError if there is no loss."""
         label, line_format = self._source.label, self._format
@@ -210,29 +194,16 @@ class _Reading:
             counting="step in epoch" if inside else "global step" if self._counter == "step" else "epoch",
             base=line_format.base,
             steps_per_epoch=line_format.steps_per_epoch,
-            ignored_lines=self._ignored + self._builder.ignored + self._validation + self._cut,
+            ignored_lines=self._ignored + self._builder.ignored + self._validation + len(self._cut),
             notes=tuple(self._notes()),
         )
 
     def _notes(self) -> Iterator[str]:
-        if self._cut:
-            yield "the last line was cut: it is left out"
-        else:
-            yield from end_notes(self._source)
+        yield from self._cut
+        yield from end_notes(self._source)
         yield from self._builder.notes()
         yield from self._odd.notes()
         if self._validation:
             yield f"{self._validation} lines with a loss are of another phase than training: they are left out"
         if self._counter == "epoch" and self._format.window is None:
             yield ONLY_EPOCHS
-
-
-def _shape(row: FoundLine) -> str:
-    """Return what follows the loss, whatever its numbers."""
-    return " ".join(_NUMBER.sub("#", row.rest).split())
-
-
-def _tail(row: FoundLine) -> str:
-    """Return the last word or number of a line."""
-    found = _LAST.search(row.groups["loss"] + row.rest.rstrip())
-    return found[0] if found else ""

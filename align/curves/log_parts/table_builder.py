@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from align.curves.columns.printed_column import ABSENT, PrintedColumn, are_filled, take_texts
-from align.curves.columns.printed_digits import DigitColumn
+from align.curves.columns.printed_digits import FIXED, DigitColumn
 from align.curves.log_parts.text import LONGEST_NUMBER, is_null, is_number, shortened
 from align.curves.loss_log import RAW, LogTable, Series
 from align.errors import NoNumberError
@@ -84,7 +84,8 @@ class TableBuilder:
         rows = np.arange(self._count, self._count + count)
         for name, texts in metrics.items():
             if name not in self._metrics:
-                self._metrics[name] = _Column(name, keeps_all=name == self._loss)
+                fixed = self._printed_of is not None and self._printed_of(name) == FIXED
+                self._metrics[name] = _Column(name, keeps_all=name == self._loss, fixed=fixed)
             self._metrics[name].add(rows, self._columns["lines"][-1], texts)
         self._count += count
 
@@ -122,9 +123,9 @@ class TableBuilder:
         return loss.notes() if loss else ()
 
     def _series(self, name: str, column: _Column, every: Integers) -> Series:
-        values, rows = _emptied(column.values), _emptied(column.rows)
+        values = _emptied(column.values)
         return Series(
-            every if len(values) == len(every) else rows,
+            every if len(values) == len(every) else _emptied(column.rows),
             values,
             column.digits.resolution(self._printed_of(name) if self._printed_of else None),
             self._window_of(name) if self._window_of else RAW,
@@ -135,10 +136,10 @@ class TableBuilder:
 class _Column:
     """A loss is measured; learning rates and the like are set, and short numbers of theirs are no rounded ones."""
 
-    def __init__(self, name: str, *, keeps_all: bool = False) -> None:
+    def __init__(self, name: str, *, keeps_all: bool = False, fixed: bool = False) -> None:
         self.rows: list[Integers] = []
         self.values: list[Floats] = []
-        self.digits = DigitColumn(measured="loss" in name.lower())
+        self.digits = DigitColumn(measured="loss" in name.lower(), fixed=fixed)
         self._keeps_all = keeps_all
         self._null: list[int] = []
         self._strange: list[tuple[int, str]] = []
@@ -274,7 +275,7 @@ _USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": 0, "shar
 
 def read_steps(texts: Sequence[str]) -> Integers:
     """Read steps or epochs, also when printed as `10.0`; NO_STEP for what is no integer in [0, 2^31)."""
-    values = _counts(texts)
+    values = read_told_numbers(texts)
     with np.errstate(invalid="ignore"):
         valid = (values >= 0) & (values < LARGEST_STEP) & (values == np.floor(values))
     return np.where(valid, values, NO_STEP).astype(np.int64)
@@ -291,7 +292,8 @@ def read_told_steps(texts: Sequence[str]) -> Integers:
     return steps
 
 
-def _counts(texts: Sequence[str]) -> Floats:
+def read_told_numbers(texts: Sequence[str]) -> Floats:
+    """Read numbers; NaN for a text that is none."""
     if isinstance(texts, PrintedColumn) and texts.numbers is not None:
         return texts.numbers.values
     try:

@@ -24,6 +24,7 @@ from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_ste
 from align.curves.log_parts.text import ONLY_EPOCHS, end_notes, is_null, is_number, with_point
 from align.curves.log_parts.validation_metrics import named_validation
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
+from align.curves.metric_names import usual_names
 from align.errors import EmptyLogError, RepeatedColumnError, SeveralLossesError
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ class TableReader:
     Texts have no spaces around them, and ABSENT stands where a row has none.
     """
 
-    def __init__(self, columns: LogColumns, decimal_comma: bool = False) -> None:
-        self._columns, self._decimal_comma = columns, decimal_comma
+    def __init__(self, columns: LogColumns, metric: str = "loss", *, decimal_comma: bool = False) -> None:
+        self._columns, self._metric, self._decimal_comma = columns, metric, decimal_comma
         self._builder = TableBuilder(functools.partial(_window, columns), phase_by_name, columns.loss)
         self._names: dict[str, None] = {}
         self._left_out = 0
@@ -155,11 +156,13 @@ class TableReader:
         )
 
     def _metrics(self, cells: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-        """Return the columns that do not count: the loss, the phase and the first ones, `MOST_NAMES` of them."""
+        """Return the columns that do not count: the first `MOST_NAMES`, the loss, the phase and what is asked for."""
         columns = self._columns
         names = [name for name in cells if name not in (columns.step, columns.epoch)]
-        self._left_out = max(self._left_out, len(names) - MOST_NAMES)
-        kept = dict.fromkeys(name for name in (columns.loss, columns.phase, *names[:MOST_NAMES]) if name in cells)
+        asked = usual_names(names[MOST_NAMES:], self._metric)
+        wanted = (columns.loss, columns.phase, *names[:MOST_NAMES], *asked)
+        kept = dict.fromkeys(name for name in wanted if name in cells)
+        self._left_out = max(self._left_out, len(names) - len(kept))
         return {name: cells[name] for name in kept if name is not None}
 
     def _with_points(self, metrics: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
@@ -186,7 +189,7 @@ class TableReader:
             notes.append(f"the loss is read from {loss!r}; also in the log: {', '.join(others)}")
         notes += [*self._builder.notes(), *self._odd_steps.notes()]
         if self._left_out:
-            notes.append(f"{self._left_out} of the columns are left out: of other metrics {MOST_NAMES} are read")
+            notes.append(f"{self._left_out} of the columns are left out: --metric NAME reads one of them")
         notes += ["a comma inside a number is read as its decimal point"] * self._commas
         if self._without_loss:
             lines = f"{len(self._without_loss)} rows have no loss (first: line {self._without_loss[0]})"

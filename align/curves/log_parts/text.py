@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
+
+T = TypeVar("T")
 
 ONLY_EPOCHS = "the log counts only epochs: each loss is taken as the mean of its epoch"
 NUMBER = r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
@@ -20,6 +24,13 @@ LONGEST_NUMBER = 1000
 _WHOLE = re.compile(NUMBER)
 _DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(?:[eE][-+]?[0-9]+)?")
 _SHOWN = 40
+
+
+def known(found: T | None, source: LogSource, expected: str) -> T:
+    """Return what a format found in a log; raises EmptyLogError with what it expected if that is nothing."""
+    if found is None:
+        raise EmptyLogError(source.label, [expected])
+    return found
 
 
 def is_number(text: str) -> bool:

@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.curves.axis.steps_from_epochs import steps_from_shares
-from align.curves.columns.line_columns import find_lines
+from align.curves.columns.line_columns import find_columns, search_texts
+from align.curves.columns.printed_column import are_filled, have_word, take_texts
 from align.curves.columns.printed_digits import Printed
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBuilder, read_steps, take_rows
+from align.curves.log_parts.table_builder import (
+    LARGEST_STEP,
+    NO_STEP,
+    TableBuilder,
+    read_told_numbers,
+    read_told_steps,
+    take_rows,
+)
 from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
@@ -101,24 +109,26 @@ class _Reading:
         self._losses: list[Booleans] = []
         self._summaries: list[Booleans] = []
         self._bars: list[Integers] = []
-        self._totals: set[str] = set()
+        self._totals: set[int] = set()
         self._end = 0.0
 
     def add(self, block: LogBlock) -> None:
         """Take the dicts and bars of a block."""
         self.filled += block.count_filled()
-        lines, rows = find_lines(block, _PIECES)
-        if not rows:
+        found = find_columns(block, _PIECES)
+        if not found.columns:
             return
-        self._totals.update(total for _, _, total in rows if total)
-        shares = _shares([printed for printed, _, _ in rows])
+        printed, done, totals = found.columns
+        of_bars, shares = are_filled(totals), _shares(printed)
+        told = read_told_steps(totals)
+        self._totals.update(np.unique(told[of_bars]).tolist())
         dicts = np.flatnonzero(~np.isnan(shares))
         owners = self._count - 1 + np.cumsum(~np.isnan(shares))
-        bars = [place for place, owner in enumerate(owners.tolist()) if owner >= 0 and rows[place][2]]
-        told = (read_steps([rows[place][which] for place in bars]) for which in (1, 2))
-        self._bars.append(np.stack([owners[bars], *told]))
+        bars = np.flatnonzero(of_bars & (owners >= 0))
+        self._bars.append(np.stack([owners[bars], read_told_steps(done)[bars], told[bars]]))
         if len(dicts):
-            self._add(lines[dicts], [rows[place][0] for place in dicts.tolist()], shares[dicts], block.text)
+            lines = block.numbers[found.places[dicts]]
+            self._add(lines, take_texts(printed, dicts), shares[dicts], block.text)
 
     def table(self) -> tuple[LogTable, bool, tuple[str, ...]]:
         """Put the dicts at the steps of the training bar, else at whole epochs; tell which, and what that cost."""
@@ -143,7 +153,7 @@ class _Reading:
         losses = table.metrics.get("loss")
         if table.shares is None or losses is None or not self._end:
             return None, ()
-        totals = sorted(map(int, self._totals))
+        totals = sorted(self._totals)
         fitting = [total for total in totals if self._fits(table.shares[losses.rows], total / self._end)]
         if len(fitting) != 1:
             return None, ()
@@ -159,12 +169,12 @@ class _Reading:
             return False
         return True
 
-    def _add(self, lines: Integers, dicts: list[str], shares: Floats, text: str) -> None:
+    def _add(self, lines: Integers, dicts: Sequence[str], shares: Floats, text: str) -> None:
         """Take dicts at their number in place of the step, those with a loss apart, as others name other things."""
         numbers = np.arange(self._count, self._count + len(dicts))
-        losses, summaries = (np.array([f"'{name}': " in one for one in dicts]) for name in ("loss", _SUMMARY))
+        losses, summaries = (have_word(dicts, f"'{name}': ") for name in ("loss", _SUMMARY))
         for _, at in by_phase(~losses):
-            columns = pair_columns([dicts[place] for place in at.tolist()], _PAIR)
+            columns = pair_columns(take_texts(dicts, at), _PAIR)
             for name in columns.keys() - self._as_texts.keys():
                 self._as_texts[name] = f"'{name}': '" in text
             metrics = {name: texts for name, texts in columns.items() if name != "epoch"}
@@ -182,8 +192,10 @@ class _Reading:
 
 def _shares(printed: Sequence[str]) -> Floats:
     """Return the epoch of each dict, NaN for what has none."""
-    found = [_EPOCH.search(text) if text else None for text in printed]
-    shares = np.array([float(epoch[1]) if epoch else np.nan for epoch in found], np.float64)
+    epochs = search_texts(printed, _EPOCH)
+    told = np.flatnonzero(are_filled(epochs))
+    shares = np.full(len(epochs), np.nan)
+    shares[told] = read_told_numbers(take_texts(epochs, told)) if len(told) else np.nan
     return np.where((shares >= 0) & (shares < LARGEST_STEP), shares, np.nan)
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.table_reader import EXPECTED, TableReader, find_columns
+from align.curves.log_parts.text import known
 from align.curves.log_sources import LogBlock
-from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,11 +44,8 @@ class JsonArraysFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all objects, or all places of the arrays; raises EmptyLogError if none has a loss."""
-        found = _read_cells(source)
-        if found is None:
-            raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
-        columns, cells = found
-        reader, count = TableReader(columns), len(next(iter(cells.values())))
+        columns, cells = known(_read_cells(source), source, f"{self.name}: {EXPECTED}")
+        reader, count = TableReader(columns, source.metric), len(next(iter(cells.values())))
         lines = np.ones(count, np.int64)
         reader.add(LogBlock("\n".join(["."] * count), lines), lines, cells)
         return replace(reader.read(source, self.name), ignored_lines=0)

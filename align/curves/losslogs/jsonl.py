@@ -17,8 +17,8 @@ import numpy as np
 from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.mmengine import is_training_object
 from align.curves.log_parts.table_reader import EXPECTED, LogColumns, TableReader, find_columns, repeated_notes
+from align.curves.log_parts.text import known
 from align.curves.log_parts.uniform_json_lines import split_uniform_objects
-from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,10 +50,8 @@ class JsonlFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
-        columns = _columns(source)
-        if columns is None:
-            raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
-        reader, reading = TableReader(columns), _Reading()
+        columns = known(_columns(source), source, f"{self.name}: {EXPECTED}")
+        reader, reading = TableReader(columns, source.metric), _Reading()
         for block in source.blocks():
             reader.add(block, *reading.read(block))
         log = reader.read(source, self.name)
@@ -63,7 +61,7 @@ class JsonlFormat:
 def _columns(source: LogSource) -> LogColumns | None:
     """Find the columns in the first object that has a step and a training loss, else in the first with another loss."""
     other = None
-    for line in (line.strip() for block in source.blocks() if "{" in block.text for _, line in block.lines()):
+    for line in (line.strip() for block in source.blocks() if "{" in block.text for line in block.shown_lines()):
         names = dict.fromkeys(name for name, _ in _object(line) or ())
         columns = find_columns(names)
         if columns is not None and columns.loss:

@@ -16,7 +16,7 @@ from align.curves.log_parts.column_names import RATE, is_lightning, loss_names, 
 from align.curves.log_parts.delimited import double_notes, find_header, read_cells
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
-from align.curves.log_parts.text import end_notes
+from align.curves.log_parts.text import end_notes, known
 from align.curves.log_parts.validation_metrics import carry_forward
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError
@@ -53,9 +53,7 @@ class LightningFormat:
 
         Without a loss of a usual name `loss_name` is empty, and other metrics can still be had.
         """
-        header = _header(source)
-        if header is None:
-            raise EmptyLogError(source.label, [self.summary])
+        header = known(_header(source), source, self.summary)
         table, ignored, notes = _read_table(source, header)
         if not table.metrics:
             raise EmptyLogError(source.label, [self.summary])

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_columns import find_lines
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import are_word, bare_texts, shown_texts
 from align.curves.columns.printed_digits import FIXED, Printed
+from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER, is_number
@@ -85,25 +87,25 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the step lines of a block."""
-        lines, rows = find_lines(block, _STEP)
-        self.ignored += max(0, block.count_filled() - len(rows))
-        if not rows:
+        found = find_columns(block, _STEP)
+        self.ignored += max(0, block.count_filled() - len(found.places))
+        if not found.columns:
             return
-        epochs, steps, totals, loss, so_far, separate, *others = zip(*rows, strict=True)
+        lines = block.numbers[found.places]
+        epochs, steps, totals, loss, so_far, separate, *others = found.columns
         overflow = others.pop(3)
         metrics: dict[str, Sequence[str]] = dict(zip(_NAMES, (loss, so_far, *others), strict=True))
         for name in _IN_BRACKETS:
-            bare = [text.strip("[] ") for text in metrics[name]]
-            metrics[name] = ["" if text in _NO_VALUE else text for text in bare]
+            metrics[name] = bare_texts(metrics[name], "[] ", _NO_VALUE)
             self._note_unreadable(name, lines.tolist(), metrics[name])
-        self._sinking &= all(mean in ("", last) for last, mean in zip(loss, so_far, strict=True))
+        self._sinking = self._sinking and all(mean in ("", last) for last, mean in zip(loss, so_far, strict=True))
         self.builder.add(
             lines,
             read_steps(steps),
-            {**metrics, **_separate_losses(separate)},
+            {**metrics, **pair_columns(separate, _SEPARATE)},
             epochs=read_steps(epochs),
             totals=read_steps(totals),
-            skipped=(np.array(overflow) == "True").astype(np.int64),
+            skipped=are_word(overflow, "True").astype(np.int64),
         )
 
     def notes(self) -> tuple[str, ...]:
@@ -114,8 +116,8 @@ class _Reading:
         )
 
     def _note_unreadable(self, name: str, lines: list[int], texts: Sequence[str]) -> None:
-        if strange := {text for text in set(texts) if text and not is_number(text)}:
-            found = [(line, text) for line, text in zip(lines, texts, strict=True) if text in strange]
+        if any(text and not is_number(text) for text in shown_texts(texts)):
+            found = [(line, text) for line, text in zip(lines, texts, strict=True) if text and not is_number(text)]
             self._unreadable.setdefault(name, []).extend(found)
 
     def _window(self, name: str) -> Window:
@@ -125,14 +127,6 @@ class _Reading:
 def _printed(name: str) -> Printed | None:
     """Losses have three decimals; learning rates, norms and scales all their digits."""
     return FIXED if "loss" in name and name != "loss_scale" else None
-
-
-def _separate_losses(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Read the parts of the loss, `, lm_loss: 7.1, mtp_loss: 2.2`, where they are printed."""
-    if not any(texts):
-        return {}
-    found = [dict(_SEPARATE.findall(text)) for text in texts]
-    return {name: [row.get(name, "") for row in found] for name in dict.fromkeys(name for row in found for name in row)}
 
 
 PLUGIN = MindformersFormat()

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_columns import find_lines
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import are_word, take_texts
 from align.curves.columns.printed_digits import Printed
 from align.curves.log_parts.mmengine import in_seconds, interval_window
 from align.curves.log_parts.name_value_pairs import pair_columns
@@ -79,15 +80,16 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the objects of a block."""
-        lines, rows = find_lines(block, _OBJECT)
-        self.ignored += block.count_filled() - len(rows)
-        if not rows:
+        found = find_columns(block, _OBJECT)
+        self.ignored += block.count_filled() - len(found.places)
+        if not found.columns:
             return
-        objects, modes, told_epochs, told = zip(*rows, strict=True)
-        training, epochs = np.array(modes) == "train", read_steps(told_epochs)
+        lines = block.numbers[found.places]
+        objects, modes, told_epochs, told = found.columns
+        training, epochs = are_word(modes, "train"), read_steps(told_epochs)
         steps = carry_forward(read_steps(told), training, self._step)
         for validated, at in by_phase(~training):
-            columns = in_seconds(pair_columns([objects[row] for row in at.tolist()], _PAIR))
+            columns = in_seconds(pair_columns(take_texts(objects, at), _PAIR))
             metrics = {name: texts for name, texts in columns.items() if name not in _COUNTERS}
             metrics = named_validation(metrics) if validated else metrics
             self.builder.add(lines[at], steps[at], metrics, epochs=epochs[at])

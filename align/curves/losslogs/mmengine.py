@@ -106,12 +106,16 @@ class _Reading:
         return () if self._of_mmcv or self._length else (USUAL_LENGTH_NOTE,)
 
     def _told(self, columns: Sequence[Sequence[str]]) -> Integers:
-        """Return the rows that tell something; once it is known how the log counts, one of each layout says so."""
+        """Return the rows that tell something, as one of each layout says; none before it is known how a log counts."""
         first = columns[0]
-        if self.kind and isinstance(first, PrintedColumn):
+        if isinstance(first, PrintedColumn):
             fields = [column.fields for column in columns if isinstance(column, PrintedColumn)]
-            tells = [self._tells(tuple(field.text for field in row)) for row in zip(*fields, strict=True)]
-            return np.flatnonzero(np.array(tells)[first.kinds])
+            rows = [tuple(field.text for field in row) for row in zip(*fields, strict=True)]
+            trained = np.flatnonzero(np.array(list(map(_is_training, rows)))[first.kinds])
+            begin = 0 if self.kind else int(trained[0]) if len(trained) else len(first)
+            self.kind = self.kind or (rows[first.kinds[begin]][0] if len(trained) else "")
+            tells = np.flatnonzero(np.array(list(map(self._tells, rows)))[first.kinds])
+            return tells[tells >= begin]
         return np.flatnonzero(np.array([self._tells(row) for row in zip(*columns, strict=True)], np.bool_))
 
     def _tells(self, row: tuple[str, ...]) -> bool:

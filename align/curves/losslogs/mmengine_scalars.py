@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_columns import find_lines
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import have_word, take_texts
 from align.curves.log_parts.mmengine import (
     USUAL_LENGTH,
     USUAL_LENGTH_NOTE,
@@ -97,16 +98,17 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the objects of a block."""
-        lines, rows = find_lines(block, _OBJECT)
-        self.ignored += block.count_filled() - len(rows)
-        if not rows:
+        found = find_columns(block, _OBJECT)
+        self.ignored += block.count_filled() - len(found.places)
+        if not found.columns:
             return
-        objects, told = zip(*rows, strict=True)
-        training, printed = np.array(['"iter": ' in text for text in objects]), read_steps(told)
+        lines = block.numbers[found.places]
+        objects, told = found.columns
+        training, printed = have_word(objects, '"iter": '), read_steps(told)
         trained = carry_forward(printed, training, self._step)
         steps = np.where(trained == NO_STEP, NO_STEP, np.maximum(printed, trained))
         for validated, at in by_phase(~training):
-            columns = in_seconds(pair_columns([objects[row] for row in at.tolist()], _PAIR))
+            columns = in_seconds(pair_columns(take_texts(objects, at), _PAIR))
             metrics = {name: texts for name, texts in columns.items() if name not in _COUNTERS}
             self.builder.add(lines[at], steps[at], named_validation(metrics) if validated else metrics)
         self._step = int(trained[-1])

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_columns import find_lines
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import are_filled, are_word, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_told_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import named_validation
+from align.curves.log_parts.validation_metrics import carry_forward, named_validation
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Window
@@ -76,70 +77,49 @@ class PaddleHapiFormat:
         return replace(log, counting="step in epoch", notes=(*log.notes, *reading.notes()))
 
 
-class _Record(NamedTuple):
-    """A printed step, in the epoch of the last `Epoch` line before it."""
-
-    line: int
-    epoch: int
-    step: int
-    total: int
-    values: str
-    step_time_ms: str
-
-
 class _Reading:
     """The steps of a log, as told apart by the lines between them."""
 
     def __init__(self) -> None:
         self.builder, self.ignored = TableBuilder(_window, phase_by_name, printed_of=all_fixed), 0
-        self._epoch, self._evaluating, self._total = NO_STEP, False, 0
+        self._epoch, self._evaluating, self._total = NO_STEP, 0, 0
         self._before_first_epoch = 0
 
     def add(self, block: LogBlock) -> None:
-        """Take the lines of a block."""
-        lines, rows = find_lines(block, _LINE)
-        training: list[_Record] = []
-        validation: list[_Record] = []
-        for line, (epoch, other, *printed) in zip(lines.tolist(), rows, strict=True):
-            if printed[0]:
-                self._sort(_record(line, self._epoch, printed), training, validation)
-            else:
-                self._epoch, self._evaluating = int(epoch or self._epoch), bool(other)
-        self.ignored += block.count_filled() - len(training) - len(validation)
-        if training:
-            self._add(training, _columns(training))
-        if validation:
-            self._add(validation, named_validation(_columns(validation)))
+        """Take the lines of a block; of an evaluation the last step is kept, at the end of the epoch."""
+        found = find_columns(block, _LINE)
+        self.ignored += block.count_filled()
+        if not found.columns:
+            return
+        lines, (told_epochs, others, told_steps, told_totals, *printed) = block.numbers[found.places], found.columns
+        of_steps, begins = are_filled(told_steps), are_filled(told_epochs)
+        epochs = carry_forward(read_told_steps(told_epochs), begins, self._epoch)
+        evaluating = carry_forward(are_filled(others).astype(np.int64), ~of_steps, self._evaluating)
+        steps, totals = read_told_steps(told_steps), np.maximum(read_told_steps(told_totals), 0)
+        counted = of_steps & (epochs != NO_STEP)
+        training = counted & (evaluating == 0)
+        last = counted & (evaluating != 0) & (steps == totals)
+        of_epochs = carry_forward(totals, training, self._total)
+        self._before_first_epoch += int(np.count_nonzero(of_steps & ~counted))
+        self._epoch, self._evaluating, self._total = int(epochs[-1]), int(evaluating[-1]), int(of_epochs[-1])
+        for kept, numbers, named in ((training, steps, dict), (last, of_epochs, named_validation)):
+            if len(at := np.flatnonzero(kept)):
+                self.ignored -= len(at)
+                metrics = named(_metrics(*(take_texts(column, at) for column in printed)))
+                self.builder.add(lines[at], numbers[at], metrics, epochs=epochs[at], totals=of_epochs[at])
 
     def notes(self) -> tuple[str, ...]:
         """Say what was left out for want of an epoch."""
         cut = f"{self._before_first_epoch} steps before the first line of an epoch are left out"
         return (cut,) if self._before_first_epoch else ()
 
-    def _sort(self, record: _Record, training: list[_Record], validation: list[_Record]) -> None:
-        """Put a step where it belongs; of an evaluation the last is kept, at the end of the epoch."""
-        if self._epoch == NO_STEP:
-            self._before_first_epoch += 1
-        elif not self._evaluating:
-            self._total = record.total
-            training.append(record)
-        elif record.step == record.total:
-            validation.append(record._replace(step=self._total, total=self._total))
 
-    def _add(self, records: list[_Record], metrics: Mapping[str, Sequence[str]]) -> None:
-        lines, epochs, steps, totals = (np.array(column) for column in list(zip(*records, strict=True))[:4])
-        self.builder.add(lines, steps, metrics, epochs=epochs, totals=totals)
-
-
-def _record(line: int, epoch: int, printed: Sequence[str]) -> _Record:
-    step, total, values, time, unit = printed
-    return _Record(line, epoch, int(step), int(total or 0), values, time + _TO_MILLISECONDS[unit])
-
-
-def _columns(records: list[_Record]) -> Mapping[str, Sequence[str]]:
-    columns = pair_columns([record.values for record in records], _PAIR)
-    times = {"step_time_ms": [record.step_time_ms for record in records]}
-    return {_COSTS.get(name, name): texts for name, texts in columns.items()} | times
+def _metrics(values: Sequence[str], times: Sequence[str], units: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return the metrics of some lines by name, the times in milliseconds."""
+    if not are_word(units, "ms").all():
+        times = [time + _TO_MILLISECONDS[unit] for time, unit in zip(times, units, strict=True)]
+    columns = pair_columns(values, _PAIR)
+    return {**{_COSTS.get(name, name): texts for name, texts in columns.items()}, "step_time_ms": times}
 
 
 def _window(name: str) -> Window:

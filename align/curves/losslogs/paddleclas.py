@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_columns import find_lines
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_told_steps
 from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
@@ -76,17 +77,18 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        lines, rows = find_lines(block, _LINE)
-        self.ignored += block.count_filled() - len(rows)
-        if not rows:
+        found = find_columns(block, _LINE)
+        self.ignored += block.count_filled() - len(found.places)
+        if not found.columns:
             return
-        trained, iterations, printed_totals, evaluated, lists = zip(*rows, strict=True)
-        read, training = read_steps(iterations), np.array(evaluated) == ""
-        totals = carry_forward(read_steps(printed_totals), read != NO_STEP, self._total)
+        lines = block.numbers[found.places]
+        trained, iterations, printed_totals, evaluated, lists = found.columns
+        read, training = read_told_steps(iterations), ~are_filled(evaluated)
+        totals = carry_forward(read_told_steps(printed_totals), read != NO_STEP, self._total)
         steps = np.where(read != NO_STEP, read + 1, totals)
-        epochs = np.where(training, read_steps(trained), read_steps(evaluated))
+        epochs = np.where(training, read_told_steps(trained), read_told_steps(evaluated))
         for validated, at in by_phase(~training):
-            columns = pair_columns([lists[row] for row in at.tolist()], _PAIR)
+            columns = pair_columns(take_texts(lists, at), _PAIR)
             metrics = {_COSTS.get(name, name): texts for name, texts in columns.items()}
             self.builder.add(
                 lines[at],

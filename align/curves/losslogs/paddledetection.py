@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_columns import find_lines
+from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.record_lines import RecordLines, twice
@@ -69,14 +69,14 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        lines, rows = find_lines(block, _STEP)
-        self.ignored += block.count_filled() - len(rows)
-        if rows:
-            epochs, printed, printed_totals, lists = zip(*rows, strict=True)
+        found = find_columns(block, _STEP)
+        self.ignored += block.count_filled() - len(found.places)
+        if found.columns:
+            epochs, printed, printed_totals, lists = found.columns
             steps, totals = read_steps(printed), np.maximum(read_steps(printed_totals), 0)
             columns = pair_columns(lists, _PAIR)
             metrics = {_COSTS.get(name, name): texts for name, texts in columns.items()}
-            self.builder.add(lines, steps, metrics, epochs=read_steps(epochs), totals=totals)
+            self.builder.add(block.numbers[found.places], steps, metrics, epochs=read_steps(epochs), totals=totals)
             self._steps.append(steps)
             self._total = max(self._total, int(totals.max()))
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_columns import find_lines
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import Printed
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_told_steps
 from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
@@ -94,19 +95,20 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        lines, rows = find_lines(block, _LINE)
-        self.ignored += block.count_filled() - len(rows)
-        if not rows:
+        found = find_columns(block, _LINE)
+        self.ignored += block.count_filled() - len(found.places)
+        if not found.columns:
             return
-        lists, trained, scripted, evaluated = zip(*rows, strict=True)
-        validation = np.array(evaluated) != ""
-        printed = read_steps([step or other for step, other in zip(trained, scripted, strict=True)])
+        lines = block.numbers[found.places]
+        lists, trained, scripted, evaluated = found.columns
+        validation = are_filled(evaluated)
+        printed = np.where(are_filled(trained), read_told_steps(trained), read_told_steps(scripted))
         steps = carry_forward(printed, ~validation, self._step)
         for _, at in by_phase(validation):
-            columns = pair_columns([lists[row] for row in at.tolist()], _PAIR)
+            columns = pair_columns(take_texts(lists, at), _PAIR)
             metrics = {_TIMES.get(name, name): texts for name, texts in columns.items() if name not in _COUNTERS}
             self.builder.add(lines[at], steps[at], metrics)
-        self.of_script |= any(scripted)
+        self.of_script |= bool(are_filled(scripted).any())
         self._step = int(steps[-1])
 
     def _printed(self, name: str) -> Printed | None:

@@ -16,7 +16,7 @@ from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.sum_of_parts import with_sum
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.table_reader import find_columns
-from align.curves.log_parts.text import end_notes
+from align.curves.log_parts.text import end_notes, known
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError
 
@@ -50,9 +50,7 @@ class YoloFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all epochs; raises EmptyLogError if none has all parts of the loss."""
-        header = _header(source)
-        if header is None:
-            raise EmptyLogError(source.label, [self.summary])
+        header = known(_header(source), source, self.summary)
         parts = _parts(header.names)
         builder, filled = TableBuilder(_window, phase_by_name), 0
         double: list[int] = []

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _GZIP = b"\x1f\x8b"
-# What an object or an array, and so a document in JSON, begins with.
-_DOCUMENTS = (b"{", b"[")
+# What a document in JSON begins with; `[12:03` and `{ Epoch` do not.
+_DOCUMENT = re.compile(rb"\s*(?:\{|\[\s*\{)\s*(?:[\"}]|$)")
 # Lines of a layout by which a format is told.
 SHOWN_LINES = 16
 _MARK = 4  # bytes of a byte-order mark, which is taken off, and one more to see whether there is more
@@ -48,11 +48,15 @@ def beginnings(path: Path) -> Iterator[LogSource]:
     while True:
         source = open_log(path, size + _MARK)
         head = source.head(size)
-        shown = size == HEAD_BYTES or source.data.lstrip()[:1] in _DOCUMENTS
-        yield head if shown else first_lines(head, SHOWN_LINES)
+        yield head if size == HEAD_BYTES else shown_lines(head)
         if len(source.data) <= size or source.is_binary:
             return
         size *= 8
+
+
+def shown_lines(source: LogSource) -> LogSource:
+    """Return the first lines of each layout, by which a format is told; a document as it is, as all of it is needed."""
+    return source if source.is_binary or _DOCUMENT.match(source.data) else first_lines(source, SHOWN_LINES)
 
 
 def list_log_files(path: Path) -> list[Path]:

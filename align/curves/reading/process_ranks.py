@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from align.curves.log_sources import LogSource
 from align.errors import UsageError
 
@@ -100,7 +102,7 @@ def _prefix(source: LogSource) -> re.Pattern[bytes] | None:
     head = b"" if source.is_binary else source.head().data
     if any(word in head for word in _WORDS):
         clear = [re.compile(_START + _COLOUR + form, re.MULTILINE) for form in _CLEAR]
-        counts = [len(form.findall(head)) for form in clear]
+        counts = [_count_lines(source.head(), form) for form in clear]
         if max(counts):
             return clear[counts.index(max(counts))]
     vague = re.compile(_START + _COLOUR + _VAGUE, re.MULTILINE)
@@ -108,3 +110,13 @@ def _prefix(source: LogSource) -> re.Pattern[bytes] | None:
     numbers = list(map(int, vague.findall(beginning)))
     rising = all(first < second for first, second in pairwise(numbers))
     return None if rising or len(numbers) < NEARLY_ALL * len(_FILLED.findall(beginning)) else vague
+
+
+def _count_lines(source: LogSource, prefix: re.Pattern[bytes]) -> int:
+    """Count the lines that begin with a prefix, by one of each layout, as a rank may be any number."""
+    count = 0
+    for block in source.blocks():
+        shown = (line.encode("utf-8", "surrogatepass") for line in block.shown_lines())
+        found = np.array([prefix.match(line) is not None for line in shown])
+        count += int(np.count_nonzero(found if block.layouts is None else found[block.layouts.kinds]))
+    return count

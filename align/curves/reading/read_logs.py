@@ -12,18 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.core.message_words import close_names, first_few
 from align.core.registry import check_packages
 from align.curves.line_formats.last_resort import LinesFormat
 from align.curves.line_formats.suggest_pattern import suggest_pattern
 from align.curves.line_formats.user_pattern import PatternFormat
 from align.curves.log_format import log_formats
+from align.curves.log_parts.cut_line import without_cut_line
 from align.curves.log_parts.window_words import find_window
 from align.curves.log_sources import HEAD_BYTES
-from align.curves.reading.cut_line import without_cut_line
 from align.curves.reading.declare_window import declare_window
 from align.curves.reading.join_resumed import join_logs
-from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of
+from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of, shown_lines
 from align.curves.reading.process_ranks import RankedSource, choose_rank, lines_by_rank
 from align.errors import AmbiguousLogError, EmptyLogError, UnknownLogError, UsageError
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
 
 
+# The most from which the C library learns what not to give back.
+_LARGE_PIECE = 30 << 20
 # Where no format knows a log; `--format` may ask for it too.
 LAST_RESORT = LinesFormat()
 
@@ -44,11 +48,13 @@ class LogReadOptions:
     """How logs are to be read: the formats in question, and the rank whose lines are wanted.
 
     `as_it_is`: no rank prefixes are taken off, since the user's own pattern was made for the lines as they are.
+    `metric` is read in any case.
     """
 
     formats: Mapping[str, LogFormat]
     rank: int | None
     as_it_is: bool = False
+    metric: str = "loss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +72,14 @@ def read_log(
     pattern: str = "",
     rank: int | None = None,
     window: str = "",
+    metric: str = "loss",
 ) -> LossLog:
     r"""Read a log with the one format that recognises it: a file, a folder, or the files of a resumed training.
 
     `format` names the format, `pattern` is a regular expression with named groups in place of one, `rank` tells whose
     lines are wanted where several processes wrote one file or folder, `window` what the training loss is the mean of
-    (`mean of last 10`, `since last print` ...) where the log cannot. Raises MissingFileError, UnreadableLogError;
+    (`mean of last 10`, `since last print` ...) where the log cannot, `metric` which metric is read in any case where a
+    table has very many. Raises MissingFileError, UnreadableLogError;
     EmptyLogError if no format finds a loss, AmbiguousLogError if several do; UnlikeLogsError, UsageError.
 
     >>> import pathlib, tempfile
@@ -82,7 +90,7 @@ def read_log(
     >>> log.format, log.table.steps.tolist()
     ('csv', [1, 2, 3, 4])
     """
-    wanted = LogReadOptions(_formats(format, pattern), rank, as_it_is=bool(pattern) and rank is None)
+    wanted = LogReadOptions(_formats(format, pattern), rank, bool(pattern) and rank is None, metric)
     declared = find_window(window) if window else None
     paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
     if not paths:
@@ -118,7 +126,8 @@ def _read_all(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
     files, notes = _of_one_rank(_recognised(paths, wanted, label), wanted)
     plugin = _one_format(files, wanted, label)
     in_file = None if notes else wanted.rank
-    logs = [_read(file, plugin, known.rank if in_file is None else in_file) for file, known in files.items()]
+    ranks = {file: known.rank if in_file is None else in_file for file, known in files.items()}
+    logs = [_read(file, plugin, rank, wanted.metric) for file, rank in ranks.items()]
     return join_logs(logs, label).with_notes(notes)
 
 
@@ -169,7 +178,8 @@ def _recognise(source: LogSource, wanted: LogReadOptions) -> Recognised | None:
 
 
 def _formats_of(source: LogSource, wanted: LogReadOptions) -> tuple[str, ...]:
-    return tuple(name for name, plugin in wanted.formats.items() if plugin.recognizes(source))
+    shown = shown_lines(source) if len(wanted.formats) > 1 else source
+    return tuple(name for name, plugin in wanted.formats.items() if plugin.recognizes(shown))
 
 
 def _of_one_rank(
@@ -199,19 +209,26 @@ def _one_format(files: Mapping[Path, Recognised], wanted: LogReadOptions, label:
     return plugin
 
 
-def _read(file: Path, plugin: LogFormat, rank: int | None) -> LossLog:
+def _read(file: Path, plugin: LogFormat, rank: int | None, metric: str) -> LossLog:
     source, cut = without_cut_line(open_log(file))
     ranked = RankedSource(source, None, (), 0) if rank is None else choose_rank(source, rank)
-    with _no_collection():
+    ranked.source.metric = metric
+    with _spared_memory():
         log = plugin.read(ranked.source)
     return log.with_notes((*ranked.notes, *cut), ranked.left_out + len(cut))
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep Python from searching for cycles: millions of texts come and go, and none is in one; saves a quarter."""
+def _spared_memory() -> Iterator[None]:
+    """Keep Python from searching for cycles: millions of texts come and go, and none is in one; saves a quarter.
+
+    Also keep what is freed for the next block of lines: after one large piece was freed, the C library does, where it
+    else asks the system for each array of a megabyte anew; saves another quarter.
+    """
     enabled = gc.isenabled()
     gc.disable()
+    _ = np.empty(_LARGE_PIECE, np.uint8)
+    del _
     try:
         yield
     finally:

@@ -52,7 +52,7 @@ def _read(lines: ConsoleLines, text: str) -> LossLog:
 )
 def test_what_is_wrong_with_a_format_is_told(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(MappingRuleError, match=message):
-        _made(**wrong)
+        _ = _made(**wrong).line
 
 
 @pytest.mark.parametrize("text", ["[console\n", "[console]\nname = 1\n", "[[consoles]]\n"])

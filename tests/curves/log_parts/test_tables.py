@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
+from align.curves.compare_losses import describe_log
 from align.curves.log_parts.name_value_pairs import MOST_NAMES
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN
 from align.curves.losslogs.csv_table import PLUGIN as CSV
 from align.curves.losslogs.jsonl import PLUGIN as JSONL
+from align.curves.reading.read_logs import read_log
 from align.errors import RepeatedColumnError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("step", ["step", "global_step", "iter", "Iteration", " iters ", "trainer/global_step"])
@@ -199,4 +205,21 @@ def test_a_row_of_very_many_columns_keeps_its_loss_and_the_first_ones_with_a_not
     log = JSONL.read(LogSource.of_text("\n".join(map(json.dumps, rows)) + "\n"))
     assert log.table.metrics["loss"].values.tolist() == [1.0, 0.5]
     assert log.table.metrics.keys() == {"loss", *names[:MOST_NAMES]}
-    assert any(f"{MOST_NAMES + 1} of the columns are left out" in note for note in log.notes)
+    assert any(f"{MOST_NAMES} of the columns are left out: --metric NAME reads one" in note for note in log.notes)
+
+
+def test_of_very_many_columns_the_one_that_is_asked_for_and_the_learning_rate_are_read(tmp_path: Path) -> None:
+    names = [f"k{place}" for place in range(2 * MOST_NAMES)]
+    rows = [{**dict.fromkeys(names, step / 8), "learning_rate": 0.1, "step": step, "loss": 1.0} for step in (1, 2)]
+    log = tmp_path / "train.jsonl"
+    log.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    table = tmp_path / "train.csv"
+    cells = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    table.write_text("\n".join(cells) + "\n", encoding="utf-8")
+    last = names[-1]
+    for path in (log, table):
+        assert last not in read_log(path).table.metrics
+        asked = read_log(path, metric=last)
+        assert asked.table.metrics[last].values.tolist() == [0.125, 0.25]
+        assert asked.table.metrics["learning_rate"].values.tolist() == [0.1, 0.1]
+        assert describe_log(path, metric=last).last_value == 0.25

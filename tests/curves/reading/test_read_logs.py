@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.log_sources import HEAD_BYTES
+from align.curves.log_sources import HEAD_BYTES, LogSource
+from align.curves.reading.log_files import shown_lines
 from align.curves.reading.read_logs import read_log
 from align.errors import (
     AmbiguousLogError,
@@ -194,3 +195,11 @@ def test_of_a_folder_with_a_file_for_each_rank_one_is_read(tmp_path: Path) -> No
     assert read_log(tmp_path, rank=10).table.steps.tolist() == [1, 2, 3]
     with pytest.raises(UsageError, match="no file is of rank 0: there are ranks 1, 10"):
         read_log(tmp_path, rank=0)
+
+
+def test_formats_are_asked_about_a_line_of_each_layout_but_about_all_of_a_document() -> None:
+    lines = LogSource.of_text("".join(f"[08:43:05] iter {step} | loss {2 + step / 1000:.3f}\n" for step in range(900)))
+    assert shown_lines(lines).text.count("\n") < 100
+    rows = ",\n".join(f'{{"step": {step}, "loss": 2.5}}' for step in range(900))
+    document = LogSource.of_text(f"[\n{rows}\n]\n")
+    assert shown_lines(document) is document

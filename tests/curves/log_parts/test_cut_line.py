@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from align.curves.log_parts.cut_line import without_cut_line
 from align.curves.log_sources import LogSource
-from align.curves.reading.cut_line import without_cut_line
 
 LINES = {
     "a word": (b"step 1 loss 2.5 time 3s\nstep 2 loss 2.25 time 3s\n", b"step 3 loss 2.125 ti"),
@@ -37,3 +39,13 @@ def test_the_beginning_of_a_line_is_left_out_with_a_note(before: bytes, last: by
 def test_a_last_line_that_may_be_whole_stays(before: bytes, last: bytes) -> None:
     source, notes = without_cut_line(LogSource("log", before + last))
     assert (source.data, notes) == (before + last, ())
+
+
+def test_where_the_lines_of_a_format_are_known_one_more_is_enough() -> None:
+    cut = LogSource.of_text("epoch 1\nstep 1 loss 2.50\nsaved 3 files\nstep 2 loss 2.1")
+    assert without_cut_line(cut) == (cut, ())
+    source, notes = without_cut_line(cut, re.compile("step [0-9]+ loss").search)
+    assert source.data.endswith(b"saved 3 files\n")
+    assert notes == ("the last line was cut: it is left out",)
+    other = LogSource.of_text("step 1 loss 2.50\nsaved 3 files of 20\nsaved 3 f")
+    assert without_cut_line(other, re.compile("step [0-9]+ loss").search) == (other, ())
