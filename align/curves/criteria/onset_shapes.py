@@ -61,9 +61,11 @@ def fit_shapes(cells: Cells, shapes: Floats, *, free: bool) -> Fits:
     values, weights = cells.values, cells.sizes
     if free:
         values = values - np.average(values, weights=weights)
-        shapes = shapes - (shapes @ weights / weights.sum())[..., None]
     along, squares = shapes @ (weights * values), (shapes * shapes) @ weights
-    explained = np.divide(along**2, squares, out=np.zeros_like(squares), where=squares > 0.0)
+    if free:
+        squares = squares - (shapes @ weights) ** 2 / weights.sum()
+    some = squares > ROUNDING * weights.sum()
+    explained = np.divide(along**2, squares, out=np.zeros_like(squares), where=some)
     if free:
         explained[:, :FEWEST_BEFORE] = 0.0
     return Fits(free, np.maximum((weights * values) @ values - explained, 0.0))
