@@ -108,7 +108,8 @@ def _p_value(cells: Cells, shapes: Floats, length: int, *, sizes: bool) -> float
 def _largest(along: Floats, values: Floats, *, sizes: bool) -> Floats:
     """Return the largest sum along a shape of each arrangement, shape (arrangements,)."""
     sums = along @ values.T
-    return sums.max(axis=0) if sizes else np.maximum(sums.max(axis=0), -sums.min(axis=0))
+    largest: Floats = sums.max(axis=0) if sizes else np.maximum(sums.max(axis=0), -sums.min(axis=0))
+    return largest
 
 
 def _flipped(values: Floats, length: int, source: np.random.Generator) -> Iterator[Floats]:
