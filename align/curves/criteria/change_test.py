@@ -15,7 +15,7 @@ import numpy as np
 from align.curves.criteria.onset_shapes import even_edges, fit_shapes, shapes_of, take_cells, what_is_left
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from align.curves.criteria.onset_shapes import Cells
     from align.curves.loss_log import Floats
@@ -28,6 +28,8 @@ ARRANGEMENTS = (29, 120, 225, 225)
 # So many onsets are tried: the ones between them look like these.
 ONSETS = 80
 FEWEST_BLOCKS = 8
+# A stretch that ends is looked for in so many cells: it may be short.
+MOST_CELLS = 4000
 ROUNDING = 1e-9
 
 
@@ -59,6 +61,23 @@ def find_size_change(values: Floats) -> Change | None:
     return _find(np.abs(values), sizes=True)
 
 
+def lasts_longer_than_chance(scores: Floats, first: int, last: int) -> bool:
+    """Test whether the points from `first` to `last`, with the largest sum of scores, have one that is no chance.
+
+    Such a stretch chose its own ends, so it is held against any stretch of all of the curve, shape (points,), with its
+    blocks in other orders.
+    """
+    count = min(len(scores), MOST_CELLS)
+    edges, left = np.arange(count + 1) * len(scores) // count, scores.copy()
+    for part in (slice(None, first), slice(first, last + 1), slice(last + 1, None)):
+        left[part] -= np.mean(scores[part]) if len(scores[part]) else 0.0
+    cells, blocks = take_cells(scores, edges), independent_blocks(take_cells(left, edges).values)
+    values = cells.values * cells.sizes
+    found, arrangements = _largest_stretch(values[None]), _moved(values, blocks.length, np.random.default_rng(0))
+    p_value = _share_as_large(float(found[0]), map(_largest_stretch, arrangements), LEVEL)
+    return not blocks.alike and p_value <= LEVEL
+
+
 def independent_blocks(left: Floats) -> Blocks:
     """Find how many neighbouring values, shape (cells,), are worth an independent one, by averages over blocks.
 
@@ -85,10 +104,7 @@ def _find(values: Floats, *, sizes: bool) -> Change | None:
 
 
 def _p_value(cells: Cells, shapes: Floats, length: int, *, sizes: bool) -> float:
-    """Compare the largest standardised sum along a shape with that of `REARRANGED` arrangements of the blocks.
-
-    Where so many arrangements have as large a one that the rest could not help, those that were looked at are told.
-    """
+    """Compare the largest standardised sum along a shape with that of `REARRANGED` arrangements of the blocks."""
     values, source, shapes = cells.values, np.random.default_rng(0), shapes[:, :: -(-len(shapes[0]) // ONSETS)]
     if sizes:
         values = values - np.average(values, weights=cells.sizes)
@@ -96,13 +112,29 @@ def _p_value(cells: Cells, shapes: Floats, length: int, *, sizes: bool) -> float
     spread = np.sqrt((shapes * shapes) @ cells.sizes)[..., None]
     along = np.divide(shapes, spread, out=np.zeros_like(shapes), where=spread > ROUNDING) * cells.sizes
     along = along.reshape(-1, len(values))
-    found, seen, as_large = _largest(along, values[None], sizes=sizes)[0], 1, 1
-    for rearranged in (_moved if sizes else _flipped)(values, length, source):
-        largest = _largest(along, rearranged, sizes=sizes)
+    found, rearranged = _largest(along, values[None], sizes=sizes)[0], (_moved if sizes else _flipped)
+    largest = (_largest(along, arrangement, sizes=sizes) for arrangement in rearranged(values, length, source))
+    return _share_as_large(found, largest, LEVEL / 2)
+
+
+def _share_as_large(found: float, arranged: Iterable[Floats], level: float) -> float:
+    """Return the share of arrangements with as large a value, the one that was found among them: the p-value.
+
+    Where there are so many that the rest could not help, the share of those that were looked at.
+    """
+    seen, as_large = 1, 1
+    for largest in arranged:
         seen, as_large = seen + len(largest), as_large + int(np.sum(largest >= found * (1.0 - ROUNDING)))
-        if as_large > LEVEL / 2 * (REARRANGED + 1):
+        if as_large > level * (REARRANGED + 1):
             break
     return as_large / seen
+
+
+def _largest_stretch(scores: Floats) -> Floats:
+    """Return the largest sum of neighbouring scores of each row, shape (rows, points)."""
+    totals = np.pad(np.cumsum(scores, axis=1), ((0, 0), (1, 0)))
+    largest: Floats = (totals - np.minimum.accumulate(totals, axis=1)).max(axis=1)
+    return largest
 
 
 def _largest(along: Floats, values: Floats, *, sizes: bool) -> Floats:
