@@ -94,7 +94,8 @@ def independent_blocks(left: Floats) -> Blocks:
 def _find(values: Floats, *, sizes: bool) -> Change | None:
     cells = take_cells(values, even_edges(len(values)))
     shapes = shapes_of(cells.edges)
-    fits = min((fit_shapes(cells, shapes, free=free) for free in {True, sizes}), key=lambda one: float(one.left.min()))
+    from_zero, free = fit_shapes(cells, shapes)
+    fits = free if sizes or free.left.min() < from_zero.left.min() else from_zero
     blocks = independent_blocks(what_is_left(cells, shapes, fits))
     if blocks.alike:
         return None

@@ -183,11 +183,9 @@ def _chances(cells: Cells, noises: Sequence[OnsetNoise], floor: float, *, of_siz
     itself is within the limit, as a normal prior: it is one more value, 0, of a weight that says so.
     """
     shapes = shapes_of(cells.edges)
-    from_zero, variance = fit_shapes(cells, shapes, free=False), noises[0].variance
+    level = 0.0 if of_sizes else noises[0].variance / (LEVEL_BEFORE * floor / IMMATERIAL) ** 2
+    from_zero, free = fit_shapes(cells, shapes, zero=level)
     logs = [noise.log_likelihoods(cells, from_zero) for noise in (noises[1:] if of_sizes else noises)]
-    level = 0.0 if of_sizes else variance / (LEVEL_BEFORE * floor / IMMATERIAL) ** 2
-    held = Cells(cells.edges, np.append(cells.values, 0.0), np.append(cells.sizes, level))
-    free = fit_shapes(held, np.pad(shapes, ((0, 0), (0, 0), (0, 1))), free=True)
     logs.append(noises[0].log_likelihoods(cells, free) - 0.5 * np.log(len(cells.values)))
     logs[-1][:, :FEWEST_BEFORE] = -np.inf
     highest = max(float(one.max()) for one in logs)

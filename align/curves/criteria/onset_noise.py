@@ -48,8 +48,7 @@ def possible_noises(cells: Cells, floor: float, *, of_sizes: bool) -> list[Onset
     `of_sizes`: the values are sizes, which have a level of their own before the onset.
     """
     shapes = shapes_of(cells.edges)
-    from_zero = fit_shapes(cells, shapes, free=False)
-    free = fit_shapes(cells, shapes, free=True)
+    from_zero, free = fit_shapes(cells, shapes)
     best = free if of_sizes or free.left.min() < from_zero.left.min() else from_zero
     left = what_is_left(cells, shapes, best)
     worth = independent_blocks(left).worth

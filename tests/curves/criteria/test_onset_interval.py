@@ -75,7 +75,7 @@ def test_noise_around_equal_curves_sets_in_nowhere(kind: str) -> None:
 
 @pytest.mark.parametrize(("points", "at"), [(30, 3), (30, 15), (200, 100)])
 def test_where_the_curves_agreed_before_it_the_onset_is_known_to_few_points(points: int, at: int) -> None:
-    source, runs = np.random.default_rng(7), 25
+    source, runs = np.random.default_rng(7), 20
     difference = 20.0 * (source.standard_normal((runs, points)) - 2.0)
     difference[:, :at] *= 1e-3
     found = [one for one in map(_onset, difference) if one is not None]
@@ -103,7 +103,7 @@ def test_what_comes_together_again_sets_in_where_it_did() -> None:
 
 
 def test_what_comes_together_again_in_noise_is_found_and_a_few_points_of_heavy_noise_are_not() -> None:
-    source, found, alarms, runs = np.random.default_rng(11), 0, 0, 40
+    source, found, alarms, runs = np.random.default_rng(11), 0, 0, 30
     for _ in range(runs):
         noise = 0.3 * source.standard_normal(POINTS)
         noise[50:80] += 2.0
