@@ -93,4 +93,5 @@ def test_a_planted_change_gets_its_class_and_its_step(
     assert comparison.trouble == trouble
     assert between is not None
     assert between.first <= step <= between.last <= between.first + 2
-    assert between.most_likely == step
+    # A rate shows in the second step, within the limit; in the third it is far beyond.
+    assert step - 1 <= between.most_likely <= step

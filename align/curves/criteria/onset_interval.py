@@ -19,10 +19,8 @@ from align.curves.criteria.onset_noise import possible_noises
 from align.curves.criteria.onset_shapes import FEWEST_BEFORE, Cells, even_edges, fit_shapes, shapes_of, take_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from align.curves.criteria.change_point import Stretch
-    from align.curves.criteria.onset_noise import OnsetNoise
+    from align.curves.criteria.onset_noise import Noises
     from align.curves.loss_log import Floats, Integers
 
 CONFIDENCE = 0.95
@@ -145,7 +143,9 @@ def _posterior(values: Floats, floor: Floats, located: _Located) -> Onset:
     unit = np.maximum(located.noise, floor[:end])
     wanted = (np.abs(values[:end]) if located.of_sizes else values[:end]) / unit
     smooth = running_median(wanted)
-    wanted = smooth + np.clip(wanted - smooth, -OUTLYING, OUTLYING)
+    # A point is outlying by the noise that there is where it stands, and that may be larger from the onset on.
+    outlying = OUTLYING * np.maximum(noise_size(values[located.at : end]) / unit, 1.0)
+    wanted = smooth + np.clip(wanted - smooth, -outlying, outlying)
     return _zoom_in(wanted, float(np.mean(floor[:end] / unit)), of_sizes=located.of_sizes)
 
 
@@ -176,17 +176,18 @@ def _zoom_in(values: Floats, floor: float, *, of_sizes: bool) -> Onset:
     return Onset(int(edges[first]), int(edges[last + 1]) - 1, int(edges[held[0]]), gradual)
 
 
-def _chances(cells: Cells, noises: Sequence[OnsetNoise], floor: float, *, of_sizes: bool) -> tuple[Floats, bool]:
+def _chances(cells: Cells, noises: Noises, floor: float, *, of_sizes: bool) -> tuple[Floats, bool]:
     """Return how likely each cell is the one in which the difference sets in, and whether it does so gradually.
 
     A level before the change costs as much as a parameter does in the criterion of Schwarz. One of the difference
     itself is within the limit, as a normal prior: it is one more value, 0, of a weight that says so.
     """
     shapes = shapes_of(cells.edges)
-    level = 0.0 if of_sizes else noises[0].variance / (LEVEL_BEFORE * floor / IMMATERIAL) ** 2
+    even, quiet = noises
+    level = 0.0 if of_sizes else even.variance / (LEVEL_BEFORE * floor / IMMATERIAL) ** 2
     from_zero, free = fit_shapes(cells, shapes, zero=level)
-    logs = [noise.log_likelihoods(cells, from_zero) for noise in (noises[1:] if of_sizes else noises)]
-    logs.append(noises[0].log_likelihoods(cells, free) - 0.5 * np.log(len(cells.values)))
+    logs = [noise.log_likelihoods(cells, from_zero) for noise in (quiet if of_sizes else [even, *quiet])]
+    logs.append(even.log_likelihoods(cells, free) - 0.5 * np.log(len(cells.values)))
     logs[-1][:, :FEWEST_BEFORE] = -np.inf
     highest = max(float(one.max()) for one in logs)
     chances = np.exp(np.stack(logs) - highest)
