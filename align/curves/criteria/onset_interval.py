@@ -186,7 +186,9 @@ def _chances(cells: Cells, noises: Noises, floor: float, *, of_sizes: bool) -> t
     even, quiet = noises
     level = 0.0 if of_sizes else even.variance / (LEVEL_BEFORE * floor / IMMATERIAL) ** 2
     from_zero, free = fit_shapes(cells, shapes, zero=level)
-    logs = [noise.log_likelihoods(cells, from_zero) for noise in (quiet if of_sizes else [even, *quiet])]
+    logs = [noise.log_likelihoods(cells, from_zero) for noise in quiet]
+    if not of_sizes:
+        logs.append(even.log_likelihoods(cells, from_zero))
     logs.append(even.log_likelihoods(cells, free) - 0.5 * np.log(len(cells.values)))
     logs[-1][:, :FEWEST_BEFORE] = -np.inf
     highest = max(float(one.max()) for one in logs)

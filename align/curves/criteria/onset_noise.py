@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from align.curves.criteria.onset_shapes import Cells, Fits
     from align.curves.loss_log import Floats
 
-
 # Noise from the onset on is so many times as large at least: less is nothing that few points could tell.
 LARGER = 4.0
 MOST_SIZES = 40
