@@ -38,6 +38,7 @@ NOISES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "means of 10, each step": lambda source: np.convolve(
         source.standard_normal(POINTS + 9), np.full(10, 0.1**0.5), "valid"
     ),
+    "growing 20 times": lambda source: source.standard_normal(POINTS) * np.exp(3.0 * (DONE - 1.0)),
     "correlated, 0.5": lambda source: correlated(source, 0.5),
     "correlated, 0.9": lambda source: correlated(source, 0.9),
 }
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, nargs="+", default=[200], help="where the difference sets in, from 1")
     parser.add_argument("--sizes", type=float, nargs="+", default=[0.3, 1.0], help="of the noise, in limits")
     parser.add_argument("--alone", action="store_true", help="noise alone only")
+    parser.add_argument("--before", type=float, default=1.0, help="noise before the step, as a part of what follows it")
     arguments = parser.parse_args()
     for name in arguments.noise:
         for size in arguments.sizes:
@@ -64,20 +66,21 @@ def main() -> None:
             print(f"{name}, {size:g} limits, alone: {alarms / arguments.runs:.2%} false alarms", flush=True)
             for step in [] if arguments.alone else arguments.steps:
                 for shape in SHAPES:
-                    tell(name, size, shape, step, arguments.runs)
+                    tell(name, size, shape, step, arguments.runs, arguments.before)
 
 
-def tell(name: str, size: float, shape: str, step: int, runs: int) -> None:
+def tell(name: str, size: float, shape: str, step: int, runs: int, before: float) -> None:
     """Simulate a difference that sets in at a step, and print how it is found."""
     since = np.clip(np.arange(2, POINTS + 2) - step, 0, None) / (POINTS + 1 - step)
-    found = [one for one in simulate(name, size, SHAPES[shape](since), runs) if one is not None]
+    sizes = np.where(since > 0.0, size, size * before)
+    found = [one for one in simulate(name, sizes, SHAPES[shape](since), runs) if one is not None]
     held = sum(one.first + 1 - one.gradual <= step <= one.last + 1 for one in found)
     width = np.median([one.last - one.first + 1 + one.gradual for one in found]) if found else float("nan")
     print(f"{name}, {size:g} limits, {shape} from step {step}: found {len(found) / runs:.0%},", end=" ")
     print(f"within the interval {held / max(len(found), 1):.1%}, median width {width:g}", flush=True)
 
 
-def simulate(name: str, size: float, planted: np.ndarray, runs: int) -> list[Onset | None]:
+def simulate(name: str, size: float | np.ndarray, planted: np.ndarray, runs: int) -> list[Onset | None]:
     """Look for the onset in so many differences."""
     limit, found = np.ones(POINTS), []
     for seed in range(runs):

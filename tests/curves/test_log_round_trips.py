@@ -163,7 +163,7 @@ def _curve(name: str, text: str) -> tuple[list[int], list[float], tuple[str, ...
     return curve.steps.tolist(), curve.values.tolist(), curve.notes
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.lists(losses_of_any_kind, min_size=1, max_size=LENGTH * EPOCHS))
 @every_writer
 def test_a_curve_reads_back_as_it_was_printed(name: str, losses: list[float]) -> None:
@@ -179,7 +179,7 @@ def test_a_table_that_counts_inside_epochs_reads_back_the_same(losses: list[floa
     assert (steps, values) == (list(range(1, len(losses) + 2)), [*losses, 1.0])
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.lists(finite, min_size=2, max_size=LENGTH * EPOCHS), st.data())
 @every_writer
 def test_a_log_cut_anywhere_gives_only_what_the_whole_one_has(
@@ -201,7 +201,7 @@ def _is_known(text: str) -> bool:
     return any(plugin.recognizes(LogSource.of_text(text)) for plugin in log_formats().values())
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.lists(finite, min_size=2, max_size=LENGTH * EPOCHS), st.randoms(use_true_random=False))
 @every_writer
 def test_shuffled_and_repeated_lines_are_told_or_refused(name: str, losses: list[float], random) -> None:

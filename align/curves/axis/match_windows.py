@@ -110,6 +110,8 @@ def _unlike(reference: Curve, candidate: Curve, *, skipped: bool = False) -> Unl
         if curve.axis == "step" and "epoch" in curve.window.kind and np.all(spans_of(curve).starts == UNKNOWN):
             reason += f"; how many steps an epoch of the {side} has is not known"
             hint = f"give the number of steps in an epoch with --{side}-steps-per-epoch"
+        elif curve.axis == "epoch" and curve.window == RAW:
+            hint = f"if the {side} prints the mean of an epoch, say so with --{side}-window 'epoch mean'"
         elif curve.axis == "step" and curve.window == RAW and usual_distance(curve.steps) > 1:
             reason += f"; the {side} prints only every {usual_distance(curve.steps)}th step, too few to average them"
     return UnlikeCurvesError(reference.label, candidate.label, reason, hint)

@@ -66,8 +66,13 @@ def _needs_no_more(shares: Floats, decimals: Floats | int) -> bool:
 def _evenly(
     label: str, exact: Floats, units: Floats, length: float, slack: float = 0.0, reason: str = ""
 ) -> tuple[Integers, tuple[str, ...]]:
-    """Take the one distance that explains all: point i, from 1, is within half a unit, and the slack, of i times it."""
-    places, unit = np.arange(1, len(exact) + 1), units.max()
+    """Take the one distance that explains all: point i, from 1, is within half a unit, and the slack, of i times it.
+
+    A log that is printed again, or of a run that was begun anew, counts its points from 1 again.
+    """
+    anew = np.append(True, (exact[1:] == exact[0]) & (exact[1:] < exact[:-1]))
+    at = np.arange(len(exact))
+    places, unit = at - np.maximum.accumulate(np.where(anew, at, 0)) + 1, units.max()
     least, most = (exact - units / 2 - slack) / places, (exact + units / 2 + slack) / places
     distance = int(np.ceil(least.max() - ROUNDING))
     if not (distance > unit + 2 * slack and distance <= most.min() + ROUNDING < distance + 1):

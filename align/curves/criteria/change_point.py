@@ -34,7 +34,7 @@ def find_stretch(difference: Floats, limit: Floats, within: Booleans) -> Stretch
     All have shape (points,). A point without a limit (NaN) counts by `within` alone. Where the difference is zero up
     to a step and outside its limit from there on, the stretch starts exactly there.
     """
-    totals = np.concatenate([[0.0], np.cumsum(_scores(difference, limit, within))])
+    totals = np.concatenate([[0.0], np.cumsum(score_points(difference, limit, within))])
     lowest = np.minimum.accumulate(totals)
     end = int(np.argmax(totals - lowest))
     if not totals[end] - lowest[end] > (0.0 if end == len(difference) else EXCURSION):
@@ -44,9 +44,13 @@ def find_stretch(difference: Floats, limit: Floats, within: Booleans) -> Stretch
     return Stretch(first, end - 1, bool(rest < -EXCURSION and rest < AGREES * (len(difference) - end)))
 
 
-def _scores(difference: Floats, limit: Floats, within: Booleans) -> Floats:
+def score_points(difference: Floats, limit: Floats, within: Booleans | None = None) -> Floats:
+    """Return how far each point, shape (points,), is beyond its limit, in limits, from -1 to 1.
+
+    What has no such score is 1, or -1 where it is `within` its limit.
+    """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         beyond = np.abs(difference) / limit - 1.0
-    extreme = np.where(within, -1.0, 1.0)
+    extreme = 1.0 if within is None else np.where(within, -1.0, 1.0)
     scores: Floats = np.clip(np.where(np.isnan(beyond), extreme, beyond), -1.0, 1.0)
     return scores

@@ -15,15 +15,21 @@ import numpy as np
 from align.curves.criteria.onset_shapes import even_edges, fit_shapes, shapes_of, take_cells, what_is_left
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from align.curves.criteria.onset_shapes import Cells
     from align.curves.loss_log import Floats
 
 # The chance of a false alarm of both tests together; each is held to half of it.
 LEVEL = 0.01
 REARRANGED = 599
+# Looked at so many at a time: chance is mostly told from a change by the first of them.
+ARRANGEMENTS = (29, 120, 225, 225)
 # So many onsets are tried: the ones between them look like these.
 ONSETS = 80
 FEWEST_BLOCKS = 8
+# A stretch that ends is looked for in so many cells: it may be short.
+MOST_CELLS = 4000
 ROUNDING = 1e-9
 
 
@@ -55,6 +61,23 @@ def find_size_change(values: Floats) -> Change | None:
     return _find(np.abs(values), sizes=True)
 
 
+def lasts_longer_than_chance(scores: Floats, first: int, last: int) -> bool:
+    """Test whether the points from `first` to `last`, with the largest sum of scores, have one that is no chance.
+
+    Such a stretch chose its own ends, so it is held against any stretch of all of the curve, shape (points,), with its
+    blocks in other orders.
+    """
+    count = min(len(scores), MOST_CELLS)
+    edges, left = np.arange(count + 1) * len(scores) // count, scores.copy()
+    for part in (slice(None, first), slice(first, last + 1), slice(last + 1, None)):
+        left[part] -= np.mean(scores[part]) if len(scores[part]) else 0.0
+    cells, blocks = take_cells(scores, edges), independent_blocks(take_cells(left, edges).values)
+    values = cells.values * cells.sizes
+    found, arrangements = _largest_stretch(values[None]), _moved(values, blocks.length, np.random.default_rng(0))
+    p_value = _share_as_large(float(found[0]), map(_largest_stretch, arrangements), LEVEL)
+    return not blocks.alike and p_value <= LEVEL
+
+
 def independent_blocks(left: Floats) -> Blocks:
     """Find how many neighbouring values, shape (cells,), are worth an independent one, by averages over blocks.
 
@@ -71,7 +94,8 @@ def independent_blocks(left: Floats) -> Blocks:
 def _find(values: Floats, *, sizes: bool) -> Change | None:
     cells = take_cells(values, even_edges(len(values)))
     shapes = shapes_of(cells.edges)
-    fits = min((fit_shapes(cells, shapes, free=free) for free in {True, sizes}), key=lambda one: float(one.left.min()))
+    from_zero, free = fit_shapes(cells, shapes)
+    fits = free if sizes or free.left.min() < from_zero.left.min() else from_zero
     blocks = independent_blocks(what_is_left(cells, shapes, fits))
     if blocks.alike:
         return None
@@ -89,25 +113,52 @@ def _p_value(cells: Cells, shapes: Floats, length: int, *, sizes: bool) -> float
     spread = np.sqrt((shapes * shapes) @ cells.sizes)[..., None]
     along = np.divide(shapes, spread, out=np.zeros_like(shapes), where=spread > ROUNDING) * cells.sizes
     along = along.reshape(-1, len(values))
-    rearranged = (_moved if sizes else _flipped)(values, length, source)
-    found = along @ np.vstack([values, rearranged]).T
-    largest = (found if sizes else np.abs(found)).max(axis=0)
-    return float(np.mean(largest >= largest[0] * (1.0 - ROUNDING)))
+    found, rearranged = _largest(along, values[None], sizes=sizes)[0], (_moved if sizes else _flipped)
+    largest = (_largest(along, arrangement, sizes=sizes) for arrangement in rearranged(values, length, source))
+    return _share_as_large(found, largest, LEVEL / 2)
 
 
-def _flipped(values: Floats, length: int, source: np.random.Generator) -> Floats:
+def _share_as_large(found: float, arranged: Iterable[Floats], level: float) -> float:
+    """Return the share of arrangements with as large a value, the one that was found among them: the p-value.
+
+    Where there are so many that the rest could not help, the share of those that were looked at.
+    """
+    seen, as_large = 1, 1
+    for largest in arranged:
+        seen, as_large = seen + len(largest), as_large + int(np.sum(largest >= found * (1.0 - ROUNDING)))
+        if as_large > level * (REARRANGED + 1):
+            break
+    return as_large / seen
+
+
+def _largest_stretch(scores: Floats) -> Floats:
+    """Return the largest sum of neighbouring scores of each row, shape (rows, points)."""
+    totals = np.pad(np.cumsum(scores, axis=1), ((0, 0), (1, 0)))
+    largest: Floats = (totals - np.minimum.accumulate(totals, axis=1)).max(axis=1)
+    return largest
+
+
+def _largest(along: Floats, values: Floats, *, sizes: bool) -> Floats:
+    """Return the largest sum along a shape of each arrangement, shape (arrangements,)."""
+    sums = along @ values.T
+    largest: Floats = sums.max(axis=0) if sizes else np.maximum(sums.max(axis=0), -sums.min(axis=0))
+    return largest
+
+
+def _flipped(values: Floats, length: int, source: np.random.Generator) -> Iterator[Floats]:
     blocks = -(-len(values) // length)
-    signs = 2.0 * source.integers(0, 2, (REARRANGED, blocks)) - 1.0
-    flipped: Floats = np.repeat(signs, length, axis=1)[:, : len(values)] * values
-    return flipped
+    for count in ARRANGEMENTS:
+        signs = 2.0 * source.integers(0, 2, (count, blocks)) - 1.0
+        yield np.repeat(signs, length, axis=1)[:, : len(values)] * values
 
 
-def _moved(values: Floats, length: int, source: np.random.Generator) -> Floats:
+def _moved(values: Floats, length: int, source: np.random.Generator) -> Iterator[Floats]:
     blocks = -(-len(values) // length)
-    places = np.argsort(source.random((REARRANGED, blocks)), axis=1)
-    starts = np.repeat(places * length, length, axis=1) + np.tile(np.arange(length), blocks)
-    kept = starts < len(values)
-    return np.stack([values[row[inside]] for row, inside in zip(starts, kept, strict=True)])
+    for count in ARRANGEMENTS:
+        places = np.argsort(source.random((count, blocks)), axis=1)
+        starts = np.repeat(places * length, length, axis=1) + np.tile(np.arange(length), blocks)
+        # Only the last block may reach beyond the end, by as much in each arrangement.
+        yield values[starts[starts < len(values)].reshape(count, -1)]
 
 
 def _is_alike(values: Floats) -> bool:

@@ -68,9 +68,10 @@ def noise_size(values: Floats) -> float:
 
 
 def part_means(values: Floats, parts: int) -> Floats:
-    """Return the mean of each of `parts` parts of about equal length, in order; needs a point in each."""
-    starts = np.arange(parts) * len(values) // parts
-    means: Floats = np.add.reduceat(values, starts) / np.diff(starts, append=len(values))
+    """Return the means of `parts` parts of about equal length, along the last axis, in order; needs a point in each."""
+    count = values.shape[-1]
+    edges = np.arange(parts + 1) * count // parts
+    means: Floats = np.add.reduceat(values, edges[:-1], axis=-1) / (edges[1:] - edges[:-1])
     return means
 
 

@@ -12,20 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.curves.criteria.change_test import find_mean_change, find_size_change, independent_blocks
+from align.curves.criteria.change_point import score_points
+from align.curves.criteria.change_test import find_mean_change, find_size_change, lasts_longer_than_chance
 from align.curves.criteria.curve_shapes import OF_NORMAL, fill_non_finite, noise_size, running_median
-from align.curves.criteria.onset_shapes import (
-    FEWEST_BEFORE,
-    Cells,
-    even_edges,
-    fit_shapes,
-    shapes_of,
-    take_cells,
-    what_is_left,
-)
+from align.curves.criteria.onset_noise import possible_noises
+from align.curves.criteria.onset_shapes import FEWEST_BEFORE, Cells, even_edges, fit_shapes, shapes_of, take_cells
 
 if TYPE_CHECKING:
     from align.curves.criteria.change_point import Stretch
+    from align.curves.criteria.onset_noise import Noises
     from align.curves.loss_log import Floats, Integers
 
 CONFIDENCE = 0.95
@@ -84,7 +79,13 @@ def find_onset(difference: Floats, limit: Floats, stretch: Stretch | None) -> On
     values, floor = values / scale, np.maximum(IMMATERIAL * allowed / scale, SMALLEST)
     if stretch is not None and _jumps_at(values, floor, stretch.first):
         return Onset(stretch.first, stretch.first, stretch.first)
-    located = _located(values, floor, stretch)
+    located = _fact(values, floor, stretch)
+    if located is None and stretch is not None and stretch.ended:
+        # The end was chosen by the values: a test of what stands before it would not know that.
+        lasts = lasts_longer_than_chance(score_points(difference, limit), stretch.first, stretch.last)
+        located = _at_stretch(values, stretch) if lasts else None
+    elif located is None:
+        located = _tested(values, floor)
     return None if located is None else _posterior(values, floor, located)
 
 
@@ -96,11 +97,21 @@ def _jumps_at(values: Floats, floor: Floats, at: int) -> bool:
     return quiet and bool(abs(values[at]) > floor[at] / IMMATERIAL)
 
 
-def _located(values: Floats, floor: Floats, stretch: Stretch | None) -> _Located | None:
+def _fact(values: Floats, floor: Floats, stretch: Stretch | None) -> _Located | None:
+    """Return the change that is plain without a test, as its noise is small beside the limit or beside itself."""
+    if stretch is not None and (noise_size(values) <= float(np.median(floor)) or _is_clear(values, stretch)):
+        return _at_stretch(values, stretch)
+    return None
+
+
+def _at_stretch(values: Floats, stretch: Stretch) -> _Located:
+    """Take a stretch for the change; of sizes alone where the values keep to no side in it."""
+    return _Located(stretch.first, noise_size(values), not _one_sided(values[stretch.first :]))
+
+
+def _tested(values: Floats, floor: Floats) -> _Located | None:
     """Find whether there is a change, and of what: of sizes alone where the values keep to no side after it."""
     noise = noise_size(values)
-    if stretch is not None and (noise <= float(np.median(floor)) or _is_clear(values, stretch)):
-        return _Located(stretch.first, noise, not _one_sided(values[stretch.first :]))
     mean = find_mean_change(np.arcsinh(values / np.maximum(noise, floor)))
     # Of one unit for all points: limits go down with the loss, and noise that stays would seem to grow.
     size = find_size_change(np.arcsinh(values / float(np.median(floor))))
@@ -108,8 +119,11 @@ def _located(values: Floats, floor: Floats, stretch: Stretch | None) -> _Located
     change = size if of_sizes else mean or size
     if change is None:
         return None
-    before = np.abs(values[: change.at])
-    return _Located(change.at, OF_NORMAL * float(np.median(before)) if len(before) >= BEFORE else noise, of_sizes)
+    before = values[: change.at]
+    if len(before) >= BEFORE:
+        # Most values of coarse digits are equal, and their median is no noise.
+        noise = max(OF_NORMAL * float(np.median(np.abs(before))), noise_size(before))
+    return _Located(change.at, noise, of_sizes)
 
 
 def _is_clear(values: Floats, stretch: Stretch) -> bool:
@@ -129,7 +143,9 @@ def _posterior(values: Floats, floor: Floats, located: _Located) -> Onset:
     unit = np.maximum(located.noise, floor[:end])
     wanted = (np.abs(values[:end]) if located.of_sizes else values[:end]) / unit
     smooth = running_median(wanted)
-    wanted = smooth + np.clip(wanted - smooth, -OUTLYING, OUTLYING)
+    # A point is outlying by the noise that there is where it stands, and that may be larger from the onset on.
+    outlying = OUTLYING * np.maximum(noise_size(values[located.at : end]) / unit, 1.0)
+    wanted = smooth + np.clip(wanted - smooth, -outlying, outlying)
     return _zoom_in(wanted, float(np.mean(floor[:end] / unit)), of_sizes=located.of_sizes)
 
 
@@ -144,12 +160,12 @@ def _clear_from(values: Floats, floor: Floats, located: _Located) -> int:
 
 def _zoom_in(values: Floats, floor: float, *, of_sizes: bool) -> Onset:
     """Take the posterior over cells, smaller and smaller ones where it lies; `floor` is noise that is always there."""
-    edges, variance = even_edges(len(values)), None
+    edges, noises = even_edges(len(values)), None
     for _ in range(ZOOMS):
         cells = take_cells(values, edges)
-        if variance is None:
-            variance = _long_run_variance(cells, floor, of_sizes=of_sizes)
-        chances, gradual = _chances(cells, variance, floor, of_sizes=of_sizes)
+        if noises is None:
+            noises = possible_noises(cells, floor, of_sizes=of_sizes)
+        chances, gradual = _chances(cells, noises, floor, of_sizes=of_sizes)
         held = np.argsort(-chances, kind="stable")
         held = held[: int(np.searchsorted(np.cumsum(chances[held]), HELD)) + 1]
         first, last = int(held.min()), int(held.max())
@@ -160,35 +176,23 @@ def _zoom_in(values: Floats, floor: float, *, of_sizes: bool) -> Onset:
     return Onset(int(edges[first]), int(edges[last + 1]) - 1, int(edges[held[0]]), gradual)
 
 
-def _long_run_variance(cells: Cells, floor: float, *, of_sizes: bool) -> float:
-    """Return the variance of a point's noise as sums over many of them have it."""
-    shapes = shapes_of(cells.edges)
-    fits = min(
-        (fit_shapes(cells, shapes, free=free) for free in {True, of_sizes}), key=lambda one: float(one.left.min())
-    )
-    left = what_is_left(cells, shapes, fits)
-    count = len(left)
-    noise = independent_blocks(left).worth * float(np.mean(cells.sizes * left**2)) * count / max(count - 3, 1)
-    return max(noise, floor**2)
-
-
-def _chances(cells: Cells, variance: float, floor: float, *, of_sizes: bool) -> tuple[Floats, bool]:
+def _chances(cells: Cells, noises: Noises, floor: float, *, of_sizes: bool) -> tuple[Floats, bool]:
     """Return how likely each cell is the one in which the difference sets in, and whether it does so gradually.
 
     A level before the change costs as much as a parameter does in the criterion of Schwarz. One of the difference
     itself is within the limit, as a normal prior: it is one more value, 0, of a weight that says so.
     """
     shapes = shapes_of(cells.edges)
-    every = [fit_shapes(cells, shapes, free=False)] if not of_sizes else []
-    level = 0.0 if of_sizes else variance / (LEVEL_BEFORE * floor / IMMATERIAL) ** 2
-    held = Cells(cells.edges, np.append(cells.values, 0.0), np.append(cells.sizes, level))
-    every.append(fit_shapes(held, np.pad(shapes, ((0, 0), (0, 0), (0, 1))), free=True))
-    least, cost = min(float(one.left.min()) for one in every), 0.5 * np.log(len(cells.values))
-    logs = np.stack([-(one.left - least) / (2.0 * variance) - cost * one.free for one in every])
-    for one, fits in zip(logs, every, strict=True):
-        if fits.free:
-            one[:, :FEWEST_BEFORE] = -np.inf
-    chances = np.exp(logs - logs.max())
+    even, quiet = noises
+    level = 0.0 if of_sizes else even.variance / (LEVEL_BEFORE * floor / IMMATERIAL) ** 2
+    from_zero, free = fit_shapes(cells, shapes, zero=level)
+    logs = [noise.log_likelihoods(cells, from_zero) for noise in quiet]
+    if not of_sizes:
+        logs.append(even.log_likelihoods(cells, from_zero))
+    logs.append(even.log_likelihoods(cells, free) - 0.5 * np.log(len(cells.values)))
+    logs[-1][:, :FEWEST_BEFORE] = -np.inf
+    highest = max(float(one.max()) for one in logs)
+    chances = np.exp(np.stack(logs) - highest)
     chances /= chances.sum()
     at_onset = float(np.sum(chances * np.diagonal(shapes, axis1=1, axis2=2)))
     return chances.sum(axis=(0, 1)), at_onset < AT_ONCE

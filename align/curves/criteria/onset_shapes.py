@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Floats, Integers
 
 CELLS = 160
-POWERS = (0.0, 0.5, 1.0, 2.0, 3.0)
-# A level is reached after that part of what follows the onset, bent on the way.
-SATURATING, BENT = (0.05, 0.2, 0.5), 2 / 3
+# A level is reached after that part of what follows the onset, along its power of two thirds.
+SATURATING = (0.05, 0.2, 0.5)
 # A level before the change takes points to be known from.
 FEWEST_BEFORE = 2
 # What sums leave of a shape that fits, as a part of the values.
@@ -56,17 +55,24 @@ def shapes_of(edges: Integers) -> Floats:
     return _even_shapes(int(edges[-1])) if np.array_equal(edges, even_edges(int(edges[-1]))) else _shapes(edges)
 
 
-def fit_shapes(cells: Cells, shapes: Floats, *, free: bool) -> Fits:
-    """Fit each shape at each onset, from zero or (`free`) from a level of its own."""
+def fit_shapes(cells: Cells, shapes: Floats, zero: float = 0.0) -> tuple[Fits, Fits]:
+    """Fit each shape at each onset: from zero, and from a level of its own.
+
+    `zero` is the weight of one more value, 0, of the shapes with a level: how surely they are zero before the onset.
+    """
     values, weights = cells.values, cells.sizes
-    if free:
-        values = values - np.average(values, weights=weights)
-        shapes = shapes - (shapes @ weights / weights.sum())[..., None]
-    along, squares = shapes @ (weights * values), (shapes * shapes) @ weights
-    explained = np.divide(along**2, squares, out=np.zeros_like(squares), where=squares > 0.0)
-    if free:
-        explained[:, :FEWEST_BEFORE] = 0.0
-    return Fits(free, np.maximum((weights * values) @ values - explained, 0.0))
+    along, sums = shapes @ (weights * values), shapes @ weights
+    squares, total, whole = (shapes * shapes) @ weights, float(weights @ values), float(weights.sum()) + zero
+    of_values = float((weights * values) @ values)
+    from_zero = Fits(False, np.maximum(of_values - _explained(along, squares, whole), 0.0))
+    explained = _explained(along - sums * (total / whole), squares - sums**2 / whole, whole)
+    explained[:, :FEWEST_BEFORE] = 0.0
+    return from_zero, Fits(True, np.maximum(of_values - total**2 / whole - explained, 0.0))
+
+
+def _explained(along: Floats, squares: Floats, whole: float) -> Floats:
+    explained: Floats = np.divide(along**2, squares, out=np.zeros_like(squares), where=squares > ROUNDING * whole)
+    return explained
 
 
 def what_is_left(cells: Cells, shapes: Floats, fits: Fits) -> Floats:
@@ -91,5 +97,5 @@ def _shapes(edges: Integers) -> Floats:
     after = (middles[None, :] - starts + 0.5) / np.maximum(edges[-1] - starts, 1)
     begun = np.tri(len(middles), dtype=np.bool_).T
     after = np.where(begun, np.maximum(after, 1e-9), 0.0)
-    growing = [np.where(begun, after**power, 0.0) for power in POWERS]
-    return np.stack([*growing, *(np.minimum(after / soon, 1.0) ** BENT for soon in SATURATING)])
+    saturating = (np.cbrt(np.minimum(after / soon, 1.0)) ** 2 for soon in SATURATING)
+    return np.stack([begun, np.sqrt(after), after, after**2, after * after * after, *saturating])

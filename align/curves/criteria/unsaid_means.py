@@ -79,7 +79,7 @@ def find_unsaid_means(
 
 def _of_side(side: Side, curve: Curve, other: Curve, preset: Preset) -> Iterator[UnsaidMeans]:
     every = cadence(curve.steps)
-    if cadence(other.steps) != 1 or (every == 1 and _roughness(curve) > SMOOTHER * _roughness(other)):
+    if cadence(other.steps) != 1 or (every == 1 and _roughness(curve) >= SMOOTHER * _roughness(other)):
         return
     for length in (every,) if every > 1 else RUNNING:
         try:

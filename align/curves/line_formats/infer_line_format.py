@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Integers, LossLog
 
 _WORD = re.compile(r"[A-Za-z]+")
+_MEMBER = re.compile(r'"[^"]+"\s*:')
 NAME, SUMMARY = "lines", "any lines that repeat, with a step or an epoch and a loss"
 
 
@@ -52,7 +53,7 @@ def infer_line_format(source: LogSource) -> Inference | None:
     """Infer the format of the lines of a log; None if no expression finds what its lines seem to tell."""
     roles = sample_lines(source)
     records = choose_records(roles)
-    if records is not None and _varies(records):
+    if records is not None and _varies(records) and not _crosses_objects(source, records):
         for pattern in _patterns(records, roles):
             line_format = LineFormat(NAME, SUMMARY, pattern)
             if _finds(line_format, records, roles):
@@ -79,6 +80,17 @@ def _of_table(source: LogSource) -> Inference | None:
     columns = f"columns go by their names in line {table.header}: the loss is {table.names[table.loss]!r}"
     notes = (columns,) if table.numbered else (columns, unnumbered)
     return Inference(line_format, *table.row, parts=table.parts, notes=notes)
+
+
+def _crosses_objects(source: LogSource, records: Records) -> bool:
+    """Tell whether losses that stand below counters are members of other JSON objects, as where a file was cut."""
+    loss = records.sample.line.strip()
+    if not records.headers or not _MEMBER.match(loss):
+        return False
+    header = dict(zip((one.number for one in records.lines), records.headers, strict=True))[records.sample.number]
+    at = source.text.find(loss)
+    begun = max(source.text.rfind("{", 0, at), source.text.rfind("}", 0, at))
+    return source.text.find(header.line.strip(), begun, at) < 0
 
 
 def _varies(records: Records) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Window
 
 _HISTORY = re.compile(r'"log_history"\s*:\s*\[')
+_ENTRY = re.compile(r"[\s,]*\{")
+_END = re.compile(r"\s*\]")
+_AS_TEXTS: dict[str, Any] = {"parse_float": str, "parse_int": str, "parse_constant": str}
 
 
 class TrainerStateFormat:
@@ -45,7 +48,8 @@ class TrainerStateFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read the log history; raises EmptyLogError if no entry has a loss."""
         ignored: list[int] = []
-        table = as_table(_records(_history(source.text) or [], ignored), _window, phase_by_name)
+        history, notes = _history(source.text)
+        table = as_table(_records(history, ignored), _window, phase_by_name)
         if "loss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
         return LossLog(
@@ -56,16 +60,38 @@ class TrainerStateFormat:
             counting="global step",
             base=1,
             ignored_lines=len(ignored),
+            notes=notes,
         )
 
 
-def _history(text: str) -> list[Any] | None:
+def _history(text: str) -> tuple[list[Any], tuple[str, ...]]:
+    """Return the entries, and a note where the file is no single whole document."""
     try:
-        state = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+        state = json.loads(text, **_AS_TEXTS)
     except (ValueError, RecursionError):
-        return None
+        return _whole_entries(text)
     history = state.get("log_history") if isinstance(state, dict) else None
-    return history if isinstance(history, list) else None
+    return (history if isinstance(history, list) else []), ()
+
+
+def _whole_entries(text: str) -> tuple[list[Any], tuple[str, ...]]:
+    """Return the entries of all histories that are there, each up to where it is cut."""
+    decoder, entries, ends = json.JSONDecoder(**_AS_TEXTS), [], []
+    histories = [begun.end() for begun in _HISTORY.finditer(text)]
+    for first in histories:
+        at = first
+        while (begun := _ENTRY.match(text, at)) is not None:
+            try:
+                entry, at = decoder.raw_decode(text, begun.end() - 1)
+            except (ValueError, RecursionError):
+                break
+            entries.append(entry)
+        ends.append(_END.match(text, at) is not None)
+    if not entries:
+        return [], ()
+    several = (f"the file holds {len(histories)} documents, one after the other",) * (len(histories) > 1)
+    cut = ("the file is cut: the entries before that are read",) * (not all(ends) or len(histories) == 1)
+    return entries, (*several, *cut)
 
 
 def _records(history: list[Any], ignored: list[int]) -> Iterator[LogRecord]:

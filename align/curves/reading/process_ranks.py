@@ -29,6 +29,12 @@ _CLEAR = (
     + _RANK
     + rb"/[\w./-]{1,80}:(?:[0-9]{1,9}:)?[ \t]?",
 )
+# What is told of each clear prefix by a search that is quick where nothing is found.
+_HINTS = (
+    re.compile(rb"(?:ank|default|trainer|worker) ?[0-9]"),
+    re.compile(rb"\]<std"),
+    re.compile(rb"(?:device|rank|train_parallel|worker|LOG|card|npu|gpu)[_-]?[0-9]{1,6}/"),
+)
 # One of them stands in every clear prefix: most logs need no longer search.
 _WORDS = (b"ank", b"default", b"trainer", b"worker", b"]<std", b"device", b"_parallel", b"LOG", b"card", b"pu")
 # `srun -l` and the like: nearly all lines must have such a number, and one that only rises is a step.
@@ -102,7 +108,10 @@ def _prefix(source: LogSource) -> re.Pattern[bytes] | None:
     head = b"" if source.is_binary else source.head().data
     if any(word in head for word in _WORDS):
         clear = [re.compile(_START + _COLOUR + form, re.MULTILINE) for form in _CLEAR]
-        counts = [_count_lines(source.head(), form) for form in clear]
+        counts = [
+            _count_lines(source.head(), form) if hint.search(head) else 0
+            for form, hint in zip(clear, _HINTS, strict=True)
+        ]
         if max(counts):
             return clear[counts.index(max(counts))]
     vague = re.compile(_START + _COLOUR + _VAGUE, re.MULTILINE)

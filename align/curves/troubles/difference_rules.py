@@ -49,9 +49,8 @@ def converges_slower(evidence: CurveEvidence) -> int | None:
     steps, left, right = (
         part_means(column, bins) for column in (points.steps * 1.0, points.reference, points.candidate)
     )
-    unexplained = min(
-        float(np.abs(part_means(right - np.interp(steps / times, steps, left), FINE_PARTS)).max()) for times in SLOWER
-    )
+    left_over = right - np.stack([np.interp(steps / times, steps, left) for times in SLOWER])
+    unexplained = float(np.abs(part_means(left_over, FINE_PARTS)).max(axis=1).min())
     return evidence.parted_at if unexplained <= LEFT * gaps.max() + 2.0 * uncertain else None
 
 

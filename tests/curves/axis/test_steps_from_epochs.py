@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align.curves.axis.place_on_axis import place_on_axis
+from align.curves.axis.steps_from_epochs import steps_from_shares
 from align.curves.loss_log import SINCE_LAST_PRINT, AxisHints, LogTable, LossLog, Series
 from align.errors import StepsPerEpochError
 
@@ -94,3 +95,12 @@ def test_a_fraction_is_refused_where_steps_are_counted() -> None:
     log = replace(_log([1.0, 2.0]), counting="epoch")
     with pytest.raises(StepsPerEpochError, match=r"2\.5 of them are no epoch"):
         place_on_axis(log, hints=AxisHints(steps_per_epoch=2.5))
+
+
+def test_coarse_shares_that_begin_anew_are_counted_from_the_first_again() -> None:
+    shares = np.round(0.015 * np.arange(1, 101) + 1e-9, 2)
+    once, _ = steps_from_shares("log", shares, 1000)
+    twice, notes = steps_from_shares("log", np.tile(shares, 2), 1000)
+    assert once.tolist() == list(range(15, 1501, 15))
+    assert twice.tolist() == [*once.tolist(), *once.tolist()]
+    assert notes == ("the steps are told by their even distance: every 15 steps",)

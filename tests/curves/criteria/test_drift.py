@@ -10,7 +10,7 @@ from scipy.stats import binom
 from align.curves.criteria.block_averages import average_blocks
 from align.curves.criteria.drift import LEVEL, drift_note, find_drift
 
-REPEATS = 1000
+REPEATS = 500
 
 
 def _jitter(kind: str, points: int, source: np.random.Generator) -> np.ndarray:

@@ -18,7 +18,7 @@ from align.curves.judging.judge_curves import judge_curves
 from align.curves.loss_log import Curve
 from align.errors import UsageError
 
-REPEATS = 500
+REPEATS = 250
 LENGTH = 300
 DESCENT = 2.0 * np.exp(-np.arange(LENGTH) / 100.0) + 0.3
 

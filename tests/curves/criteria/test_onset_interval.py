@@ -73,6 +73,17 @@ def test_noise_around_equal_curves_sets_in_nowhere(kind: str) -> None:
     assert alarms <= binom.isf(1e-3, runs, LEVEL)
 
 
+@pytest.mark.parametrize(("points", "at"), [(30, 3), (30, 15), (200, 100)])
+def test_where_the_curves_agreed_before_it_the_onset_is_known_to_few_points(points: int, at: int) -> None:
+    source, runs = np.random.default_rng(7), 20
+    difference = 20.0 * (source.standard_normal((runs, points)) - 2.0)
+    difference[:, :at] *= 1e-3
+    found = [one for one in map(_onset, difference) if one is not None]
+    assert len(found) >= 0.8 * runs
+    assert sum(one.first - one.gradual <= at <= one.last for one in found) >= binom.ppf(1e-3, len(found), CONFIDENCE)
+    assert np.median([one.last - one.first + 1 for one in found]) <= 4
+
+
 def test_noise_that_sets_in_is_found_in_noise_that_was_there() -> None:
     noise = 0.5 * np.random.default_rng(9).standard_normal(POINTS)
     noise[AT:] *= 10.0
@@ -89,3 +100,15 @@ def test_what_comes_together_again_sets_in_where_it_did() -> None:
     difference = np.zeros(POINTS)
     difference[50:80] = 2.0
     assert _onset(difference) == Onset(50, 50, 50)
+
+
+def test_what_comes_together_again_in_noise_is_found_and_a_few_points_of_heavy_noise_are_not() -> None:
+    source, found, alarms, runs = np.random.default_rng(11), 0, 0, 30
+    for _ in range(runs):
+        noise = 0.3 * source.standard_normal(POINTS)
+        noise[50:80] += 2.0
+        onset = _onset(noise)
+        found += onset is not None and onset.first <= 50 <= onset.last
+        alarms += _onset(0.3 * source.standard_t(2, POINTS)) is not None
+    assert found >= binom.ppf(1e-3, runs, CONFIDENCE)
+    assert alarms <= binom.isf(1e-3, runs, LEVEL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shlex
 from typing import TYPE_CHECKING
@@ -10,7 +11,13 @@ import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.compare_losses import LogReading, compare_losses
-from align.errors import AlignError, EmptyLogError, MixedProcessesError, SeveralLossesError, SeveralRunsError
+from align.errors import (
+    AlignError,
+    EmptyLogError,
+    MixedProcessesError,
+    SeveralLossesError,
+    SeveralRunsError,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,6 +123,18 @@ def test_a_last_line_that_was_cut_is_left_out(name: str, tmp_path: Path) -> None
     assert _points(cut) == whole[:-1]
     assert "the last line was cut: it is left out" in cut.notes
     assert _points(_read(tmp_path, text)) == whole
+
+
+@pytest.mark.parametrize("order", [("loss", "iter"), ("iter", "loss")])
+def test_objects_of_json_that_are_cut_are_read_by_themselves_or_refused(order: tuple[str, str], tmp_path: Path) -> None:
+    told = [{"loss": loss, "iter": step} for step, loss in enumerate(LOSSES, 1)]
+    text = json.dumps({"iter": 6, "history": [{name: one[name] for name in order} for one in told]}, indent=1)
+    cut = text[: text.rindex("{")]
+    if order == ("iter", "loss"):
+        assert _points(_read(tmp_path, cut)) == list(enumerate(LOSSES, 1))[:-1]
+    else:
+        with pytest.raises(EmptyLogError):
+            _read(tmp_path, cut)
 
 
 def test_it_says_what_it_took_on_a_line_of_the_log(tmp_path: Path) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import struct
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -191,22 +188,6 @@ def _zip() -> bytes:
 )
 def test_other_binary_files_are_no_event_files(data: bytes) -> None:
     assert not any(plugin.recognizes(LogSource("other", data)) for plugin in FILES.values())
-
-
-@pytest.mark.frameworks
-def test_a_summary_that_mindspore_writes_holds_the_losses_that_it_prints(tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, str(DATA / "train_summary.py"), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "GLOG_v": "3"},
-    )
-    (written,) = tmp_path.glob("*_MS")
-    summary = place_on_axis(MINDSPORE.read(LogSource("summary", written.read_bytes())))
-    printed = place_on_axis(log_formats()["lossmonitor"].read(LogSource.of_text(run.stdout)))
-    np.testing.assert_array_equal(summary.steps, printed.steps)
-    np.testing.assert_array_equal(summary.values.astype(np.float32), printed.values.astype(np.float32))
 
 
 # An encoder of its own for the tests, one byte after the other, so that the reader is not its own judge.

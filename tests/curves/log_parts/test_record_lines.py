@@ -58,7 +58,7 @@ def test_lines_with_one_record_stay_as_they_are() -> None:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 @pytest.mark.parametrize("log", LOGS)
 def test_a_real_log_some_of_whose_lines_ran_together_has_the_same_points(log: str, data: st.DataObject) -> None:

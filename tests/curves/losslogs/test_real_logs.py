@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
@@ -119,11 +121,12 @@ TRAININGS = {
 # One after the other in one process: MindSpore's import takes longer than all of them.
 TRAIN_ALL = """
 import contextlib, runpy, sys
-script, folder, *trainings = sys.argv[1:]
+scripts, folder, *trainings = sys.argv[1:]
 for training in trainings:
-    sys.argv = [script, *training.split()]
+    script = "train_summary.py" if training == "summary" else "train_lossmonitor.py"
+    sys.argv = [script, *(training.split() if training != "summary" else [f"{folder}/summary"])]
     with open(f"{folder}/{training}.log", "w") as log, contextlib.redirect_stdout(log):
-        runpy.run_path(script, run_name="__main__")
+        runpy.run_path(f"{scripts}/{script}", run_name="__main__")
 """
 
 
@@ -131,8 +134,8 @@ for training in trainings:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What each training printed, in a file of its arguments' name."""
     folder = tmp_path_factory.mktemp("trained")
-    command = [sys.executable, "-c", TRAIN_ALL, DATA / "train_lossmonitor.py", folder, *TRAININGS]
-    subprocess.run(command, capture_output=True, timeout=300, check=True)
+    command = [sys.executable, "-c", TRAIN_ALL, DATA, folder, *TRAININGS, "summary"]
+    subprocess.run(command, capture_output=True, timeout=300, check=True, env={**os.environ, "GLOG_v": "3"})
     return folder
 
 
@@ -146,3 +149,12 @@ def test_what_lossmonitor_prints_today_is_read_back(training: str, trained: Path
     printed = [line.rpartition(" ")[2] for line in log.read_text(encoding="utf-8").splitlines() if "loss is" in line]
     assert tuple(curve.values) == tuple(map(float, printed))
     assert all(map(math.isfinite, curve.values))
+
+
+@pytest.mark.frameworks
+def test_a_summary_that_mindspore_writes_holds_the_losses_that_it_prints(trained: Path) -> None:
+    (written,) = (trained / "summary").glob("*_MS")
+    summary = place_on_axis(read_log(written, format="mindspore_summary"))
+    printed = place_on_axis(read_log(trained / "summary.log"))
+    np.testing.assert_array_equal(summary.steps, printed.steps)
+    np.testing.assert_array_equal(summary.values.astype(np.float32), printed.values.astype(np.float32))

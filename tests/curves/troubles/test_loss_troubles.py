@@ -129,7 +129,7 @@ def _planted(
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("case", CASES, ids=": ".join)
 def test_a_planted_trouble_gets_its_class(case: tuple[str, str], shape: str, count: int, noise: float) -> None:
-    for digits in (None, 4):
+    for digits in (None, 4) if count == 500 else (4,):
         comparison = _planted(case, shape, count, noise, digits)
         assert (comparison.verdict.outcome, comparison.trouble) == (Outcome.NOT_ALIGNED, case[0])
         assert "{" not in comparison.next_command
@@ -169,7 +169,7 @@ def _own_noise(kind: str, count: int, seed: int) -> Values:
 @pytest.mark.parametrize(("larger", "trouble"), [(1.0, "noise of its own"), (3.0, "noise of another size")])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_other_batches_make_noise_around_the_same_course(shape: str, larger: float, trouble: str, kind: str) -> None:
-    for seed in range(4):
+    for seed in range(3):
         for count in (300, 2000):
             losses = SHAPES[shape](np.arange(count) / count)
             left, right = (1.0 + 0.05 * _own_noise(kind, count, 2 * seed + side) for side in (0, 1))
