@@ -11,6 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from scipy.special import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,26 +136,20 @@ def _directions(taken_for: TakenFor, outputs: Array, labels: Array) -> tuple[Arr
     wanted[np.arange(len(labels)), labels] = 1.0
     spread = wanted - 1.0 / outputs.shape[-1]
     if taken_for == "logits":
-        return softmax(outputs) - wanted, spread
+        return softmax(outputs, axis=-1) - wanted, spread
     if taken_for == "log-probabilities":
         return -wanted, spread
     if taken_for == "probabilities":
         with np.errstate(divide="ignore", invalid="ignore"):
             return -wanted / outputs, spread / outputs
-    shares = softmax(outputs)
-    return _through_softmax(shares, softmax(shares) - wanted), _through_softmax(shares, spread)
+    shares = softmax(outputs, axis=-1)
+    return _through_softmax(shares, softmax(shares, axis=-1) - wanted), _through_softmax(shares, spread)
 
 
 def are_logarithms(outputs: Array) -> bool:
     """Tell whether outputs are the logarithms of shares of classes, along the last axis or axis 1."""
     sums = (np.exp(outputs.astype(np.float64)).sum(axis=axis) for axis in {1, outputs.ndim - 1})
     return any(np.abs(one - 1.0).max(initial=0.0) <= LEFT for one in sums)
-
-
-def softmax(values: Array) -> Array:
-    """Shares of classes along the last axis."""
-    powers = np.exp(values - values.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 def _through_softmax(shares: Array, gradient: Array) -> Array:

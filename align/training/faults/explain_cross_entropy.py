@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import softmax
 
-from align.training.faults.cross_entropy_forms import are_logarithms, cross_entropy_form, softmax
+from align.training.faults.cross_entropy_forms import are_logarithms, cross_entropy_form
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
 
@@ -77,7 +78,7 @@ def explain_outputs(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
 def _is_softmax(values: Array, shares: Array) -> bool:
     """Tell whether shares are the softmax of values along the last axis, or axis 1."""
     for axis in {1, values.ndim - 1}:
-        found = softmax(np.moveaxis(values.astype(np.float64), axis, -1))
+        found = softmax(np.moveaxis(values.astype(np.float64), axis, -1), axis=-1)
         if np.abs(found - np.moveaxis(shares, axis, -1)).max(initial=0.0) <= SOFTMAX_LEFT:
             return True
     return False
