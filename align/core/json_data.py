@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,11 @@ from align.core.message_words import Sentence
 from align.core.piece_transforms import Crop, Pad, Part, Reorder, Slice
 from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Crop, Pad, Reorder, Chain)
+ORIGIN = "_from"  # ends the name of what a sentence was made from
 
 
 def to_json_data(value: Any) -> Any:
@@ -55,19 +59,28 @@ def _compound(value: Any) -> Any:
     raise TypeError(msg)
 
 
+def own_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an object that was read back, without what its sentences were made from.
+
+    >>> own_fields({"reason": "all agree", "reason_from": {"key": "a.b", "facts": {}}})
+    {'reason': 'all agree'}
+    """
+    return {name: value for name, value in data.items() if not name.endswith(ORIGIN)}
+
+
 def _object(fields: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, dict):  # its keys may be data, which nothing may stand beside
             found[name] = {str(key): to_json_data(one) for key, one in value.items()}
             if origins := {str(key): _origin(one) for key, one in value.items() if isinstance(one, Sentence)}:
-                found[f"{name}_from"] = origins
+                found[f"{name}{ORIGIN}"] = origins
             continue
         found[name] = to_json_data(value)
         if isinstance(value, Sentence):
-            found[f"{name}_from"] = _origin(value)
+            found[f"{name}{ORIGIN}"] = _origin(value)
         elif isinstance(value, (list, tuple)) and any(isinstance(one, Sentence) for one in value):
-            found[f"{name}_from"] = [_origin(one) for one in value]
+            found[f"{name}{ORIGIN}"] = [_origin(one) for one in value]
     return found
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from align.core.json_data import own_fields
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
 from align.runs.run_folder import KINDS, LADDER, RunFolder
@@ -91,9 +92,10 @@ def _as_written(folder: RunFolder, kind: str) -> Rung:
         return Rung(kind, NOT_RUN)
     try:
         said = document["verdict"]
-        verdict = Verdict(Outcome(said["outcome"]), said["reason"], Coverage(**said["coverage"]))
+        coverage = own_fields(said["coverage"])
+        verdict = Verdict(Outcome(said["outcome"]), said["reason"], Coverage(**coverage))
         made = document["created"], document["made_from"]
-        return Rung(kind, verdict.outcome.value, verdict.reason, dict(said["coverage"]), *made)
+        return Rung(kind, verdict.outcome.value, verdict.reason, coverage, *made)
     except (KeyError, TypeError, ValueError) as error:
         message = f"{folder.file(kind)} holds no sound verdict: {error!r}"
         raise RunFolderError(message, "run the command that writes it again") from error

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import sha256_of, write_text
-from align.core.json_data import to_json_data
+from align.core.json_data import ORIGIN, own_fields, to_json_data
 from align.core.layer_settings import LearningRates, ParameterGroup
 from align.core.message_words import Sentence
 from align.core.verdicts import Finding
@@ -123,9 +123,7 @@ def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
 
 def _finding(told: dict[str, Any]) -> Finding:
     """A finding as it was written, with what its message was made from if that was kept."""
-    origin = told.pop("message_from", None)
-    told.pop("facts_from", None)
-    finding = Finding(**told)
+    origin, finding = told.get(f"message{ORIGIN}"), Finding(**own_fields(told))
     if origin is None:
         return finding
     return replace(finding, message=Sentence(finding.message, origin["key"], origin["facts"]))
