@@ -105,3 +105,15 @@ def test_a_process_that_the_code_forks_may_become_another_program(
     before = os.execve
     assert load_function("forks.py:build")() == 1
     assert os.execve is before
+
+
+def test_a_reader_that_goes_away_changes_no_code(tmp_path: Path) -> None:
+    for log, loss in (("a.csv", 1.0), ("b.csv", 2.0)):
+        (tmp_path / log).write_text(f"step,loss\n1,{loss}\n2,{loss}\n", encoding="utf-8")
+    words = [sys.executable, "-m", "align.cli.main", "loss", "a.csv", "b.csv"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+        assert running.stderr is not None
+        said = running.stderr.read()
+    assert (running.returncode, said) == (1, "")

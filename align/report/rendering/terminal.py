@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,15 @@ def print_blocks(blocks: Iterable[Block]) -> None:
     """Print blocks on standard output."""
     from rich.console import Console
 
+    class PipedConsole(Console):
+        """What goes on where nobody reads any more (`| head`), to the command's own exit code; rich would end it."""
+
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
     width = None if sys.stdout.isatty() else WIDTH
-    draw(Console(width=width, **PLAIN), blocks)
+    draw(PipedConsole(width=width, **PLAIN), blocks)
 
 
 def blocks_as_text(blocks: Iterable[Block], width: int = WIDTH) -> str:
