@@ -88,6 +88,19 @@ def test_a_bound_of_the_port_is_no_pair_of_settings_that_happens_to_fit() -> Non
     assert str(culprit.facts["at a rate of 0"]).startswith("moved by 0 vs moved by 0.")
 
 
+def wider(optimizer: Any, own: list[Any]) -> None:
+    optimizer.step()
+    for one in own:
+        one.clamp_(-0.3, 0.3)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_what_two_loops_do_otherwise_is_never_more_than_suspected(steps: int) -> None:
+    result = align.compare_training_step(side(wider), side(bounded), batch=batch(), steps=steps)
+    assert result.culprits
+    assert all(one.cause != "moved-at-rate-zero" or one.sureness == "suspected" for one in result.culprits)
+
+
 def test_gradients_and_the_optimizer_are_told_apart() -> None:
     """A loss twice as large moves twice as far; a decay moves by a thousandth of the value."""
     result = align.compare_training_step(side(), side(decayed_after, 2.0), batch=batch(), steps=1)

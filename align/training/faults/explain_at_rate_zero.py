@@ -44,6 +44,8 @@ def explain_at_rate_zero(culprits: Sequence[StepCulprit], seen: SeenSteps, apart
     explained = {name for one in updates for name in one.parameters if moves.explain(name)}
     unknown = {name for one in updates if not one.cause for name in one.parameters}
     moved = [name for one in updates for name in one.parameters if name in explained | (unlike & unknown)]
+    if not moved:
+        return [*culprits]
     confirmed = explained.issuperset(moved)
     first = next(one for one in updates if {*moved} & {*one.parameters})
     left = [replace(one, parameters=tuple(name for name in one.parameters if name not in moved)) for one in culprits]
