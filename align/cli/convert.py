@@ -32,10 +32,10 @@ Texts = list[str] | None
 
 def convert_command(  # noqa: PLR0913 - one parameter an option
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="Checkpoint, index or folder; its content tells its format.")
+        Path, typer.Argument(metavar="SOURCE", help="Checkpoint, index or folder; its content shows its format.")
     ],
     destination: Annotated[
-        Path, typer.Argument(metavar="DESTINATION", help="File to write; its suffix tells the format: .ckpt .pth ...")
+        Path, typer.Argument(metavar="DESTINATION", help="File to write; its suffix sets the format: .ckpt .pth ...")
     ],
     map_file: Annotated[
         str | None, typer.Option("--map", metavar="FILE", help="Name map of `align map`, or an earlier convert.json.")

@@ -25,7 +25,7 @@ def initial_command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Compare how both sides draw their initial values: family, scale, and what the scale follows from.
 
-    Exit code 0: all paired parameters are drawn alike; 1: some are not; 2: it could not be told.
+    Exit code 0: all paired parameters are drawn alike; 1: some are not; 2: they could not be compared.
     """
     from align.training.compare_initial_values import compare_initial_values
 

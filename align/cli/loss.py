@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from align.curves.compare_losses import LogReading
     from align.curves.presets import Preset
 
-KNOWN = "What a log does not tell by itself"
+KNOWN = "What a log does not say by itself"
 LogArgument = Annotated[Path, typer.Argument(help="Loss log of the reference, in any known format, or a folder.")]
 CandidateArgument = Annotated[
     Path | None, typer.Argument(help="Loss log of the candidate. Without it, what is understood of REFERENCE is shown.")
@@ -56,7 +56,7 @@ _FORMAT = ("format", "NAME", "Its format, see `align plugins`; `lines` for any t
 _PATTERN = ("pattern", "REGEX", "Its lines, with groups (?P<step>...), (?P<loss>...).")
 _RANK = ("rank", "N", "The process whose lines are read.")
 _JOB = ("job", "N", "The run to take of several in it, from 1.")
-_LENGTH = ("steps-per-epoch", "N", "If the log lacks it; 125.125 where shares of epochs are told.")
+_LENGTH = ("steps-per-epoch", "N", "If the log lacks it; 125.125 where the log counts shares of epochs.")
 _BASE = ("base", "0|1", "What it calls its first step.")
 _WINDOW = ("window", "TEXT", "What its losses are: 'mean of last 10', 'since last print', 'epoch so far' ...")
 FormatR = Annotated[str | None, _of_a_side(*_FORMAT, "reference")]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _WHY = {
     "--target": "it maps one side alone; leave one of both out",
     "--check": "it makes no map; leave one of both out",
-    "CANDIDATE": "two sides tell what each layer is; leave one of both out",
+    "CANDIDATE": "two sides show what each layer is; leave one of both out",
 }
 _SIDE = (
     "A model (`package.module:function` or `file.py:function`) or a checkpoint (file, index or folder); "
@@ -54,10 +54,10 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
     trial: Annotated[
-        bool, typer.Option("--trial", help="Settle what is ambiguous by what values do on --inputs; takes longer.")
+        bool, typer.Option("--trial", help="Decide what is ambiguous by what values do on --inputs; takes longer.")
     ] = False,
     reference_checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Fills the reference: equal values settle what is ambiguous.")
+        Path | None, typer.Option(metavar="FILE", help="Fills the reference: equal values decide what is ambiguous.")
     ] = None,
     candidate_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the candidate.")] = None,
     family: Annotated[

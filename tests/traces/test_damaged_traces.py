@@ -242,7 +242,7 @@ def test_a_trace_that_lost_its_noise_and_the_line_of_it_is_cut_short(folder: Pat
     (folder / MANIFEST).write_bytes(b"".join(lines_of(folder)[:-1]))
     (folder / NOISE).unlink()
     assert not align.show_trace(folder).complete
-    with pytest.raises(UnlikeTracesError, match=r"a was cut short: it ends before the line that tells of noise\.json"):
+    with pytest.raises(UnlikeTracesError, match=r"a was cut short: it ends before the line about noise\.json"):
         align.compare_trace_folders(folder, twin)
     found = align.compare_trace_folders(folder, twin, partial=True)
     assert {"trace-cut-short", "noise-unmeasured"} <= {one.code for one in found.findings}

@@ -141,7 +141,7 @@ class TestExecutionOrder:
             ("a", True), ("", True), ("b", False), ("relu", False),
         ]  # fmt: skip
         assert unseen_modules(ordered) == [
-            "1 module of net was not seen to run, so that the order tells nothing of it: b"
+            "1 module of net was not seen to run, so that the order says nothing of it: b"
         ]
 
     def test_a_side_of_which_no_hook_saw_a_layer_keeps_its_registration_order(self) -> None:
