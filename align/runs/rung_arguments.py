@@ -1,7 +1,7 @@
 """What the commands of several rungs are given: sides, checkpoints, the map, as one would type them.
 
 Where the project file names no map, the rung `parameters` makes one in the run folder; where it names no checkpoint of
-the candidate, the rung `weights` converts the reference's into one. So the later rungs read these.
+a side, the rung `weights` makes one there. The later rungs read these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from align.runs.project_file import Project, ProjectSide
 
-CONVERTED = {"torch": "candidate.pth", "mindspore": "candidate.ckpt"}
+CAPTURED = "reference"  # the folder of the run folder that keeps the reference's own values
 EXAMPLES = {
     "model": '"file.py:function"',
     "training": '"file.py:function"',
@@ -55,18 +55,25 @@ def map_file(project: Project, run: Path) -> Path:
     return project.map or run / "map.toml"
 
 
-def candidate_checkpoint(project: Project, run: Path) -> Path | None:
-    """The candidate's own checkpoint, or what the reference's is converted into; None where there is none of either."""
-    if project.candidate.checkpoint or not project.reference.checkpoint:
-        return project.candidate.checkpoint
-    is_of_mindspore = project.reference.checkpoint.suffix == ".ckpt"
-    return run / CONVERTED["torch" if is_of_mindspore else "mindspore"]
+def checkpoints(project: Project, run: Path) -> tuple[Path | None, Path | None]:
+    """What fills both sides, so that they start from equal weights.
+
+    Where the project file names no checkpoint of the reference, these are the values that its factory gives it, captured
+    once; where it names none of the candidate, what the reference's is converted into. (None, None) where there is
+    neither a checkpoint nor anything to capture on.
+    """
+    reference, candidate = project.reference.checkpoint, project.candidate.checkpoint
+    if reference is None and project.inputs and project.reference.model:
+        reference = run / CAPTURED / "values.safetensors"
+    if reference is None or candidate is not None:
+        return reference, candidate
+    return reference, run / ("candidate.pth" if reference.suffix == ".ckpt" else "candidate.ckpt")
 
 
 def checkpoint_arguments(project: Project, run: Path) -> list[str]:
     """`--reference-checkpoint` and `--candidate-checkpoint`, as far as there are any."""
-    found = {"reference": project.reference.checkpoint, "candidate": candidate_checkpoint(project, run)}
-    return [part for side, path in found.items() if path for part in (f"--{side}-checkpoint", shown(path))]
+    found = zip(("reference", "candidate"), checkpoints(project, run), strict=True)
+    return [part for side, path in found if path for part in (f"--{side}-checkpoint", shown(path))]
 
 
 def place_arguments(project: Project) -> list[str]:
@@ -94,11 +101,12 @@ def source(value: Path | str) -> str:
 
 def read_files(project: Project, run: Path, others: Mapping[str, Path | str | None]) -> dict[str, Path | str]:
     """What rungs that run both models read, by role: models, checkpoints, the map, and others that are given."""
+    filling = checkpoints(project, run)
     found = {
         "reference": project.reference.model,
         "candidate": project.candidate.model,
-        "reference checkpoint": project.reference.checkpoint,
-        "candidate checkpoint": candidate_checkpoint(project, run),
+        "reference checkpoint": filling[0],
+        "candidate checkpoint": filling[1],
         "map": map_file(project, run),
         **others,
     }

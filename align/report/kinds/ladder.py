@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike
+from align.report.kind_parts.forward_culprits import cause_words
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import NONE
 from align.words.catalogue import say, word
@@ -29,7 +30,7 @@ def ladder_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
     columns = (Column(say("ladder_table.rung")), Column(say("ladder_table.state")), Column(say("ladder_table.reason")))
     rows = tuple(
         Row(
-            (word("rung", rung["name"]), word("rung_state", rung["state"]), _reason(rung)),
+            (word("rung_name", rung["name"]), word("rung_state", rung["state"]), _reason(rung)),
             TONES.get(rung["state"], "plain"),
         )
         for rung in document["rungs"]
@@ -39,7 +40,7 @@ def ladder_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
 
 
 def _failure(rung: Mapping[str, Any], folder: str, *, show_all: bool) -> Lines:
-    name = word("rung", rung["name"])
+    name = word("rung_name", rung["name"])
     title = say("ladder_table.failure", name=name, state=word("rung_state", rung["state"]), reason=rung["reason"])
     lines = _culprit_lines(rung["culprits"])
     shown = lines if show_all else lines[:CULPRITS_SHOWN]
@@ -53,14 +54,23 @@ def _culprit_lines(culprits: Sequence[Mapping[str, str]]) -> list[str]:
     """One line for all culprits of one cause, whose places are folded."""
     groups: dict[str, list[str]] = {}
     for one in culprits:
-        groups.setdefault(
-            say("ladder_table.culprit", **{key: one[key] for key in ("cause", "line", "change")}), []
-        ).append(one["place"])
+        facts = {"cause": _cause(one["cause"]), "line": one["line"], "change": one["change"]}
+        groups.setdefault(say("ladder_table.culprit", **facts), []).append(one["place"])
     return [
         f"{place}{f' ({len(members)})' if len(members) > 1 else ''}{text}"
         for text, places in groups.items()
         for place, members in fold_alike((place, text) for place in places)
     ]
+
+
+def _cause(cause: str) -> str:
+    """The words of a cause that is an id; a sentence stays as it is."""
+    words = cause_words(cause)
+    return (
+        "; ".join(word("step_cause", one) for one in cause.split(" + "))
+        if words == cause.replace(" + ", "; ")
+        else words
+    )
 
 
 def _reason(rung: Mapping[str, Any]) -> str:

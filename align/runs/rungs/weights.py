@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.runs.rung import Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, shown
-from align.runs.rung_arguments import candidate_checkpoint, first_missing, map_file
+from align.runs.rung import Command, Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, shown, shown_side
+from align.runs.rung_arguments import checkpoints, first_missing, map_file, source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from align.runs.project_file import Project
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
-    """Compare two checkpoints; convert the only one into the candidate's, which the later rungs read."""
-    if missing := first_missing(project, "reference.checkpoint"):
-        return missing
-    reference, candidate = Path(str(project.reference.checkpoint)), Path(str(candidate_checkpoint(project, run)))
+    """Compare two checkpoints; convert the only one, or what the reference's factory gives it, for the candidate."""
+    reference, candidate = checkpoints(project, run)
+    if reference is None or candidate is None:
+        return first_missing(project, "reference.model", "reference.checkpoint") or Missing("")
     chosen = map_file(project, run)
+    commands: list[Command] = []
+    read: dict[str, Path | str] = {"map": chosen}
+    if project.reference.checkpoint:
+        read["reference checkpoint"] = reference
+    else:
+        model, inputs = str(project.reference.model), project.inputs or ""
+        read |= {"reference": model, "inputs": inputs}
+        capture = (
+            "capture",
+            shown_side(model),
+            "--inputs",
+            source(inputs),
+            "--no-noise",
+            "--out",
+            shown(reference.parent),
+        )
+        commands.append(capture)
     files = [shown(reference), shown(candidate), "--map", shown(chosen)]
-    read: dict[str, Path | str] = {"reference checkpoint": reference, "map": chosen}
     if project.candidate.checkpoint:
-        command = ("diff", *files, "--run", shown(run))
-        return Plan("diff", (command,), {**read, "candidate checkpoint": candidate})
-    return Plan("convert", (("convert", *files, "--overwrite", "--run", shown(run)),), read)
+        compare = ("diff", *files, "--run", shown(run))
+        return Plan("diff", (*commands, compare), {**read, "candidate checkpoint": candidate})
+    return Plan("convert", (*commands, ("convert", *files, "--overwrite", "--run", shown(run))), read)
 
 
 def _judge(document: Mapping[str, Any]) -> Judgement:
