@@ -58,7 +58,7 @@ def map_file(project: Project, run: Path) -> Path:
 def checkpoints(project: Project, run: Path) -> tuple[Path | None, Path | None]:
     """What fills both sides, so that they start from equal weights.
 
-    Where the project file names no checkpoint of the reference, these are the values that its factory gives it, captured
+    Where the project file names no checkpoint of the reference, it is the values that its factory gives it, captured
     once; where it names none of the candidate, what the reference's is converted into. (None, None) where there is
     neither a checkpoint nor anything to capture on.
     """
