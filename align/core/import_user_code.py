@@ -13,6 +13,7 @@ import ast
 import importlib
 import importlib.util
 import sys
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _FOLDERS: list[Path] = []
+_FORGOTTEN: set[str] = set()  # files of modules that made way for others of their names
 _PACKAGE = "__init__"
 
 
@@ -46,6 +48,15 @@ def require_file(side: str, what: str = "model file") -> None:
     place, separator, _ = side.rpartition(":")
     if separator and place.endswith(".py"):
         existing_file(Path(place), what)
+
+
+def user_files() -> list[Path]:
+    """The Python files that this process has loaded from outside of Python, its installed packages and this one."""
+    installed = {Path(place).resolve() for place in sysconfig.get_paths().values()}
+    installed.add(Path(__file__).resolve().parents[1])
+    loaded = _FORGOTTEN.union(map(_file, list(sys.modules.values())))
+    files = {Path(file).resolve() for file in loaded if file.endswith(".py")}
+    return sorted(file for file in files if installed.isdisjoint(file.parents) and file.is_file())
 
 
 def put_first(folder: Path) -> None:
@@ -113,6 +124,7 @@ def _make_way(folder: Path, package: str) -> None:
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
         if top in own and _lies_in_another(_file(module), top, folder):
+            _FORGOTTEN.add(_file(module))
             del sys.modules[name]
 
 

@@ -53,14 +53,19 @@ class PluginState:
 @cache
 def plugins(kind: PluginKind) -> Mapping[str, Plugin]:
     """All plugins of a kind by name, sorted; raises AlignError for two of one name."""
-    package = importlib.import_module(PACKAGES[kind])
+    return load_plugins(PACKAGES[kind])
+
+
+def load_plugins(folder: str) -> dict[str, Plugin]:
+    """The plugins of a package (`align.models.frameworks`) by name, sorted; raises AlignError for two of one name."""
+    package = importlib.import_module(folder)
     found: dict[str, Plugin] = {}
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         if info.name.startswith("_"):
             continue
-        for plugin in _plugins_of(importlib.import_module(f"{PACKAGES[kind]}.{info.name}")):
+        for plugin in _plugins_of(importlib.import_module(f"{folder}.{info.name}")):
             if plugin.name in found:
-                msg = f"two plugins of {PACKAGES[kind]} are called {plugin.name!r}"
+                msg = f"two plugins of {folder} are called {plugin.name!r}"
                 raise AlignError(msg, "rename one of them")
             found[plugin.name] = plugin
     return dict(sorted(found.items()))

@@ -12,6 +12,7 @@ from align.core.progress import silent
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
 from align.models.open_side import copied_sides
+from align.models.unregistered_layers import unregistered_layers
 from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values, with_value_pairs
 from align.names.family_maps import choose_family
 from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
@@ -28,7 +29,7 @@ from align.names.user_rules import NameRules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.core.name_map import FrameworkName, NameMap
@@ -89,6 +90,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
         warnings += conflicts
     name_map, doubled = with_doubled_open(name_map)
     warnings += doubled
+    warnings += [line for side in sides if side.live for line in _unregistered(side.live)] if name_map.unmatched else []
     warnings += frozen_warnings(frozen_apart(name_map, source, target), (source.label, target.label))
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
@@ -108,6 +110,13 @@ def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
         label = next(side.parameters.label for side in sides if side.live is None)
         raise UsageError(f"{label} is a checkpoint, which cannot be run", "leave the inputs out, or give two models")
     return left, right
+
+
+def _unregistered(side: Side) -> Iterator[str]:
+    """Say of a side's layers that its framework does not see where they are and how to register them."""
+    for one in unregistered_layers(side.model, side.reader.name):
+        facts = {name: getattr(one, name) for name in ("path", "container", "class_name", "count", "line", "change")}
+        yield sentence("map_warning.unregistered", side=side.label, framework=side.reader.name, **facts)
 
 
 def _settled(

@@ -1,16 +1,19 @@
-"""`align.toml`, the one project file of a port: both sides, their checkpoints, the inputs, the map, what is allowed.
+"""`align.toml`, the one project file of a port: both sides, their checkpoints, what they run on, what is allowed.
 
     [reference]
     model = "port.py:torch_model"
     checkpoint = "resnet50.pth"
+    training = "port.py:torch_training"
+    log = "torch.log"
 
     [candidate]
     model = "port.py:mindspore_model"
-    checkpoint = "resnet50.ckpt"
 
     [forward]
     inputs = "inputs.npz"
-    map = "map.toml"
+
+    [training]
+    batch = "port.py:batch"
 
     [limits]
     "head" = 3.0
@@ -44,25 +47,55 @@ if TYPE_CHECKING:
 
 NAME = "align.toml"
 _PLACE = ("device", "dtype", "mode")
-_SIDE = {"model", "checkpoint", *_PLACE}
-_KEYS = {"reference": _SIDE, "candidate": _SIDE, "forward": {"inputs", "map"}}
+_TEXT, _TEXTS, _NUMBER = "text", "text, or a list of texts", "a whole number from 1"
+_SIDE = dict.fromkeys(("model", "checkpoint", *_PLACE, "trace", "training", "log"), _TEXT)
+_METRIC = dict.fromkeys(("data", "metric", "candidate_data", "candidate_metric"), _TEXT)
+_KEYS = {
+    "reference": _SIDE,
+    "candidate": _SIDE,
+    "forward": {"inputs": _TEXT, "map": _TEXT},
+    "metric": {**_METRIC, "samples": _NUMBER},
+    "training": {"batch": _TEXTS, "steps": _NUMBER},
+    "run": {"folder": _TEXT, "rungs": _TEXTS},
+}
 _ALLOWED = {"limits", "accepted", "loss"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectSide:
-    """One side: the factory, the checkpoint that fills it, where and how it runs; None: as the factory leaves it."""
+    """One side: the factory, the checkpoint that fills it, where and how it runs; None: as the factory leaves it.
+
+    `trace` is a folder of `align capture`, of a side whose framework is elsewhere; `training` a factory of model, loss
+    and optimizer; `log` what its training printed.
+    """
 
     model: str | None = None
     checkpoint: Path | None = None
     device: str | None = None
     dtype: str | None = None
     mode: str | None = None
+    trace: Path | None = None
+    training: str | None = None
+    log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectMetric:
+    """The data and the metric of `align validate`; the candidate's own where it has them."""
+
+    data: str | None = None
+    metric: str | None = None
+    candidate_data: str | None = None
+    candidate_metric: str | None = None
+    samples: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a project file says, with paths made absolute; everything may be absent."""
+    """What a project file says, with paths made absolute; everything may be absent.
+
+    `rungs` are those that `align run` is to climb; () for all whose inputs are named.
+    """
 
     reference: ProjectSide = ProjectSide()
     candidate: ProjectSide = ProjectSide()
@@ -71,6 +104,12 @@ class Project:
     allowances: Allowances = NO_ALLOWANCES
     loss_presets: dict[str, Preset] = field(default_factory=dict)
     loss_patterns: tuple[str, str] = ("", "")
+    metric: ProjectMetric = ProjectMetric()
+    batches: tuple[Path | str, ...] = ()
+    steps: int | None = None
+    run_folder: Path | None = None
+    rungs: tuple[str, ...] = ()
+    file: Path | None = None
 
 
 def read_project(path: Path) -> Project:
@@ -84,14 +123,21 @@ def read_project(path: Path) -> Project:
     folder = path.resolve().parent
     forward = document.get("forward", {})
     inputs = forward.get("inputs")
+    training, run = document.get("training", {}), document.get("run", {})
     return Project(
         reference=_side(document.get("reference", {}), folder),
         candidate=_side(document.get("candidate", {}), folder),
-        inputs=_factory(inputs, folder) if inputs and ":" in inputs else folder / inputs if inputs else None,
+        inputs=_source(inputs, folder) if inputs else None,
         map=folder / forward["map"] if "map" in forward else None,
         allowances=read_allowances(document),
         loss_presets=read_presets(document),
         loss_patterns=read_patterns(document),
+        metric=_metric(document.get("metric", {}), folder),
+        batches=tuple(_source(batch, folder) for batch in _listed(training.get("batch"))),
+        steps=training.get("steps"),
+        run_folder=folder / run["folder"] if "folder" in run else None,
+        rungs=tuple(_listed(run.get("rungs"))),
+        file=path,
     )
 
 
@@ -113,14 +159,37 @@ def _table_faults(table: str, content: dict[str, Any]) -> Iterator[str]:
     for key, value in content.items():
         if key not in known:
             yield f"[{table}] unknown key {key!r}; known: {', '.join(sorted(known))}"
-        elif not isinstance(value, str) or not value.strip():
-            yield f"[{table}] {key} must be text, not {value!r}"
+        elif not _fits(value, known[key]):
+            yield f"[{table}] {key} must be {known[key]}, not {value!r}"
+
+
+def _fits(value: object, kind: str) -> bool:
+    if kind == _NUMBER:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if kind == _TEXTS and isinstance(value, list):
+        return bool(value) and all(_fits(one, _TEXT) for one in value)
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _listed(value: str | list[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else value or []
 
 
 def _side(table: dict[str, str], folder: Path) -> ProjectSide:
-    model, checkpoint = table.get("model"), table.get("checkpoint")
-    place = (table.get(key) for key in _PLACE)
-    return ProjectSide(_factory(model, folder) if model else None, folder / checkpoint if checkpoint else None, *place)
+    paths = {key: folder / table[key] for key in ("checkpoint", "trace", "log") if key in table}
+    factories = {key: _factory(table[key], folder) for key in ("model", "training") if key in table}
+    return ProjectSide(**{key: table[key] for key in _PLACE if key in table}, **paths, **factories)  # type: ignore[arg-type]
+
+
+def _metric(table: dict[str, Any], folder: Path) -> ProjectMetric:
+    """The functions' files made absolute; the names of metrics that `align validate` knows stay names."""
+    absolute = {key: _factory(value, folder) for key, value in table.items() if key != "samples"}
+    return ProjectMetric(**absolute, samples=table.get("samples"))
+
+
+def _source(source: str, folder: Path) -> Path | str:
+    """A file as a path; `file.py:function` with its file made absolute."""
+    return _factory(source, folder) if ":" in source else folder / source
 
 
 def _factory(side: str, folder: Path) -> str:

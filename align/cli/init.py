@@ -1,0 +1,62 @@
+"""`align init`: the project file of the current folder, from what lies in it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.runs.write_project import Key
+
+
+def init_command(  # noqa: PLR0913 - one parameter an option
+    reference: Annotated[str | None, typer.Option(metavar="SIDE", help="The original: `file.py:function`.")] = None,
+    candidate: Annotated[str | None, typer.Option(metavar="SIDE", help="The port: `file.py:function`.")] = None,
+    reference_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Fills the original.")] = None,
+    candidate_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Fills the port.")] = None,
+    reference_training: Annotated[str | None, typer.Option(metavar="SIDE", help="Model, loss, optimizer.")] = None,
+    candidate_training: Annotated[str | None, typer.Option(metavar="SIDE", help="The same of the port.")] = None,
+    reference_log: Annotated[str | None, typer.Option(metavar="FILE", help="What its training printed.")] = None,
+    candidate_log: Annotated[str | None, typer.Option(metavar="FILE", help="The same of the port.")] = None,
+    inputs: Annotated[str | None, typer.Option(metavar="FILE", help="Arrays by name, or `file.py:function`.")] = None,
+    batch: Annotated[str | None, typer.Option(metavar="FILE", help="Inputs and labels of one training step.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace align.toml.")] = False,
+) -> int:
+    """Write align.toml: what the folder holds is found, what is unclear is asked on a terminal, options win.
+
+    No code is run. Exit code 0: the file is written; 2: it is not.
+    """
+    from align.runs.write_project import write_project
+
+    given = {
+        "reference.model": reference,
+        "reference.checkpoint": reference_checkpoint,
+        "reference.training": reference_training,
+        "reference.log": reference_log,
+        "candidate.model": candidate,
+        "candidate.checkpoint": candidate_checkpoint,
+        "candidate.training": candidate_training,
+        "candidate.log": candidate_log,
+        "forward.inputs": inputs,
+        "training.batch": batch,
+    }
+    ask = _ask if sys.stdin.isatty() and sys.stdout.isatty() else None
+    known = {name: value for name, value in given.items() if value}
+    chosen = write_project(Path(), known, ask, overwrite=overwrite)
+    for name, value in chosen.items():
+        typer.echo(f"{name:<21} {value}")
+    typer.echo("Written: align.toml\nNext: align run")
+    return 0
+
+
+def _ask(key: Key, fits: Sequence[str]) -> str:
+    """Let the user choose by number or type another; nothing leaves the key out."""
+    for number, one in enumerate(fits, 1):
+        typer.echo(f"  {number}  {one}")
+    answer = str(typer.prompt(f"[{key.table}] {key.name} ({key.about})", default="", show_default=False)).strip()
+    return fits[int(answer) - 1] if answer.isdecimal() and 1 <= int(answer) <= len(fits) else answer

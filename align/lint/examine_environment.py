@@ -1,0 +1,201 @@
+"""What of this machine and its packages changes a comparison, and what to set.
+
+The switches that are looked at stand in `mappings/switches.toml`.
+A switch is reported where its device is here. Nothing is set: the user's own code does that, before its model is built.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.core.registry import PluginState, plugin_states
+from align.core.verdicts import Coverage, Finding, Outcome, Severity, Verdict
+from align.lint.environment_result import EnvironmentResult, PackageGroup, SwitchFound, SwitchState
+from align.rules.layer_rules import mappings_folder
+from align.words.catalogue import sentence
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+DISTRIBUTION = "mindalign"
+OF_DEVELOPERS = ("dev", "demo", "fuzz")  # extras that no command needs
+DEVICES = {"cuda": "cuda", "gpu": "cuda", "npu": "npu", "ascend": "npu", "cpu": "cpu"}
+_CALL = re.compile(r"(?P<name>[\w.]+)\((?P<argument>\w*)\)")
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+).*extra == ['\"](?P<extra>[\w-]+)['\"]")
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A rule of `mappings/switches.toml`; its head explains the fields."""
+
+    id: str
+    framework: str
+    wanted: str
+    on: str
+    severity: Severity
+    effect: str
+    write: str
+    source: str
+    reads: str = ""
+    variable: str = ""
+
+
+def examine_environment() -> EnvironmentResult:
+    """Look at frameworks, switches, packages, memory and disk; imports the frameworks that are installed.
+
+    The verdict is not aligned where an installed framework cannot work, not compared where none is installed.
+    """
+    states = [state for state in plugin_states(try_import=True) if state.kind == "frameworks"]
+    frameworks = {state.plugin.name: _environment(state) for state in states if state.usable and state.plugin.requires}
+    machine = _machine()
+    devices = {device for found in frameworks.values() for device in _devices(found)} | {"cpu"}
+    found = [_found(switch, devices, machine) for switch in switches() if switch.framework in frameworks]
+    findings = (*_broken(states), *_numpy(frameworks), *map(_finding, filter(_is_otherwise, found)))
+    return EnvironmentResult(
+        frameworks, tuple(found), tuple(_packages()), machine, findings, _verdict(frameworks, findings)
+    )
+
+
+@cache
+def switches() -> tuple[Switch, ...]:
+    """The rules of `mappings/switches.toml`.
+
+    >>> {switch.framework for switch in switches()} == {"torch", "mindspore"}
+    True
+    """
+    text = (mappings_folder() / "switches.toml").read_text(encoding="utf-8")
+    return tuple(Switch(**table) for table in tomllib.loads(text)["switch"])
+
+
+def _environment(state: PluginState) -> Mapping[str, str]:
+    environment: Mapping[str, str] = getattr(state.plugin, "environment", dict)()
+    return environment
+
+
+def _devices(environment: Mapping[str, str]) -> Iterator[str]:
+    for name in ("device", "available device"):
+        if name in environment:
+            yield DEVICES.get(environment[name].lower(), environment[name].lower())
+
+
+def _found(switch: Switch, devices: set[str], machine: Mapping[str, str | int]) -> SwitchFound:
+    value = os.environ.get(switch.variable, "") if switch.variable else _read(switch.reads)
+    state: SwitchState = "as wanted" if value == switch.wanted else "otherwise"
+    if value is None:
+        state = "not readable"
+    elif state == "otherwise" and not _matters(switch.on, devices, machine):
+        state = "of no effect here"
+    rest = (switch.severity, switch.effect, switch.write, switch.source)
+    return SwitchFound(switch.id, switch.framework, value or "", switch.wanted, state, *rest)
+
+
+def _read(place: str) -> str | None:
+    """Read an attribute, or what a function returns; None where this version of the framework lacks it."""
+    call = _CALL.fullmatch(place)
+    names = (call["name"] if call else place).split(".")
+    found: Any = importlib.import_module(names[0])
+    for name in names[1:]:
+        found = getattr(found, name, None)
+    if found is None:
+        return None
+    if call is None:
+        return str(found)
+    try:
+        return str(found(*filter(None, [call["argument"]])))
+    except ValueError:  # a name of another version
+        return None
+
+
+def _matters(on: str, devices: set[str], machine: Mapping[str, str | int]) -> bool:
+    device, _, processor = on.partition(":")
+    return device in devices and all(
+        word in str(machine["processor"]).split() for word in filter(None, processor.split("+"))
+    )
+
+
+def _is_otherwise(found: SwitchFound) -> bool:
+    return found.state == "otherwise"
+
+
+def _finding(found: SwitchFound) -> Finding:
+    message = sentence("doctor.switch", value=found.value or "not set", effect=found.effect, write=found.write)
+    return Finding("switch", found.severity, found.id, message, {"value": found.value, "wanted": found.wanted})
+
+
+def _broken(states: list[PluginState]) -> Iterator[Finding]:
+    for state in states:
+        for package, reason in state.broken.items():
+            yield Finding("framework-broken", "error", package, sentence("doctor.broken", reason=reason))
+        for package in state.missing:
+            yield Finding("framework-missing", "note", package, sentence("doctor.missing", package=package))
+
+
+def _numpy(frameworks: Mapping[str, Any]) -> Iterator[Finding]:
+    """MindSpore is compiled against NumPy 1: under 2 its in-place addition and its bfloat16 fail."""
+    version = importlib.metadata.version("numpy")
+    if "mindspore" in frameworks and int(version.partition(".")[0]) > 1:
+        yield Finding("numpy-too-new", "error", "numpy", sentence("doctor.numpy", version=version))
+
+
+def _packages() -> Iterator[PackageGroup]:
+    """The extras whose packages are not all here, as the package's own requirements list them."""
+    groups: dict[str, list[str]] = {}
+    for requirement in importlib.metadata.requires(DISTRIBUTION) or ():
+        if (match := _REQUIREMENT.match(requirement)) and match["extra"] not in OF_DEVELOPERS:
+            groups.setdefault(match["extra"], []).append(match["name"])
+    installed = {name.lower() for name in map(_name, importlib.metadata.distributions()) if name}
+    for extra, names in groups.items():
+        if missing := tuple(sorted({name for name in names if name.lower() not in installed})):
+            yield PackageGroup(extra, missing, f'pip install "{DISTRIBUTION}[{extra}]"')
+
+
+def _name(distribution: importlib.metadata.Distribution) -> str:
+    return str(distribution.metadata["Name"] or "")
+
+
+def _machine() -> dict[str, str | int]:
+    """Python, system, the processor's maker and flags, threads; memory and disk in bytes that are free."""
+    cpu = Path("/proc/cpuinfo")
+    text = cpu.read_text(encoding="utf-8") if cpu.is_file() else ""
+    facts = dict(re.findall(r"^(vendor_id|flags)\s*: (.*)$", text, re.MULTILINE))
+    vectors = [flag for flag in facts.get("flags", "").split() if flag.startswith(("avx", "amx"))]
+    memory = re.search(r"MemAvailable:\s+(\d+) kB", _text(Path("/proc/meminfo")))
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processor": " ".join([facts.get("vendor_id", platform.machine()), *vectors]),
+        "threads": os.cpu_count() or 1,
+        "memory": int(memory[1]) * 1024 if memory else 0,
+        "disk": shutil.disk_usage(Path.cwd()).free,
+    }
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _verdict(frameworks: Mapping[str, Any], findings: tuple[Finding, ...]) -> Verdict:
+    coverage = Coverage("frameworks", len(frameworks))
+    errors = [one for one in findings if one.severity == "error"]
+    if errors:
+        reason = sentence("doctor.cannot_work", subject=errors[0].subject, message=errors[0].message)
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    if not frameworks:
+        return Verdict(Outcome.NOT_COMPARED, sentence("doctor.no_framework"), coverage)
+    warnings = sum(one.severity == "warning" for one in findings)
+    return Verdict(Outcome.ALIGNED, sentence("doctor.sound", names=[*frameworks], warnings=warnings), coverage)

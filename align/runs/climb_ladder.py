@@ -1,0 +1,205 @@
+"""The rungs of a project from the lowest to the highest, each kept as long as what it rests on is as it was.
+
+A rung runs the commands that a user could type, and keeps what they print. What a rung rests on are its commands, the
+files that they read, the code that they load, and the result that they leave. A rung that failed is run again each
+time: it is what the user is working on.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from align.errors import UsageError
+from align.runs.evidence import evidence_facts, is_unchanged, loaded_sources, read_facts, same_content
+from align.runs.ladder_result import JUDGED, LadderResult, RungResult, judge_ladder
+from align.runs.run_folder import RunFolder
+from align.runs.rung import Command, Missing, Plan, Rung, rungs
+from align.traces.folder_lock import folder_lock
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
+
+    from align.runs.project_file import Project
+
+LOCK = ".mindalign.ladder.lock"
+TEXTS = "shown"  # the folder of what each rung's commands printed
+BARRING = ("failed", "could not compare", "blocked")
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """How a command ended: its exit code, what it printed, and what it printed of errors."""
+
+    code: int
+    output: str
+    errors: str
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """Which rungs to try: all from `first` on, or `only` some; all of them even behind one that fails."""
+
+    first: str = ""
+    only: tuple[str, ...] = ()
+    keep_going: bool = False
+
+
+def climb_ladder(
+    project: Project,
+    run: Path,
+    execute: Callable[[Sequence[str]], Executed],
+    climb: Climb | None = None,
+    announce: Callable[[str, RungResult | None], None] = lambda _name, _result: None,
+) -> LadderResult:
+    """Run the rungs of a project that are to be run, and return the state of all.
+
+    `execute` runs one command line, without the word `align`. `announce` is called with the name of a rung before it
+    runs and None, and after it with its result. After each rung `ladder.json` in the run folder is written, so that a
+    climb that ends in any way goes on where it was. Raises UsageError for a rung that is not there, and
+    FolderInUseError where another climb is going on.
+    """
+    climb = climb or Climb()
+    _check_names((climb.first, *climb.only, *project.rungs))
+    folder = RunFolder.create(run)
+    with folder_lock(run / LOCK, run, "run"):
+        return _Ladder(project, folder, execute, climb, announce).run()
+
+
+def _check_names(given: Collection[str]) -> None:
+    known = [rung.name for rung in rungs()]
+    if strange := sorted({name for name in given if name and name not in known}):
+        raise UsageError(f"there is no rung {', '.join(strange)}", f"the rungs are {', '.join(known)}")
+
+
+@dataclass
+class _Ladder:
+    """One climb: what it is given, what an earlier one left, and what it has found so far."""
+
+    project: Project
+    folder: RunFolder
+    execute: Callable[[Sequence[str]], Executed]
+    climb: Climb
+    announce: Callable[[str, RungResult | None], None]
+    earlier: dict[str, RungResult] = field(default_factory=dict)
+    found: dict[str, RungResult] = field(default_factory=dict)
+    ran: dict[tuple[Command, ...], RungResult] = field(default_factory=dict)
+
+    def run(self) -> LadderResult:
+        """Decide of each rung in turn, and write the whole after each."""
+        document = self.folder.read("ladder")
+        self.earlier = {one["name"]: RungResult.read(one) for one in document["rungs"]} if document else {}
+        is_reached, is_stopped = not self.climb.first, False
+        for rung in rungs():
+            is_reached = is_reached or rung.name == self.climb.first
+            is_wanted = rung.name in self.climb.only if self.climb.only else is_reached and self._is_asked(rung)
+            if not is_wanted and not self._is_asked(rung) and rung.name not in self.earlier:
+                continue
+            self.found[rung.name] = one = self._state(rung, is_wanted=is_wanted and not is_stopped)
+            is_stopped = is_stopped or (one.state in BARRING and not self.climb.keep_going)
+            self._write({name: one for name, one in self.earlier.items() if name not in self.found})
+        return self._write({})
+
+    def _is_asked(self, rung: Rung) -> bool:
+        """What the project file lists; all that are not optional where it lists nothing."""
+        return rung.name in self.project.rungs if self.project.rungs else not rung.optional
+
+    def _state(self, rung: Rung, *, is_wanted: bool) -> RungResult:
+        """Return the state of a rung, which is run if it is wanted and need be."""
+        plan, asked = rung.plan(self.project, self.folder.path), self._is_asked(rung)
+        if isinstance(plan, Missing):
+            is_listed = bool(self.project.rungs) and asked
+            return RungResult(rung.name, "not available", plan.reason, is_listed, settle=plan.settle)
+        blank = RungResult(rung.name, "not run", asked=asked, kind=plan.kind, commands=_typed(plan))
+        if bar := next((name for name in rung.needs if name in self.found and self.found[name].state in BARRING), ""):
+            return replace(blank, state="blocked", reason=sentence("ladder.blocked", name=bar), blocked_by=bar)
+        earlier = self.earlier.get(rung.name)
+        kept = earlier if earlier and _holds(earlier, blank, plan, self.folder.path) else None
+        if is_wanted and (self._is_named(rung) or kept is None or kept.state in BARRING):
+            return self._run(rung, plan, blank)
+        return replace(kept or _stale(earlier) or blank, asked=asked)
+
+    def _is_named(self, rung: Rung) -> bool:
+        return rung.name in self.climb.only or rung.name == self.climb.first
+
+    def _run(self, rung: Rung, plan: Plan, blank: RungResult) -> RungResult:
+        """Run the commands of a rung, unless another one has just done so, and judge what they left."""
+        self.announce(rung.name, None)
+        made = self.ran.get(plan.commands)
+        if made is None:
+            made = self.ran[plan.commands] = self._executed(rung, plan, blank)
+        else:
+            made = replace(made, name=rung.name, asked=blank.asked, seconds=0.0)
+        judged = self._judged(rung, made)
+        self.announce(rung.name, judged)
+        return judged
+
+    def _executed(self, rung: Rung, plan: Plan, blank: RungResult) -> RungResult:
+        """Run the commands up to the first that ends with 2; the result has evidence only if one was left."""
+        path = self.folder.file(plan.kind)
+        before = path.stat().st_mtime_ns if path.is_file() else None
+        begun, texts, reason = time.monotonic(), [], ""
+        made_from = read_facts(plan.made_from)
+        for command in plan.commands:
+            done = self.execute(command)
+            texts.append(f"$ align {shlex.join(command)}\n{done.output}{done.errors}")
+            if done.code > 1 or command is plan.commands[-1]:
+                reason = _first_line(done.errors)
+                break
+        shown = self.folder.path / TEXTS / f"{rung.name}.txt"
+        shown.parent.mkdir(exist_ok=True)
+        shown.write_text("\n".join(texts), encoding="utf-8")
+        is_new = path.is_file() and path.stat().st_mtime_ns != before
+        return replace(
+            blank,
+            state="not run" if is_new else "could not compare",
+            reason="" if is_new else reason or sentence("ladder.no_result"),
+            seconds=round(time.monotonic() - begun, 1),
+            made_from=made_from,
+            sources=loaded_sources(),
+            evidence=evidence_facts(self.folder.path, [path, shown] if is_new else [shown]),
+        )
+
+    def _judged(self, rung: Rung, made: RungResult) -> RungResult:
+        if made.reason:
+            return made
+        judgement = rung.judge(self.folder.read(made.kind) or {})
+        return replace(made, state=JUDGED[judgement.outcome], reason=judgement.reason, culprits=judgement.culprits)
+
+    def _write(self, rest: dict[str, RungResult]) -> LadderResult:
+        """Keep what is known, and of the `rest`, which was not reached yet, what an earlier climb left."""
+        states = (*self.found.values(), *rest.values())
+        result = LadderResult(str(self.folder.path), states, judge_ladder(states))
+        made_from = {"project": self.project.file} if self.project.file else {}
+        self.folder.write(result, made_from)
+        return result
+
+
+def _typed(plan: Plan) -> tuple[str, ...]:
+    return tuple(f"align {shlex.join(command)}" for command in plan.commands)
+
+
+def _holds(earlier: RungResult, blank: RungResult, plan: Plan, folder: Path) -> bool:
+    """Tell whether all that an earlier result rests on is as it was."""
+    if not earlier.evidence or earlier.commands != blank.commands:
+        return False
+    if not same_content(read_facts(plan.made_from, earlier.made_from), earlier.made_from):
+        return False
+    return is_unchanged(earlier.sources) and is_unchanged(earlier.evidence, folder)
+
+
+def _stale(earlier: RungResult | None) -> RungResult | None:
+    """A result that something below has changed; None where there is none."""
+    if earlier is None or earlier.state not in JUDGED.values():
+        return earlier if earlier is not None and earlier.state == "stale" else None
+    return replace(earlier, state="stale", reason=sentence("ladder.stale", state=earlier.state))
+
+
+def _first_line(errors: str) -> str:
+    """The message of the error that ended a command, without the word in front."""
+    lines = [line for line in errors.splitlines() if line.startswith("align: ")]
+    return lines[-1].removeprefix("align: ") if lines else ""

@@ -1,0 +1,90 @@
+"""What a rung was made from, and whether that is as it was.
+
+A file whose size and time of change are as they were is not read again: checkpoints are large. The code of a side is
+every file that a rung has loaded from outside of installed packages; of those the versions count.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.core.about import __version__
+from align.core.atomic_files import sha256_of
+from align.core.import_user_code import user_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PACKAGES = ("torch", "mindspore", "numpy")
+Facts = dict[str, Any]
+
+
+def file_facts(path: Path, known: Mapping[str, Any] | None = None) -> Facts:
+    """Return `sha256`, `size` and `mtime_ns` of a file; {} where there is none.
+
+    `known` are facts of the same file: its hash is taken from them where size and time are the same.
+    """
+    if not path.is_file():
+        return {}
+    state = path.stat()
+    facts = {"size": state.st_size, "mtime_ns": state.st_mtime_ns}
+    if known and facts == {name: known.get(name) for name in facts}:
+        return {"sha256": known["sha256"], **facts}
+    return {"sha256": sha256_of(path), **facts}
+
+
+def read_facts(made_from: Mapping[str, Path | str], known: Mapping[str, Any] | None = None) -> dict[str, Facts]:
+    """By role, the `path` or `text` of what a rung reads, with the facts of its file where it is one."""
+    found = {}
+    for role, given in made_from.items():
+        file = _file_of(given)
+        earlier = (known or {}).get(role)
+        facts = file_facts(file, earlier) if file else {}
+        found[role] = {"path" if isinstance(given, Path) else "text": str(given), **facts}
+    return found
+
+
+def loaded_sources() -> dict[str, Facts]:
+    """The files of the user's code that this process has loaded, and the versions of packages that compute."""
+    return {str(path): file_facts(path) for path in user_files()} | _versions()
+
+
+def is_unchanged(known: Mapping[str, Mapping[str, Any]], base: Path | None = None) -> bool:
+    """Tell whether all files (below `base`, if their paths are relative) and versions are as in these facts."""
+    versions = _versions()
+    for name, facts in known.items():
+        if "version" in facts:
+            if versions.get(name, facts) != facts:
+                return False
+        elif file_facts((base or Path()) / name, facts).get("sha256") != facts.get("sha256"):
+            return False
+    return True
+
+
+def same_content(one: Mapping[str, Mapping[str, Any]], other: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Tell whether two sets of facts by role are about the same files with the same content."""
+    return _content(one) == _content(other)
+
+
+def evidence_facts(folder: Path, files: Iterable[Path]) -> dict[str, Facts]:
+    """The facts of files that a rung wrote, by their paths relative to the run folder."""
+    return {str(path.relative_to(folder)): file_facts(path) for path in files if path.is_file()}
+
+
+def _content(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {role: {key: one for key, one in each.items() if key != "mtime_ns"} for role, each in facts.items()}
+
+
+def _file_of(given: Path | str) -> Path | None:
+    if isinstance(given, Path):
+        return given
+    place = given.rpartition(":")[0]
+    return Path(place) if place.endswith(".py") else None
+
+
+def _versions() -> dict[str, Facts]:
+    installed = {package: version(package) for package in PACKAGES if find_spec(package) is not None}
+    return {package: {"version": text} for package, text in {"mindalign": __version__, **installed}.items()}

@@ -1,0 +1,79 @@
+"""What a climb leaves: the state of every rung with its evidence, and the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.runs.rung import Culprit
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+RungState = Literal["passed", "failed", "could not compare", "blocked", "stale", "not run", "not available"]
+JUDGED: dict[Outcome, RungState] = {
+    Outcome.ALIGNED: "passed",
+    Outcome.NOT_ALIGNED: "failed",
+    Outcome.NOT_COMPARED: "could not compare",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RungResult:
+    """One rung: its state and why, what is at fault, and the evidence.
+
+    `asked` tells whether the whole rests on it. `commands` are what was (or would be) run. `made_from` has by role the
+    SHA-256 of each file that the commands read, `sources` that of every file of the user's code that was loaded,
+    `evidence` that of what was written, by path relative to the run folder; each as `sha256`, `size`, `mtime_ns`.
+    `settle` is the line of the project file that would make it available, `blocked_by` the rung that bars it.
+    """
+
+    name: str
+    state: RungState
+    reason: str = ""
+    asked: bool = True
+    kind: str = ""
+    commands: tuple[str, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
+    blocked_by: str = ""
+    settle: str = ""
+    seconds: float | None = None
+    made_from: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> RungResult:
+        """Return a rung as a document of an earlier climb keeps it."""
+        own = {name: document[name] for name in cls.__slots__ if name in document}
+        culprits = tuple(Culprit(**{key: one[key] for key in Culprit.__slots__}) for one in document["culprits"])
+        return cls(**{**own, "commands": tuple(document["commands"]), "culprits": culprits})
+
+
+@dataclass(frozen=True, slots=True)
+class LadderResult:
+    """All rungs from the lowest to the highest, and the verdict over those that were asked for."""
+
+    result_kind = "ladder"
+    run_folder: str
+    rungs: tuple[RungResult, ...]
+    verdict: Verdict
+
+
+def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
+    """Not aligned if a rung failed; not compared ("incomplete") unless every rung that was asked for has passed."""
+    asked = [rung for rung in rungs if rung.asked]
+    passed = [rung for rung in asked if rung.state == "passed"]
+    failed = [rung for rung in rungs if rung.state == "failed"]
+    lacking = [rung.name for rung in rungs if rung.state == "not available" and not rung.asked]
+    coverage = Coverage("rungs", len(passed) + len(failed), len(lacking))
+    caveats = (sentence("ladder.not_available", names=lacking),) if lacking else ()
+    if failed:
+        reason = sentence("ladder.failed", names=[rung.name for rung in failed], reason=failed[0].reason)
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage, caveats)
+    if not passed or len(passed) < len(asked):
+        open_rungs = [f"{rung.name} ({rung.state})" for rung in asked if rung.state != "passed"]
+        return Verdict(Outcome.NOT_COMPARED, sentence("ladder.incomplete", names=open_rungs), coverage, caveats)
+    return Verdict(Outcome.ALIGNED, sentence("ladder.passed", count=len(passed)), coverage, caveats)

@@ -1,0 +1,113 @@
+"""What the commands of several rungs are given: sides, checkpoints, the map, as one would type them.
+
+Where the project file names no map, the rung `parameters` makes one in the run folder; where it names no checkpoint of
+a side, the rung `weights` makes one there. The later rungs read these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.runs.rung import Missing, shown, shown_side
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from align.runs.project_file import Project, ProjectSide
+
+CAPTURED = "reference"  # the folder of the run folder that keeps the reference's own values
+EXAMPLES = {
+    "model": '"file.py:function"',
+    "training": '"file.py:function"',
+    "checkpoint": '"weights.pth"',
+    "log": '"train.log"',
+    "inputs": '"inputs.npz"',
+    "batch": '"file.py:function"',
+    "data": '"file.py:function"',
+}
+
+
+def first_missing(project: Project, *keys: str) -> Missing | None:
+    """Return what is said of the first key, such as `reference.model`, that the project file lacks."""
+    given = {
+        **{
+            f"reference.{name}": getattr(project.reference, name) for name in ("model", "checkpoint", "training", "log")
+        },
+        **{
+            f"candidate.{name}": getattr(project.candidate, name) for name in ("model", "checkpoint", "training", "log")
+        },
+        "forward.inputs": project.inputs,
+        "metric.data": project.metric.data,
+        "training.batch": project.batches,
+    }
+    for key in keys:
+        if not given[key]:
+            table, _, name = key.partition(".")
+            reason = sentence("ladder.no_key", table=table, name=name)
+            return Missing(reason, f"[{table}] {name} = {EXAMPLES[name]}")
+    return None
+
+
+def map_file(project: Project, run: Path) -> Path:
+    """The map that the rungs above `parameters` go by."""
+    return project.map or run / "map.toml"
+
+
+def checkpoints(project: Project, run: Path) -> tuple[Path | None, Path | None]:
+    """What fills both sides, so that they start from equal weights.
+
+    Where the project file names no checkpoint of the reference, it is the values that its factory gives it, captured
+    once; where it names none of the candidate, what the reference's is converted into. (None, None) where there is
+    neither a checkpoint nor anything to capture on.
+    """
+    reference, candidate = project.reference.checkpoint, project.candidate.checkpoint
+    if reference is None and project.inputs and project.reference.model:
+        reference = run / CAPTURED / "values.safetensors"
+    if reference is None or candidate is not None:
+        return reference, candidate
+    return reference, run / ("candidate.pth" if reference.suffix == ".ckpt" else "candidate.ckpt")
+
+
+def checkpoint_arguments(project: Project, run: Path) -> list[str]:
+    """`--reference-checkpoint` and `--candidate-checkpoint`, as far as there are any."""
+    found = zip(("reference", "candidate"), checkpoints(project, run), strict=True)
+    return [part for side, path in found if path for part in (f"--{side}-checkpoint", shown(path))]
+
+
+def place_arguments(project: Project) -> list[str]:
+    """Devices, precisions and the mode of both sides, as the project file says."""
+    sides: dict[str, ProjectSide] = {"reference": project.reference, "candidate": project.candidate}
+    places = [(f"--{name}-{what}", getattr(side, what)) for name, side in sides.items() for what in ("device", "dtype")]
+    places.append(("--candidate-mode", project.candidate.mode))
+    return [part for option, value in places if value for part in (option, value)]
+
+
+def models(project: Project) -> list[str]:
+    """Both models as one would type them."""
+    return [shown_side(str(side.model)) for side in (project.reference, project.candidate)]
+
+
+def trainings(project: Project) -> list[str]:
+    """Both training factories as one would type them."""
+    return [shown_side(str(side.training)) for side in (project.reference, project.candidate)]
+
+
+def source(value: Path | str) -> str:
+    """A file or `file.py:function` as one would type it."""
+    return shown_side(value) if isinstance(value, str) else shown(value)
+
+
+def read_files(project: Project, run: Path, others: Mapping[str, Path | str | None]) -> dict[str, Path | str]:
+    """What rungs that run both models read, by role: models, checkpoints, the map, and others that are given."""
+    filling = checkpoints(project, run)
+    found = {
+        "reference": project.reference.model,
+        "candidate": project.candidate.model,
+        "reference checkpoint": filling[0],
+        "candidate checkpoint": filling[1],
+        "map": map_file(project, run),
+        **others,
+    }
+    return {role: value for role, value in found.items() if value}

@@ -1,0 +1,17 @@
+"""Gradients of every layer and parameter: `align step`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from align.runs.rung import Rung
+from align.runs.training_steps import judge_steps, plan_steps
+
+PLUGIN = Rung(
+    "gradients",
+    90,
+    "gradients of every layer and parameter",
+    plan_steps,
+    partial(judge_steps, kinds=("forward", "backward", "gradients", "buffer"), compared="gradients"),
+    needs=("parameters",),
+)

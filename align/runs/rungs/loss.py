@@ -1,0 +1,17 @@
+"""The loss of a fixed batch: `align step` compares it first."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from align.runs.rung import Rung
+from align.runs.training_steps import judge_steps, plan_steps
+
+PLUGIN = Rung(
+    "loss",
+    80,
+    "the loss of a fixed batch",
+    plan_steps,
+    partial(judge_steps, kinds=("loss",), compared="losses"),
+    needs=("parameters",),
+)

@@ -1,0 +1,28 @@
+"""One dataset and metric through both models: `align validate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.runs.rung import Missing, Plan, Rung, judged_by_verdict, shown, shown_side
+from align.runs.rung_arguments import checkpoint_arguments, first_missing, map_file, models, read_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from align.runs.project_file import Project
+
+
+def _plan(project: Project, run: Path) -> Plan | Missing:
+    if missing := first_missing(project, "reference.model", "candidate.model", "metric.data"):
+        return missing
+    asked = {"data": project.metric.data, "metric": project.metric.metric}
+    asked |= {"candidate-data": project.metric.candidate_data, "candidate-metric": project.metric.candidate_metric}
+    given = [part for name, value in asked.items() if value for part in (f"--{name}", shown_side(value))]
+    samples = ["--limit-samples", str(project.metric.samples)] if project.metric.samples else []
+    arguments = ["--map", shown(map_file(project, run)), *checkpoint_arguments(project, run), *given, *samples]
+    read = read_files(project, run, {name: value for name, value in asked.items() if value and ":" in value})
+    return Plan("validate", (("validate", *models(project), *arguments, "--run", shown(run)),), read)
+
+
+PLUGIN = Rung("metric", 70, "a metric of both models", _plan, judged_by_verdict, needs=("parameters", "weights"))

@@ -1,0 +1,17 @@
+"""What the optimizer does with right gradients: `align step`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from align.runs.rung import Rung
+from align.runs.training_steps import judge_steps, plan_steps
+
+PLUGIN = Rung(
+    "optimizer",
+    100,
+    "what the optimizer makes of them",
+    plan_steps,
+    partial(judge_steps, kinds=("update",), compared="updates"),
+    needs=("parameters",),
+)

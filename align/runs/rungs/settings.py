@@ -1,0 +1,37 @@
+"""The settings of paired layers, before any run: `align lint`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from align.runs.rung import Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, shown
+from align.runs.rung_arguments import first_missing, map_file, models
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from align.runs.project_file import Project
+
+
+def _plan(project: Project, run: Path) -> Plan | Missing:
+    if missing := first_missing(project, "reference.model", "candidate.model"):
+        return missing
+    read = {"reference": str(project.reference.model), "candidate": str(project.candidate.model)}
+    chosen = map_file(project, run)
+    command = ("lint", *models(project), "--map", shown(chosen), "--run", shown(run))
+    return Plan("lint", (command,), {**read, "map": chosen})
+
+
+def _judge(document: Mapping[str, Any]) -> Judgement:
+    found = [one for one in document["findings"] if one["severity"] != "note"]
+    return judged_by_verdict(document, tuple(map(_culprit, found)))
+
+
+def _culprit(finding: Mapping[str, Any]) -> Culprit:
+    cause = sentence("ladder.setting", candidate=finding["candidate_setting"], reference=finding["reference_setting"])
+    return Culprit(finding["candidate"] or finding["reference"], cause, finding.get("line", ""), finding["change"])
+
+
+PLUGIN = Rung("settings", 30, "settings of paired layers", _plan, _judge, needs=("parameters",))

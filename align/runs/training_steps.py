@@ -1,0 +1,53 @@
+"""What three rungs share: one `align step` compares losses, gradients and updates, and each rung reads its part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from align.core.verdicts import Outcome
+from align.runs.rung import Culprit, Judgement, Missing, Plan, shown
+from align.runs.rung_arguments import first_missing, map_file, source, trainings
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from align.runs.project_file import Project
+
+
+def plan_steps(project: Project, run: Path) -> Plan | Missing:
+    """Take training steps of both sides."""
+    if missing := first_missing(project, "reference.training", "candidate.training", "training.batch"):
+        return missing
+    chosen = map_file(project, run)
+    batches = [part for batch in project.batches for part in ("--batch", source(batch))]
+    steps = ["--steps", str(project.steps)] if project.steps else []
+    command = ("step", *trainings(project), *batches, "--map", shown(chosen), *steps, "--run", shown(run))
+    read: dict[str, Path | str] = {f"batch {number}": batch for number, batch in enumerate(project.batches, 1)}
+    read |= {"reference": str(project.reference.training), "candidate": str(project.candidate.training), "map": chosen}
+    return Plan("step", (command,), read)
+
+
+def judge_steps(document: Mapping[str, Any], kinds: tuple[str, ...], compared: str) -> Judgement:
+    """Return what training steps say of one part: the faults of these kinds.
+
+    Where another part alone is at fault this one is aligned. It is not where nothing of it was compared: `compared` is
+    the field of the document that lists what was.
+    """
+    verdict = document["verdict"]
+    found = [one for one in document["culprits"] if one["kind"] in kinds]
+    coverage = verdict["coverage"]
+    if verdict["outcome"] == Outcome.NOT_COMPARED.value:
+        return Judgement(Outcome.NOT_COMPARED, verdict["reason"], (), coverage)
+    if not found and not document[compared]:
+        return Judgement(Outcome.NOT_COMPARED, sentence("ladder.part_not_compared"), (), coverage)
+    if not found:
+        return Judgement(Outcome.ALIGNED, sentence("ladder.part_agrees"), (), coverage)
+    culprits = tuple(Culprit(_place(one), one["cause"], one["line"], one["change"]) for one in found)
+    reason = sentence("ladder.part_faults", count=len(found), place=culprits[0].place)
+    return Judgement(Outcome.NOT_ALIGNED, reason, culprits, coverage)
+
+
+def _place(one: Mapping[str, Any]) -> str:
+    return str(one["candidate"] or one["part"])

@@ -1,0 +1,239 @@
+"""The ladder: rungs in their order, each kept, stale, blocked, or not run; a rung that was not run never passed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.errors import FolderInUseError, UsageError
+from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
+from align.runs.project_file import Project, read_project
+from align.runs.run_folder import RunFolder
+from align.runs.rung import rungs
+from align.traces.folder_lock import folder_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from align.runs.ladder_result import LadderResult
+
+KIND_OF = {"doctor": "doctor", "map": "map", "lint": "lint", "convert": "convert", "diff": "diff", "step": "step"}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A result as the ladder reads it."""
+
+    result_kind: str
+    verdict: Verdict
+    findings: tuple[dict[str, Any], ...] = ()
+    culprits: tuple[dict[str, Any], ...] = ()
+    losses: tuple[int, ...] = (1,)
+    gradients: tuple[int, ...] = (1,)
+    updates: tuple[int, ...] = (1,)
+    name_map: dict[str, Any] = field(default_factory=lambda: {"unmatched": [], "ambiguous": []})
+    first_divergent_step: int | None = None
+    trouble: str | None = None
+
+
+CULPRIT = {
+    "reference": "a",
+    "candidate": "b",
+    "part": "layer",
+    "cause": "x",
+    "line": "port.py:3",
+    "change": "",
+    "kind": "",
+}
+
+
+class Port:
+    """Commands that leave a result each, with the outcomes and culprits that a test sets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run = folder / "run"
+        self.outcomes: dict[str, Outcome] = {}
+        self.faults: tuple[str, ...] = ()
+        self.commands: list[str] = []
+        self.dies_at = ""
+
+    def execute(self, command: Sequence[str]) -> Executed:
+        self.commands.append(command[0])
+        if command[0] == self.dies_at:
+            return Executed(2, "", "align: no such layer\nHint: look again\n")
+        if command[0] == "capture":
+            return Executed(0, "", "")
+        outcome = self.outcomes.get(command[0], Outcome.ALIGNED)
+        culprits = tuple(CULPRIT | {"kind": kind} for kind in self.faults) if command[0] in ("step", "forward") else ()
+        verdict = Verdict(outcome, f"{command[0]} says so", Coverage("things", 3))
+        RunFolder.create(self.run).write(Written(command[0], verdict, culprits=culprits), {})
+        if command[0] == "map":
+            (self.run / "map.toml").write_text("# pairs\n")
+        if command[0] == "convert":
+            (self.run / "candidate.ckpt").write_bytes((self.run.parent / "weights.pth").read_bytes())
+        return Executed(outcome.exit_code, f"shown by {command[0]}\n", "")
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Port:
+    (tmp_path / "sides.py").write_text("def build(): ...\n")
+    (tmp_path / "weights.pth").write_bytes(b"1")
+    (tmp_path / "inputs.npz").write_bytes(b"1")
+    side = 'model = "sides.py:build"\ntraining = "sides.py:build"\n'
+    (tmp_path / "align.toml").write_text(
+        f'[reference]\n{side}checkpoint = "weights.pth"\n[candidate]\n{side}'
+        '[forward]\ninputs = "inputs.npz"\n[training]\nbatch = "inputs.npz"\n'
+    )
+    return Port(tmp_path)
+
+
+def project(port: Port) -> Project:
+    return read_project(port.run.parent / "align.toml")
+
+
+def climbed(port: Port, climb: Climb | None = None) -> dict[str, str]:
+    return {rung.name: rung.state for rung in whole(port, climb).rungs}
+
+
+def whole(port: Port, climb: Climb | None = None) -> LadderResult:
+    port.commands.clear()
+    return climb_ladder(project(port), port.run, port.execute, climb)
+
+
+def test_rungs_stand_in_the_order_of_a_port() -> None:
+    order = ["environment", "parameters", "settings", "weights", "data", "forward", "metric", "loss", "gradients"]
+    names = [rung.name for rung in rungs() if not rung.optional]
+    assert names == [*order, "optimizer", "curve"]
+
+
+def test_all_that_has_its_inputs_is_run_and_the_rest_is_not_available(port: Port) -> None:
+    result = whole(port)
+    states = {rung.name: rung.state for rung in result.rungs}
+    assert [name for name, state in states.items() if state == "not available"] == ["data", "metric", "curve"]
+    assert {state for name, state in states.items() if name not in ("data", "metric", "curve")} == {"passed"}
+    assert port.commands == ["doctor", "map", "lint", "convert", "forward", "step"]  # one step for three rungs
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert "data" in result.verdict.caveats[0]
+    assert (port.run / "shown" / "forward.txt").read_text().endswith("shown by forward\n")
+
+
+def test_a_second_climb_runs_nothing(port: Port) -> None:
+    climbed(port)
+    assert set(climbed(port).values()) == {"passed", "not available"}
+    assert port.commands == []
+
+
+def test_a_replaced_checkpoint_makes_the_rungs_above_it_stale(port: Port) -> None:
+    climbed(port)
+    (port.run.parent / "weights.pth").write_bytes(b"2")
+    states = climbed(port, Climb(only=("parameters",)))
+    assert (states["weights"], states["forward"]) == ("stale", "stale")
+    assert (states["settings"], states["optimizer"]) == ("passed", "passed")
+    assert port.commands == ["map"]
+    climbed(port)
+    assert port.commands == ["convert", "forward"]
+
+
+def test_changed_code_of_a_side_makes_what_it_made_stale(port: Port) -> None:
+    climbed(port)
+    (port.run.parent / "sides.py").write_text("def build(): return 1\n")
+    states = climbed(port, Climb(only=("environment",)))
+    assert [name for name, state in states.items() if state == "stale"] == [
+        "parameters",
+        "settings",
+        "forward",
+        "loss",
+        "gradients",
+        "optimizer",
+    ]
+
+
+def test_a_removed_result_is_made_again(port: Port) -> None:
+    climbed(port)
+    (port.run / "lint.json").unlink()
+    climbed(port)
+    assert port.commands == ["lint"]
+
+
+def test_the_climb_stops_at_the_first_failure_and_what_was_not_run_has_not_passed(port: Port) -> None:
+    port.outcomes["lint"] = Outcome.NOT_ALIGNED
+    result = whole(port)
+    states = {rung.name: rung.state for rung in result.rungs}
+    assert (states["parameters"], states["settings"], states["forward"]) == ("passed", "failed", "not run")
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    port.outcomes.clear()
+    climbed(port)
+    assert port.commands == ["lint", "convert", "forward", "step"]
+
+
+def test_a_rung_that_a_failed_one_makes_useless_is_blocked_and_says_by_what(port: Port) -> None:
+    port.outcomes["map"] = Outcome.NOT_ALIGNED
+    result = whole(port, Climb(keep_going=True))
+    blocked = {rung.name: rung.blocked_by for rung in result.rungs if rung.state == "blocked"}
+    assert blocked == {
+        "settings": "parameters",
+        "weights": "parameters",
+        "forward": "parameters",
+        "loss": "parameters",
+        "gradients": "parameters",
+        "optimizer": "parameters",
+    }
+    assert port.commands == ["doctor", "map"]
+
+
+def test_one_training_step_is_judged_by_its_parts(port: Port) -> None:
+    port.outcomes["step"], port.faults = Outcome.NOT_ALIGNED, ("update",)
+    states = climbed(port, Climb(keep_going=True))
+    assert (states["loss"], states["gradients"], states["optimizer"]) == ("passed", "passed", "failed")
+
+
+def test_a_command_that_leaves_no_result_could_not_compare(port: Port) -> None:
+    port.dies_at = "forward"
+    result = whole(port)
+    rung = next(one for one in result.rungs if one.name == "forward")
+    assert (rung.state, rung.reason) == ("could not compare", "no such layer")
+    assert result.verdict.outcome is Outcome.NOT_COMPARED
+
+
+def test_what_the_project_file_asks_for_must_be_run(port: Port) -> None:
+    file = port.run.parent / "align.toml"
+    file.write_text(file.read_text() + '[run]\nrungs = ["parameters", "curve"]\n')
+    result = whole(port)
+    assert {rung.name: rung.state for rung in result.rungs} == {"parameters": "passed", "curve": "not available"}
+    assert result.verdict.outcome is Outcome.NOT_COMPARED
+    assert "curve (not available)" in result.verdict.reason
+
+
+def test_a_climb_starts_where_it_is_told_to(port: Port) -> None:
+    climbed(port)
+    climbed(port, Climb(first="forward"))
+    assert port.commands == ["forward"]
+
+
+def test_a_rung_that_is_not_there_is_refused(port: Port) -> None:
+    with pytest.raises(UsageError, match="there is no rung forwards"):
+        climb_ladder(project(port), port.run, port.execute, Climb(only=("forwards",)))
+
+
+def test_a_second_climb_at_a_time_is_refused(port: Port) -> None:
+    port.run.mkdir()
+    with folder_lock(port.run / LOCK, port.run, "run"), pytest.raises(FolderInUseError):
+        climb_ladder(project(port), port.run, port.execute)
+
+
+def test_a_climb_that_dies_goes_on_where_it_was(port: Port) -> None:
+    def interrupted(command: Sequence[str]) -> Executed:
+        if command[0] == "forward":
+            raise KeyboardInterrupt
+        return port.execute(command)
+
+    with pytest.raises(KeyboardInterrupt):
+        climb_ladder(project(port), port.run, interrupted)
+    assert json.loads((port.run / "ladder.json").read_text())["rungs"][3]["state"] == "passed"
+    climbed(port)
+    assert port.commands == ["forward", "step"]

@@ -1,0 +1,71 @@
+"""The port of examples/first_port, from a folder without a project file to a green ladder, as a new user would go."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "first_port"
+IMPORTS = "from mindspore import nn, ops"
+ADAM = "nn.Adam(net.trainable_params(), learning_rate=1e-3"
+ADAM_W = "experimental.optim.AdamW(net.trainable_params(), lr=1e-3"
+# What each failing rung must name, and the correction of the port that it asks for.
+FAULTS = (
+    ("parameters", "port.py:28", {"[Residual(16) for _ in range(3)]": "nn.CellList([Residual(16) for _ in range(3)])"}),
+    ("settings", "port.py:12", {"BatchNorm2d(width)": "BatchNorm2d(width, eps=1e-3)"}),
+    ("optimizer", "port.py:47", {ADAM: ADAM_W, IMPORTS: "from mindspore import experimental, nn, ops"}),
+)
+MOST_COMMANDS = 10
+
+
+@pytest.mark.frameworks
+def test_three_faults_are_known_with_their_lines_and_each_correction_turns_its_rung_green(tmp_path: Path) -> None:
+    folder = copytree(EXAMPLE, tmp_path / "port")
+    commands = [align(folder, "init")]
+    for rung, line, correction in FAULTS:
+        commands.append(align(folder, "run"))
+        assert commands[-1].returncode == 1, commands[-1].stderr
+        failed = next(one for one in ladder(folder) if one["state"] == "failed")
+        assert failed["name"] == rung
+        assert [culprit["line"] for culprit in failed["culprits"]][0] == line
+        assert line in commands[-1].stdout
+        correct(folder / "port.py", correction)
+    commands.append(align(folder, "run"))
+    states = {one["name"]: one["state"] for one in ladder(folder)}
+    assert {states[rung] for rung, *_ in FAULTS} == {"passed"}
+    assert "failed" not in states.values()
+    assert commands[-1].returncode == 0
+    assert len(commands) <= MOST_COMMANDS
+
+
+def align(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """One command as typed in the folder."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    return subprocess.run(
+        [sys.executable, "-m", "align.cli.main", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def correct(port: Path, correction: dict[str, str]) -> None:
+    """Write the right code in the place of the wrong."""
+    source = port.read_text()
+    for wrong, right in correction.items():
+        assert wrong in source
+        source = source.replace(wrong, right)
+    port.write_text(source)
+
+
+def ladder(folder: Path) -> list[dict]:
+    """The rungs as the last climb left them."""
+    return json.loads((folder / "align-run" / "ladder.json").read_text())["rungs"]
