@@ -33,7 +33,7 @@ def test_three_faults_are_known_with_their_lines_and_each_correction_turns_its_r
         assert commands[-1].returncode == 1, commands[-1].stderr
         failed = next(one for one in ladder(folder) if one["state"] == "failed")
         assert failed["name"] == rung
-        assert [culprit["line"] for culprit in failed["culprits"]][0] == line
+        assert failed["culprits"][0]["line"] == line
         assert line in commands[-1].stdout
         correct(folder / "port.py", correction)
     commands.append(align(folder, "run"))

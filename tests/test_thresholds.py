@@ -1,4 +1,4 @@
-"""Each room keeps its limits in one table, `thresholds.py`, where each says why it is there and where its number comes from."""
+"""Each room keeps its limits in one table, `thresholds.py`: why each is there, and where its number comes from."""
 
 from __future__ import annotations
 

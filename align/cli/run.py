@@ -42,11 +42,11 @@ def run_command(
     from align.errors import UsageError
     from align.report.show_result import print_result
     from align.runs.climb_ladder import Climb, climb_ladder
-    from align.runs.project_file import NAME, Project
+    from align.runs.project_file import NAME
     from align.runs.run_folder import RunFolder
 
     settings = find_settings(project)
-    if settings == Project():
+    if settings.file is None:
         raise UsageError(f"there is no {NAME} here", "write one with `align init`, or name it with --project FILE")
     if first and only:
         raise UsageError("both --from and --only are given", "give one of them")

@@ -109,7 +109,7 @@ class Project:
     steps: int | None = None
     run_folder: Path | None = None
     rungs: tuple[str, ...] = ()
-    file: Path | None = None
+    file: Path | None = field(default=None, compare=False)
 
 
 def read_project(path: Path) -> Project:

@@ -77,12 +77,12 @@ def test_all_faults_are_listed_together(tmp_path: Path) -> None:
         read_project(path)
     assert caught.value.faults == (
         "[candidate] must be a table",
-        "unknown table or key 'colour'; known: [accepted], [candidate], [forward], [limits], [loss], [reference]",
+        "unknown table or key 'colour'; known: [accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [training]",
         "[reference] model must be text, not 3",
         "[reference] unknown key 'checkpint'; known: checkpoint, device, dtype, mode, model",
         "[forward] inputs must be text, not ['a.npz']",
         "[forward] map must be text, not ''",
-        "unknown table or key 'forwards'; known: [accepted], [candidate], [forward], [limits], [loss], [reference]",
+        "unknown table or key 'forwards'; known: [accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [training]",
     )
     assert str(caught.value).startswith(f"{path} cannot be used:\n")
     assert "docs/project-file.md" in caught.value.hint
@@ -98,3 +98,27 @@ def test_a_file_that_is_not_toml_is_refused_with_the_reason(tmp_path: Path, cont
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match="project file not found"):
         read_project(tmp_path / "gone.toml")
+
+
+def test_what_a_ladder_needs_is_read_with_its_paths(tmp_path: Path) -> None:
+    file = tmp_path / "align.toml"
+    file.write_text(
+        '[reference]\ntraining = "a.py:train"\nlog = "a.log"\ntrace = "captured"\n'
+        '[metric]\ndata = "d.py:batches"\nmetric = "accuracy"\nsamples = 8\n'
+        '[training]\nbatch = ["one.npz", "d.py:two"]\nsteps = 2\n[run]\nfolder = "runs"\nrungs = "forward"\n'
+    )
+    project = read_project(file)
+    assert project.reference.training == f"{tmp_path}/a.py:train"
+    assert (project.reference.log, project.reference.trace) == (tmp_path / "a.log", tmp_path / "captured")
+    assert (project.metric.data, project.metric.metric) == (f"{tmp_path}/d.py:batches", "accuracy")
+    assert project.batches == (tmp_path / "one.npz", f"{tmp_path}/d.py:two")
+    assert (project.metric.samples, project.steps, project.rungs) == (8, 2, ("forward",))
+    assert project.run_folder == tmp_path / "runs"
+
+
+def test_values_of_another_type_are_refused_all_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "align.toml"
+    file.write_text("[training]\nsteps = 0\nbatch = []\n[run]\nrungs = 3\n")
+    with pytest.raises(ProjectFileError) as caught:
+        read_project(file)
+    assert all(f"{key} must be" in str(caught.value) for key in ("steps", "batch", "rungs"))
