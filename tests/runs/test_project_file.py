@@ -79,7 +79,7 @@ def test_all_faults_are_listed_together(tmp_path: Path) -> None:
         "[candidate] must be a table",
         "unknown table or key 'colour'; known: [accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [training]",
         "[reference] model must be text, not 3",
-        "[reference] unknown key 'checkpint'; known: checkpoint, device, dtype, mode, model",
+        "[reference] unknown key 'checkpint'; known: checkpoint, device, dtype, log, mode, model, trace, training",
         "[forward] inputs must be text, not ['a.npz']",
         "[forward] map must be text, not ''",
         "unknown table or key 'forwards'; known: [accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [training]",
