@@ -12,6 +12,9 @@ from align.runs.project_file import Project, ProjectSide, read_project
 if TYPE_CHECKING:
     from pathlib import Path
 
+TABLES = "[accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [training]"
+SIDE = "checkpoint, device, dtype, log, mode, model, trace, training"
+
 
 def project(folder: Path, text: str) -> Path:
     path = folder / "align.toml"
@@ -77,12 +80,12 @@ def test_all_faults_are_listed_together(tmp_path: Path) -> None:
         read_project(path)
     assert caught.value.faults == (
         "[candidate] must be a table",
-        "unknown table or key 'colour'; known: [accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [training]",
+        f"unknown table or key 'colour'; known: {TABLES}",
         "[reference] model must be text, not 3",
-        "[reference] unknown key 'checkpint'; known: checkpoint, device, dtype, log, mode, model, trace, training",
+        f"[reference] unknown key 'checkpint'; known: {SIDE}",
         "[forward] inputs must be text, not ['a.npz']",
         "[forward] map must be text, not ''",
-        "unknown table or key 'forwards'; known: [accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [training]",
+        f"unknown table or key 'forwards'; known: {TABLES}",
     )
     assert str(caught.value).startswith(f"{path} cannot be used:\n")
     assert "docs/project-file.md" in caught.value.hint
