@@ -11,14 +11,14 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, UsageError
 from align.lint.compare_losses import compare_losses
 from align.lint.compare_settings import SEVERITY_ORDER, compare_settings
-from align.lint.frozen_findings import frozen_findings
 from align.lint.lint_optimizers import lint_optimizers
-from align.lint.lint_result import ComparedPart, LintResult, joined_parts
+from align.lint.lint_result import ComparedPart, LintResult, SettingFinding, joined_parts
 from align.lint.lint_sides import open_lint_side, settings_reader
 from align.lint.pair_layers import mark_padded_in_code, pair_layers
 from align.lint.written_layers import written_epsilons
 from align.models.open_sides import refuse_one_object
 from align.names.apply_user_rules import check_shapes
+from align.names.frozen_parameters import freezing, frozen_apart
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.user_rules import NameRules
@@ -123,7 +123,7 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     known = {name for rule in pitfalls() for form in rule.forms for name in form.classes}
     counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
     compared = _compare_layers(pairs, sides)
-    findings = (*compared.findings, *frozen_findings((left, right), names))
+    findings = (*compared.findings, *_frozen_findings((left, right), names))
     bare = not (left.parameters or right.parameters)  # of a loss that users wrote nothing else is to be seen
     unknown = [one for own in settings if len(own) == 1 for one in own if bare and known.isdisjoint(one.classes)]
     names_of_unknown = () if compared.compared or findings else dict.fromkeys(one.classes[0] for one in unknown)
@@ -184,3 +184,28 @@ def _verdict(found: ComparedPart) -> Verdict:
         return Verdict(Outcome.NOT_COMPARED, sentence("lint_verdict.nothing_known"), coverage)
     reason = sentence("lint_verdict.settings_equal", count=found.compared)
     return Verdict(Outcome.ALIGNED, reason, coverage, found.caveats)
+
+
+def _frozen_findings(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> Iterator[SettingFinding]:
+    """One finding for each side that freezes what the other trains; the outputs are equal, what is learned is not."""
+    found = frozen_apart(name_map, *sides)
+    classes = [next((module.class_name for module in side.modules), "") for side in sides]
+    apart = (found.frozen_in_source, "reference"), (found.frozen_in_target, "candidate")
+    for pairs, side in apart:
+        if pairs:
+            yield SettingFinding(
+                rule="frozen-on-one-side",
+                severity="error",
+                reference="",
+                candidate="",
+                reference_class=classes[0],
+                candidate_class=classes[1],
+                setting=sentence("lint_setting.trainable_parameters"),
+                reference_setting=sentence("lint_setting.trainable", count=found.trainable[0]),
+                candidate_setting=sentence("lint_setting.trainable", count=found.trainable[1]),
+                effect=sentence("lint_effect.frozen", count=len(pairs), side=side),
+                change=freezing([pairing.target for pairing in pairs], frozen=side == "reference"),
+                parameters=len(pairs),
+                example=pairs[0].source,
+                part="parameters",
+            )
