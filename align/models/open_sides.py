@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from align.core.message_words import counted, first_few
 from align.core.protocols import ModelCopier
 from align.errors import CannotRunError, SharedModelError
-from align.models.live.sample_memory import changed_tensors, shared_tensors
+from align.models.live.shared_tensors import changed_tensors, shared_tensors
 from align.models.open_side import Preparation, Side, SideRequest, build_side, prepare_side
 from align.models.user_code import run_user_code
 from align.words.catalogue import sentence

@@ -13,9 +13,8 @@ from align.core.trace_metadata import CallSink, CallStart, FunctionSink, Returne
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.errors import InputsError, ModelFailedError, ModelFailure
 from align.models.batches import batches_of
-from align.models.live.call_sites import raised_at, tensor_kinds, user_line
-from align.models.live.returned_values import INNER, given_back, taken_apart
-from align.models.live.same_tensors import LatestTensors, no_write_count
+from align.models.live.call_sites import FRAMEWORKS, raised_at, tensor_kinds, user_line
+from align.models.live.returned_values import INNER, LatestTensors, given_back, no_write_count, taken_apart
 from align.models.nested_values import leaves, with_leaves
 from align.models.probe import CLASS_NAME as PROBE
 from align.models.probe import probed_by
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Batch, Inputs
     from align.core.traces import CaptureSink
     from align.models.live.overwrite_inputs import Overwriter
-    from align.models.live.returned_values import Returned
-    from align.models.live.same_tensors import Writes
+    from align.models.live.returned_values import Returned, Writes
 
 
 class ToArray(Protocol):
@@ -286,3 +284,25 @@ def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapp
     given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
     with probed_by(recorder):
         run_user_code(call, lambda error: ModelFailedError(what, recorder.failure(error), given, error))
+
+
+def root_call(
+    model: Any, recorder: CallRecorder, stand_ins: Mapping[str, Any] | None, *, compiled: bool = False
+) -> Callable[..., Any]:
+    """Return the model, or a function that notes its call if it is `compiled`, or if its class defines `__call__`.
+
+    Such a class may pass by the hooks of its framework. The root must have no hooks then.
+    """
+    if not compiled and _is_frameworks(type(model).__call__):
+        return model  # type: ignore[no-any-return]
+    return partial(_noted, type(model).__name__, recorder, (stand_ins or {}).get("", model))
+
+
+def _is_frameworks(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] in FRAMEWORKS
+
+
+def _noted(name: str, recorder: CallRecorder, answers: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Let a sink see what a model is given, and what it, or its stand-in, returns."""
+    given, named = recorder.begin("", args, kwargs, name) or (args, kwargs)
+    recorder.end("", name, answers(*given, **named))

@@ -14,7 +14,7 @@ from align import SideRequest
 from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.errors import SharedModelError
-from align.models.live.sample_memory import SAMPLE, array_memory, changed_tensors, shared_tensors
+from align.models.live.shared_tensors import SAMPLE, array_memory, changed_tensors, shared_tensors
 from align.models.open_side import open_side
 from align.models.open_sides import open_sides
 

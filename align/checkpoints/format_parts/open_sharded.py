@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from align.checkpoints.format_parts.claims import parse_json
 from align.checkpoints.format_parts.external_files import external_file
-from align.checkpoints.format_parts.strict_json import parse_json
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.core.message_words import counted, first_few
 from align.core.registry import checkpoint_formats

@@ -14,7 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.checkpoints.extents import byte_blocks, joined, mapped
-from align.checkpoints.format_parts.claimed_shapes import sound_shape
+from align.checkpoints.format_parts.claims import sound_shape
 from align.checkpoints.format_parts.protobuf import NUMBER, ProtobufScan, field_key, number_bytes, scanned
 from align.core.atomic_files import BLOCK
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor

@@ -12,8 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from align.checkpoints.extents import byte_blocks, mapped
-from align.checkpoints.format_parts.claimed_shapes import sound_shape
-from align.checkpoints.format_parts.strict_json import parse_json
+from align.checkpoints.format_parts.claims import parse_json, sound_shape
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.format_parts.claimed_shapes import sound_shape
+from align.checkpoints.format_parts.claims import sound_shape
 from align.checkpoints.format_parts.pickle.interpreter import LONGEST_NAME, Global, Made, Persistent, mapping_of
 from align.core.checkpoints import MOST_AXES
 from align.core.dtypes import numpy_dtype

@@ -17,6 +17,19 @@ def module_settings(module: Model) -> dict[str, Setting]:
     return plain_settings({**vars(module), **_presence(vars(module).get("_parameters", {})), **_weights(module)})
 
 
+def public_classes(cls: type) -> tuple[str, ...]:
+    """Names of the class and its bases below torch.nn.Module, as `torch.nn.X` where that is the class."""
+    from torch import nn
+
+    bases = [base for base in cls.__mro__ if issubclass(base, nn.Module) and base is not nn.Module]
+    return tuple(
+        f"torch.nn.{base.__name__}"
+        if getattr(nn, base.__name__, None) is base
+        else f"{base.__module__}.{base.__qualname__}"
+        for base in bases
+    )
+
+
 def group_settings(optimizer: Model) -> list[LayerSettings]:
     """Settings of each group of parameters of an optimizer."""
     classes = tuple(_optimizer_name(cls) for cls in type(optimizer).__mro__ if _is_optimizer(cls))

@@ -1,19 +1,29 @@
-"""How much tensors of a torch model depend on each parameter, by one backward pass from a random mix of them."""
+"""Gradients of a torch model: one pass back from a fixed mix of what it returns, how they are watched, what they say.
+
+On their way back others may take their place; see GradientForms. A pass back from a random mix says how much tensors
+depend on each parameter. A model's own gradients stay as they are.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.traces import capture_key
+from align.models.adapter_parts.gradients import GradientRecorder, random_weighted_sum
+from align.models.adapter_parts.torch.arrays import to_array, to_tensor
+from align.models.adapter_parts.torch.state import is_scripted
 from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from align.core.dtypes import Array
     from align.core.protocols import Model
+    from align.core.traces import CaptureSink
+    from align.models.adapter_parts.gradients import FromArray, ToArray
 
 _SEED = 0
 # Shares this many times the rounding unit of the coarsest dtype on the way are rounding: of key biases, which softmax
@@ -21,6 +31,120 @@ _SEED = 0
 _UNITS = 100
 # Far above the rounding of float64 in a model of any depth, far below what a layer of any depth has left.
 _LEAST = 1e-9
+
+
+class TorchGradients:
+    """The forms of one step; `like` is any parameter of the model, None for a model without one."""
+
+    def __init__(self, like: Any) -> None:
+        import torch
+
+        device = "cpu" if like is None else like.device
+        self._anchor = torch.zeros((), device=device, requires_grad=True)
+
+    def to_array(self, value: Any) -> Array | None:
+        """Copy out a tensor."""
+        import torch
+
+        return to_array(value.detach()) if torch.is_tensor(value) else None
+
+    def has_gradient(self, value: Any) -> bool:
+        """Tell whether autograd runs, and takes such tensors."""
+        import torch
+
+        return bool(torch.is_grad_enabled() and value.is_floating_point())
+
+    def awaits(self, tensor: Any) -> bool:
+        """Tell whether it requires one."""
+        return bool(tensor.requires_grad)
+
+    def watched(self, tensor: Any, arrived: Callable[[Array], None]) -> Any:
+        """Return the tensor under another name: the same memory, and a place of its own on the way back."""
+        return _functions().watched.apply(tensor, arrived) if tensor.requires_grad else tensor
+
+    def settle(self, tensor: Any, given: Any, returned: Any) -> None:
+        """After an in-place operation let the caller's tensor follow, for whoever uses it later."""
+        if given is not tensor and given._version and not (tensor.is_leaf and tensor.requires_grad):  # noqa: SLF001
+            tensor.copy_(returned)
+
+    def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
+        """Return a new tensor, which requires a gradient whatever the old one did."""
+        return _functions().cut.apply(self._anchor, to_tensor(value).to(tensor), arrived)
+
+    def tied(self, tensor: Any, given: Callable[[], Array | None]) -> Any:
+        """Return a scalar 0."""
+        return _functions().tied.apply(tensor, given) if tensor.requires_grad else tensor.new_zeros(())
+
+    def joined(self, tensor: Any, ties: Sequence[Any]) -> Any:
+        """Add zeros, which leave the dtype as it is."""
+        return tensor + sum(ties) if ties else tensor
+
+
+@cache
+def _functions() -> Any:
+    """The operations, which can be made only where torch is imported."""
+    import torch
+
+    class Watched(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, tensor: Any, arrived: Any) -> Any:
+            ctx.arrived = arrived
+            return tensor.data  # no view: what is done in place to a view loses its place on the way back
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            ctx.arrived(to_array(gradient))
+            return gradient, None
+
+    class Cut(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, _anchor: Any, value: Any, arrived: Any) -> Any:
+            ctx.arrived = arrived
+            return value.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            ctx.arrived(to_array(gradient))
+            return None, None, None
+
+    class Tied(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, tensor: Any, given: Any) -> Any:
+            ctx.given, ctx.like = given, tensor.new_empty(())
+            ctx.shape, ctx.asked = tensor.shape, tensor.is_leaf
+            return tensor.new_zeros(())
+
+        @staticmethod
+        def backward(ctx: Any, _gradient: Any) -> Any:
+            value = ctx.given()
+            if value is None and ctx.asked:  # the user's own step may ask for it, as a gradient penalty does
+                return ctx.like.new_zeros(ctx.shape), None
+            return (None if value is None else to_tensor(value).to(ctx.like).reshape(ctx.shape)), None
+
+    class Functions:
+        watched, cut, tied = Watched, Cut, Tied
+
+    return Functions
+
+
+def differentiate(
+    model: Model, call: Callable[[], Any], given: Sequence[Any], sink: CaptureSink, forms: tuple[ToArray, FromArray]
+) -> None:
+    """Run `call`, then back to the parameters and to the floating ones of the tensors `given` to it."""
+    import torch
+
+    def has_gradient(value: Any) -> bool:
+        return torch.is_tensor(value) and value.requires_grad and not value.is_complex()
+
+    to_array, from_array = forms
+    recorder = GradientRecorder(sink, to_array, has_gradient)
+    ends = [tensor.requires_grad_() for tensor in given if tensor.is_floating_point()]
+    ends += [parameter for parameter in model.parameters() if parameter.requires_grad]
+    seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
+    with recorder.watching(seen), torch.enable_grad():
+        mix = random_weighted_sum(call(), has_gradient, from_array)
+    if torch.is_tensor(mix) and ends:
+        torch.autograd.grad(mix, ends, allow_unused=True)
 
 
 def influences(model: Model, call: Callable[[], Any]) -> tuple[dict[str, float], float]:
