@@ -12,6 +12,7 @@ import numpy as np
 
 from align.checkpoints.framework_of_names import declared_framework
 from align.convert.planning.conversion_warnings import cast_warnings
+from align.convert.thresholds import MOST_KEPT_ELEMENTS
 from align.core.about import __version__
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.words.catalogue import joined, sentence
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from align.convert.writing.write_checkpoint import Output
     from align.core.checkpoints import Checkpoint
     from align.core.parameters import Shape
-
-MOST_KEPT = 64  # elements of a dropped tensor that the record keeps, for the way back: counters, not weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,11 @@ def _content_hash(tensors: Iterable[ConvertedTensor]) -> str:
 
 def _dropped_values(job: Conversion) -> dict[str, DroppedValue]:
     tensors = job.checkpoint.tensors
-    small = [tensors[name] for name in job.plan.dropped if name in tensors and prod(tensors[name].shape) <= MOST_KEPT]
+    small = [
+        tensors[name]
+        for name in job.plan.dropped
+        if name in tensors and prod(tensors[name].shape) <= MOST_KEPT_ELEMENTS
+    ]
     return {t.name: DroppedValue(t.dtype, t.shape, t.load().tobytes().hex()) for t in small}
 
 

@@ -21,6 +21,7 @@ from align.checkpoints.training_state import training_notes
 from align.convert.diff.pair_checkpoints import open_for_diff, pair_checkpoints, without_prefixes
 from align.convert.diff.pair_tensors import judge_diff, judge_pair
 from align.convert.diff_result import CheckpointDiff
+from align.convert.thresholds import PART_ELEMENTS, READING_THREADS
 from align.core.checkpoints import Extent
 from align.core.dtypes import numpy_dtype
 from align.core.progress import Progress, silent
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.name_map import NameMap
 
-PART = 1 << 22  # elements
-THREADS = 2  # more of them wait for each other where NumPy works, and for the memory where numba does
 
 Pair = tuple["StoredTensor", "StoredTensor"]
 
@@ -126,9 +125,9 @@ def measure_pairs(pairs: Sequence[Pair], progress: Progress = silent) -> list[Ru
     """
     total = sum(ours.nbytes + theirs.nbytes for ours, theirs in pairs)
     work = _Work(deque(_parts(pairs)), Kernels(total), _Counter(progress, total))
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(READING_THREADS) as pool:
         try:
-            done = [future.result() for future in [pool.submit(work.run) for _ in range(THREADS)]]
+            done = [future.result() for future in [pool.submit(work.run) for _ in range(READING_THREADS)]]
         finally:
             work.parts.clear()  # after a failure or an interrupt the other thread ends with its part
     results = [RunningSums() for _ in pairs]
@@ -192,7 +191,7 @@ class _Counter:
 def _parts(pairs: Sequence[Pair]) -> Iterator[_Part]:
     for index, (reference, candidate) in enumerate(pairs):
         size = prod(reference.shape)
-        step = PART if reference.extent and candidate.extent else max(size, 1)
+        step = PART_ELEMENTS if reference.extent and candidate.extent else max(size, 1)
         for start in range(0, size, step):
             count = min(step, size - start)
             yield _Part(index, start, count, *(_cut(tensor, start, count) for tensor in (reference, candidate)))

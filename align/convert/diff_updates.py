@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING
 from align.convert.diff.pair_checkpoints import open_for_diff, pair_checkpoints, without_prefixes
 from align.convert.diff.update_sums import sum_updates
 from align.convert.diff_result import ALIKE, UpdateDifference, UpdatesDiff
+from align.convert.thresholds import (
+    FACTOR_OF_ONE_ELEMENT,
+    FACTOR_TOLERANCE,
+    FEWEST_FOR_DECAY,
+    LEAST_DECAY_UNITS,
+    PROPORTIONAL_COSINE,
+    TURNED_ELEMENT,
+    UNRELATED_DEVIATIONS,
+    UPDATE_TOLERANCE,
+)
 from align.core.dtypes import is_complex
 from align.core.message_words import counted, first_few
 from align.core.progress import silent
+from align.core.thresholds import FLOAT32_ROUNDING
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import UsageError
 from align.words.catalogue import joined, sentence
@@ -31,25 +42,6 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
 
     Files = tuple[Path | str, Path | str]
-
-# Relative to the reference's update, in the L2 norm: gradients of two frameworks differ by rounding that a network has
-# gathered. Over clean pairs of convolutional nets with BatchNorm and 1 to 10 steps that is up to 1e-3 with SGD. Adam
-# makes whole steps of gradients that are rounding alone: up to 0.05, and in a vector, of which one element may turn, up
-# to 0.6 / sqrt(elements).
-TOLERANCE = 0.1
-ONE_ELEMENT = 0.6
-# What is one figure for all elements is known far better; of few elements, less.
-FACTOR_TOLERANCE = 4e-3
-FEW_ELEMENTS = 0.02
-# From this cosine on the difference of the updates is proportional to the values; by chance, too few elements are. A
-# share of the values below some epsilons is rounding: BatchNorm's running variance times 0.9.
-PROPORTIONAL = 0.9
-FEWEST = 16
-LEAST_DECAY = 4.0
-# Standard deviations of a cosine of unrelated updates, which is 1 / sqrt(elements).
-UNRELATED = 4.0
-# Values before the step are the same up to this, relative: they may have gone through a cast there and back.
-SAME_START = 1e-6
 
 
 def diff_updates(  # noqa: PLR0913 - the options of one command
@@ -157,8 +149,11 @@ def _measured(before: TensorPair, after: TensorPair) -> UpdateDifference:
 
 
 def _other_start(tensors: Sequence[UpdateDifference]) -> Iterator[str]:
-    """Warn of values that were not the same before the step: their gradients need not be either."""
-    if apart := [one.reference for one in tensors if one.start is not None and one.start > SAME_START]:
+    """Warn of values that were not the same before the step: their gradients need not be either.
+
+    Values that have gone through a cast there and back are the same.
+    """
+    if apart := [one.reference for one in tensors if one.start is not None and one.start > FLOAT32_ROUNDING]:
         yield sentence("updates_note.other_start", count=len(apart), names=apart)
 
 
@@ -175,7 +170,7 @@ class _Relation:
 def _judge_update(pair: TensorPair, sums: UpdateSums) -> UpdateDifference:
     """Say what the updates of a pair differ by."""
     u, v, d, rounding = (sqrt(max(one, 0.0)) for one in (sums.uu, sums.vv, sums.dd, sums.rounding))
-    limit = rounding + (TOLERANCE + ONE_ELEMENT / sqrt(max(sums.count, 1))) * u
+    limit = rounding + (UPDATE_TOLERANCE + TURNED_ELEMENT / sqrt(max(sums.count, 1))) * u
     found = _Relation("not finite") if sums.non_finite else _related(sums, (u, v, d), rounding, limit)
     size = sqrt(max(sums.count - sums.non_finite, 1))
     return UpdateDifference(
@@ -215,19 +210,19 @@ def _related(sums: UpdateSums, norms: tuple[float, float, float], rounding: floa
     decay = _decay(sums, d)
     if decay is not None:
         return _Relation("decay differs", factor, beside, decay)
-    sure = FACTOR_TOLERANCE + FEW_ELEMENTS / sums.count + UNRELATED * beside / sqrt(sums.count) + rounding / u
-    if abs(factor - 1.0) > sure and beside <= TOLERANCE + rounding / v:
+    known = _factor_tolerance(beside, sums.count) + rounding / u
+    if abs(factor - 1.0) > known and beside <= UPDATE_TOLERANCE + rounding / v:
         return _Relation("one factor apart", factor, beside)
     return _Relation("same" if d <= limit else "updates differ", factor, beside)
 
 
 def _decay(sums: UpdateSums, d: float) -> float | None:
     """The share of the values by which the updates differ, if the difference is proportional to these and not to u."""
-    if not sums.ww or sums.count < FEWEST or abs(sums.dw) < LEAST_DECAY * sums.unit * sums.ww:
+    if not sums.ww or sums.count < FEWEST_FOR_DECAY or abs(sums.dw) < LEAST_DECAY_UNITS * sums.unit * sums.ww:
         return None
     along_values = abs(sums.dw) / (d * sqrt(sums.ww))
     along_update = abs(sums.uv - sums.uu) / (d * sqrt(sums.uu))
-    return -sums.dw / sums.ww if along_values >= PROPORTIONAL and along_values > along_update else None
+    return -sums.dw / sums.ww if along_values >= PROPORTIONAL_COSINE and along_values > along_update else None
 
 
 def _without_influence(tensors: Sequence[UpdateDifference]) -> list[UpdateDifference]:
@@ -249,7 +244,7 @@ def _unrelated(one: UpdateDifference) -> bool:
     if one.outcome != "updates differ" or len(one.shape) != 1 or one.factor is None:
         return False
     cosine = one.factor * one.reference_moved / one.candidate_moved
-    return abs(cosine) <= UNRELATED / sqrt(one.shape[0])
+    return abs(cosine) <= UNRELATED_DEVIATIONS / sqrt(one.shape[0])
 
 
 def _common_factor(tensors: Sequence[UpdateDifference]) -> float | None:
@@ -267,9 +262,13 @@ def _contradicts(one: UpdateDifference, factor: float) -> bool:
     """Tell whether an update that is alike is known well enough not to be apart by the factor as well."""
     if one.outcome != "same" or one.rounding is None:
         return False
-    size = prod(one.shape)
-    known = one.rounding + FACTOR_TOLERANCE + FEW_ELEMENTS / size + UNRELATED * (one.beside_factor or 0.0) / sqrt(size)
+    known = one.rounding + _factor_tolerance(one.beside_factor or 0.0, prod(one.shape))
     return abs(factor - (1.0 if one.factor is None else one.factor)) > known
+
+
+def _factor_tolerance(beside: float, size: int) -> float:
+    """By how much the factor of an update of `size` elements may be off, with what it leaves `beside` it."""
+    return FACTOR_TOLERANCE + FACTOR_OF_ONE_ELEMENT / size + UNRELATED_DEVIATIONS * beside / sqrt(size)
 
 
 def _by_distance(one: UpdateDifference) -> tuple[bool, float]:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.parameters import Shape
 
-MOST_AXES = 32  # what NumPy before 2.0 can hold; torch allows 64, and no model has ten
-
 
 @dataclass(frozen=True, slots=True)
 class Extent:

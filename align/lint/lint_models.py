@@ -12,11 +12,12 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, SharedModelError, UsageError
 from align.lint.compare_losses import compare_losses
 from align.lint.compare_optimizers import compare_optimizers
-from align.lint.compare_schedules import STEPS, steps_to_sample
+from align.lint.compare_schedules import steps_to_sample
 from align.lint.compare_settings import SEVERITY_ORDER, compare_settings
 from align.lint.lint_result import ComparedPart, LintResult, SettingFinding, joined_parts
 from align.lint.lint_sides import open_lint_side, settings_reader
 from align.lint.pair_layers import mark_padded_in_code, pair_layers
+from align.lint.thresholds import USUAL_STEPS
 from align.lint.uncovered_settings import uncovered_settings
 from align.lint.written_layers import written_epsilons
 from align.models.open_sides import refuse_one_object
@@ -241,11 +242,11 @@ def _read_both(
     sides: tuple[OptimizerSide, OptimizerSide], steps: int | None
 ) -> tuple[list[ParameterGroup], list[ParameterGroup]]:
     """The groups with their rates, over the given number of steps or over those that tell the schedules apart."""
-    left, right = (_read(side, steps or STEPS) for side in sides)
+    left, right = (_read(side, steps or USUAL_STEPS) for side in sides)
     if steps is not None:
         return _over_all(left), _over_all(right)
     wanted = steps_to_sample(group.rates for group in (*left, *right))
-    return (left, right) if wanted == STEPS else (_read(sides[0], wanted), _read(sides[1], wanted))
+    return (left, right) if wanted == USUAL_STEPS else (_read(sides[0], wanted), _read(sides[1], wanted))
 
 
 def _over_all(groups: list[ParameterGroup]) -> list[ParameterGroup]:

@@ -7,7 +7,7 @@ import platform
 import numpy as np
 
 from align.core.about import __version__
-from align.models.restore_state import SEED
+from align.models.thresholds import SEED
 
 
 def describe_host() -> dict[str, str]:

@@ -12,6 +12,7 @@ from align.models.batches import batches_of
 from align.models.call_model import forward_of
 from align.models.fit_inputs import told_casts
 from align.models.record_calls import bind_inputs
+from align.models.thresholds import LONGEST_DEFAULT
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     Sides = tuple[Side, Side]
 
-_LONGEST = 40
 _PLAIN = (None, False, True, 0, 0.0, "", ())  # defaults that switch something off, mostly, or leave it as it is
 
 
@@ -90,4 +90,4 @@ def _listed(defaults: dict[str, str]) -> str:
 
 def _written(default: Any) -> str:
     text = repr(default)
-    return text if len(text) <= _LONGEST else f"<{type(default).__name__}>"
+    return text if len(text) <= LONGEST_DEFAULT else f"<{type(default).__name__}>"

@@ -9,6 +9,7 @@ from align.errors import CannotRunError
 from align.measure.limits import rounding_limit
 from align.measure.measure_arrays import measure
 from align.models.restore_state import other_seed
+from align.models.thresholds import SAME_SEED_RUNS
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.models.open_side import Side
 
-SAME_SEED_RUNS = 3  # numbers that vary by themselves may be the same once
 _HINT = (
     "keep state in attributes of the modules, which are put back after each run (a cache object, a closure or a"
     " global name is not), or clear it where the forward begins; draw from the framework's generator; mask no row of"

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from align.errors import AlignError
+from align.models.thresholds import ARGUMENTS_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 _SUDDEN_ENDS = ("_exit", "execv", "execve")  # every other `os.exec*` calls one of these
-_TOLD = 2  # arguments of such a call that a message shows: no environment
 
 
 def run_user_code(code: Callable[[], T], failed: Callable[[BaseException], AlignError], folder: str = "") -> T:
@@ -43,7 +43,7 @@ class ProgramEnded(SystemExit):
 
     def __init__(self, name: str, arguments: tuple[object, ...]) -> None:
         super().__init__(2)
-        self.call = f"os.{name}({', '.join(map(repr, arguments[:_TOLD]))})"
+        self.call = f"os.{name}({', '.join(map(repr, arguments[:ARGUMENTS_SHOWN]))})"
 
 
 def refuse_sudden_ends() -> Callable[[], None]:

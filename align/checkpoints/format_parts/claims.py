@@ -10,7 +10,8 @@ import json
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from align.core.checkpoints import MOST_AXES
+from align.checkpoints.thresholds import MOST_ARRAY_ELEMENTS, SPARE_JSON_MARKS
+from align.core.thresholds import MOST_AXES
 from align.errors import HostileFileError
 
 if TYPE_CHECKING:
@@ -19,15 +20,12 @@ if TYPE_CHECKING:
 
     from align.core.parameters import Shape
 
-MOST_SPARE = 1_000_000  # in the texts of a header's metadata
 LEAST_BYTES = {b"{": 40, b"[": 20, b":": 20, b",": 12}
-# NumPy counts bytes in 63 bits, of elements of up to 16 bytes, and leaves axes of length 0 out of the product.
-MOST_ELEMENTS = 1 << 59
 
 
 def parse_json(raw: bytes) -> Any:
     """Parse UTF-8 JSON; raises ValueError for damage, a name given twice, too many values and too deep ones."""
-    if any(raw.count(mark) > MOST_SPARE + len(raw) // least for mark, least in LEAST_BYTES.items()):
+    if any(raw.count(mark) > SPARE_JSON_MARKS + len(raw) // least for mark, least in LEAST_BYTES.items()):
         msg = f"its {len(raw):,} bytes hold more values than any header or index"
         raise ValueError(msg)
     try:
@@ -49,6 +47,6 @@ def sound_shape(path: Path, name: str, dims: Sequence[int]) -> Shape:
     """Return the dims as a shape; raises HostileFileError, naming the tensor, if no array can have it."""
     if len(dims) > MOST_AXES:
         raise HostileFileError(path, f"tensor {name!r} claims {len(dims)} axes, {MOST_AXES} are the most")
-    if min(dims, default=0) < 0 or prod([dim or 1 for dim in dims]) > MOST_ELEMENTS:
+    if min(dims, default=0) < 0 or prod([dim or 1 for dim in dims]) > MOST_ARRAY_ELEMENTS:
         raise HostileFileError(path, f"tensor {name!r} claims the shape {tuple(dims)}")
     return tuple(dims)

@@ -15,10 +15,11 @@ from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.checkpoints.extents import byte_blocks
-from align.checkpoints.format_parts.pickle import DTYPES, LONGEST_PICKLE, STORAGES, read_pickle
+from align.checkpoints.format_parts.pickle import DTYPES, STORAGES, read_pickle
 from align.checkpoints.format_parts.torch_entries import RESAVE, collector_paused, torch_checkpoint
 from align.checkpoints.format_parts.zip_reader import ZIP_HEAD, Record, first_record_name, read_record, zip_records
 from align.checkpoints.format_parts.zip_writer import ALIGNMENT, ZipWriter
+from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _folder(path: Path, records: Mapping[str, Record]) -> str:
 
 
 def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -> None:
-    if (size := records[f"{folder}/{PICKLE}"].size) > LONGEST_PICKLE:
+    if (size := records[f"{folder}/{PICKLE}"].size) > LONGEST_PICKLE_BYTES:
         raise HostileFileError(path, f"its pickle is {size} bytes long, more than any checkpoint needs")
     if f"{folder}/constants.pkl" in records or any(name.startswith(f"{folder}/code/") for name in records):
         hint = "load it with torch.jit.load and save its state_dict() with torch.save"

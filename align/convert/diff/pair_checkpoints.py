@@ -19,6 +19,7 @@ from align.checkpoints.wrapper_prefixes import (
     wrapper_words,
 )
 from align.convert.diff.pair_tensors import naming_warning, pair_tensors
+from align.convert.thresholds import REASONS_SHOWN
 from align.core.name_map import Dropped
 from align.errors import CannotRunError, MapError
 from align.words.catalogue import sentence
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, StoredTensor]
 
 MATCHED = sentence("diff_warning.without_wrappers")
-MOST_REASONS = 12
 NOTHING_MEETS = "followed either way, it leads from no name of the reference to one of the candidate"
 
 
@@ -122,7 +122,7 @@ def _warnings(two_way: TwoWayMap, way: DirectedMap) -> Iterator[str]:
     for one in way.name_map.unmatched:
         if one.side == "source":
             reasons.setdefault(one.reason, []).append(one.name)
-    for reason, names in list(reasons.items())[:MOST_REASONS]:
+    for reason, names in list(reasons.items())[:REASONS_SHOWN]:
         yield sentence("diff_warning.map_says_nothing", names=names, reason=reason)
 
 

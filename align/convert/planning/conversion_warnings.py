@@ -9,6 +9,7 @@ import numpy as np
 
 from align.checkpoints.extents import byte_blocks
 from align.convert.planning.transformed_tensors import transformed_tensor
+from align.convert.thresholds import CAST_BLOCK_ELEMENTS
 from align.core.dtypes import dtype_name, is_complex, is_float, numpy_dtype
 from align.core.piece_transforms import Part
 from align.core.transforms import Cast, steps_of
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from align.convert.planning.plan_conversion import ConversionPlan
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.dtypes import Array
-
-BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,9 @@ def cast_warnings(losses: Losses) -> Iterable[str]:
 def cast_loss(value: Array, dtype: str) -> CastLoss:
     """Count, in blocks, what `Cast(dtype)` does to the values; NaN and the infinities among floats are kept."""
     flat = value.reshape(-1)
-    blocks = [_count(flat[start : start + BLOCK], dtype) for start in range(0, flat.size, BLOCK)]
+    blocks = [
+        _count(flat[start : start + CAST_BLOCK_ELEMENTS], dtype) for start in range(0, flat.size, CAST_BLOCK_ELEMENTS)
+    ]
     return CastLoss(flat.size, sum(lost for lost, _ in blocks), sum(changed - lost for lost, changed in blocks))
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.checkpoints.extents import equal_blocks, paired_blocks
+from align.convert.thresholds import READING_THREADS
 from align.convert.writing.synced_writer import SyncedWriter
 from align.core.atomic_files import atomic_path, atomic_writer
 from align.errors import NotACheckpointError, UnsupportedCheckpointError, VerificationError
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from align.core.checkpoints import StoredTensor
     from align.core.progress import Progress
     from align.core.protocols import CheckpointFormat
-
-THREADS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def verify_written(
     problems = [f"{name}: unexpected" for name in sorted(found.keys() - {tensor.name for tensor in expected})]
     hashes: dict[str, str] = {}
     done, total = 0, sum(tensor.nbytes for tensor in expected)
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(READING_THREADS) as pool:
         outcomes = pool.map(lambda tensor: _verified(tensor, found.get(tensor.name)), expected)
         for tensor, (problem, digest) in zip(expected, outcomes, strict=True):
             hashes[tensor.name] = digest

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from align.core.training import DropoutLayer
+from align.models.thresholds import SHARE_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
     from align.core.training import DropoutSink
 
-_DIGITS = 12  # of a share: 1 - keep_prob is not exact
 # What modules call the share that they drop, or that they keep, where they hand it to a function themselves.
 _DROPS = re.compile(r"Drop|Stochastic_?Depth")
 _SHARES = re.compile(r"(?:\w+_)?(?:dropout|drop)(?:_(?:p|prob|rate|ratio))?|keep_prob")
@@ -47,7 +47,7 @@ def find_dropout_layers(
         if form is None or method in vars(module) or getattr(type(module), method) is not getattr(form.base, method):
             continue
         value = float(reduce(getattr, form.attribute.split("."), module))
-        yield DropoutLayer(path, module, round(1.0 - value if form.keeps else value, _DIGITS), form.spatial)
+        yield DropoutLayer(path, module, round(1.0 - value if form.keeps else value, SHARE_DIGITS), form.spatial)
 
 
 @contextmanager

@@ -14,11 +14,12 @@ from weakref import ref
 
 import numpy as np
 
+from align.models.thresholds import DEEPEST_ATTRIBUTE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MISSING = object()
-DEEPEST = 6
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 
 
@@ -89,7 +90,7 @@ def _inside(values: tuple[Any, ...], types: LayerTypes) -> tuple[dict[str, Any],
     return None
 
 
-def _alike(one: Any, other: Any, types: LayerTypes, depth: int = DEEPEST) -> bool:
+def _alike(one: Any, other: Any, types: LayerTypes, depth: int = DEEPEST_ATTRIBUTE) -> bool:
     """Tell whether two attributes were made of the same settings; a parameter's values are none."""
     if one is other or depth == 0:
         return True

@@ -20,6 +20,7 @@ import numpy as np
 from align.core.dtypes import is_numeric
 from align.models.live.plain_values import plain_array, plain_values
 from align.models.nested_values import inside, items_of, leaves
+from align.models.thresholds import DEEPEST_OBJECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture
 
 INNER = ""  # in the place of the dtype of numbers: only tensors and arrays count
-MOST_DEPTH = 8  # objects inside objects
 Writes = Callable[[Any], int | None]
 """How often a tensor was written to, None where nobody counts."""
 
@@ -112,7 +112,7 @@ class _Parts:
             self.values.found.append(Returned(name, array, value, own if kind is None else kind, is_tensor=False))
             return
         inner, kind = (items(value), kind) if items is not None else _attributes(value, kind)
-        if inner is None or id(value) in around or len(around) >= MOST_DEPTH:
+        if inner is None or id(value) in around or len(around) >= DEEPEST_OBJECT:
             if kind != "cache":
                 self.values.left_out[name] = _called(value)
             return

@@ -15,14 +15,12 @@ from zlib import crc32
 import numpy as np
 
 from align.core.parameters import TensorMemory
+from align.models.thresholds import CHECKSUM_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-
-SAMPLE = 4096
-"""Elements of a tensor that its checksum takes: filling or scaling a tensor changes nearly all of them."""
 
 
 def array_memory(value: Array) -> TensorMemory:
@@ -36,8 +34,8 @@ def array_memory(value: Array) -> TensorMemory:
 
 
 def sample(size: int) -> slice:
-    """Places of at most SAMPLE elements, spread over all of a flat tensor."""
-    return slice(None, None, max(1, -(-size // SAMPLE)))
+    """Places of at most CHECKSUM_ELEMENTS elements, spread over all of a flat tensor."""
+    return slice(None, None, max(1, -(-size // CHECKSUM_ELEMENTS)))
 
 
 def checksum(elements: Array) -> int:

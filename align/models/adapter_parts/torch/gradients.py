@@ -11,11 +11,13 @@ from collections import Counter
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from align.core.thresholds import FLOAT64_ROUNDING
 from align.core.traces import capture_key
 from align.models.adapter_parts.gradients import GradientRecorder, random_weighted_sum
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.state import is_scripted
 from align.models.nested_values import leaves
+from align.models.thresholds import ROUNDING_UNITS, SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,13 +26,6 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
     from align.models.adapter_parts.gradients import FromArray, ToArray
-
-_SEED = 0
-# Shares this many times the rounding unit of the coarsest dtype on the way are rounding: of key biases, which softmax
-# cancels, 4 units are left in one layer, and the rounding of some hundred layers adds up like a random walk.
-_UNITS = 100
-# Far above the rounding of float64 in a model of any depth, far below what a layer of any depth has left.
-_LEAST = 1e-9
 
 
 class TorchGradients:
@@ -159,10 +154,10 @@ def influences(model: Model, call: Callable[[], Any]) -> tuple[dict[str, float],
     own = _differentiable(model)
     with torch.enable_grad(), _watched() as watched:
         outputs = [_real(leaf) for _, leaf in leaves(call()) if torch.is_tensor(leaf) and leaf.requires_grad]
-    noise = max(_UNITS * watched.unit, _LEAST)
+    noise = max(ROUNDING_UNITS * watched.unit, FLOAT64_ROUNDING)
     if not outputs:
         return dict.fromkeys(own, 0.0), noise
-    generator = torch.Generator().manual_seed(_SEED)
+    generator = torch.Generator().manual_seed(SEED)
     mixes = (torch.randn(leaf.shape, generator=generator).to(leaf) for leaf in outputs)
     mixed = sum((leaf * mix).sum().cpu() for leaf, mix in zip(outputs, mixes, strict=True))
     gradients = torch.autograd.grad(mixed, [*own.values()], allow_unused=True)
@@ -200,7 +195,7 @@ class _Mix:
         self.parts: list[Any] = []
         self._scales = scales
         self._calls: Counter[str] = Counter()
-        self._generator = torch.Generator().manual_seed(_SEED)
+        self._generator = torch.Generator().manual_seed(SEED)
 
     def add(self, path: str, _module: Any, _inputs: Any, output: Any) -> None:
         """Take what one call of a module returned."""
