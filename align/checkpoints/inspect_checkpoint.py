@@ -36,12 +36,12 @@ class TensorFacts:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What is in a checkpoint, told by its headers alone; it decides nothing, so there is no verdict.
+    """What is in a checkpoint, by its headers alone; it decides nothing, so there is no verdict.
 
     `naming` is whose parameter names the file has: None where it does not say. `files` maps each
     file to its size. `entries` are those that a key can choose and `key` is the one that was taken; with several and
     none chosen, `tensors` is empty and `key` None. `overlaps` pairs names whose bytes overlap without being tied.
-    `other` names what is no tensor or has no plain form, and what it is; `notes` are what must be told beside that.
+    `other` names what is no tensor or has no plain form, and what it is; `notes` are what must be said beside that.
     """
 
     result_kind = "inspect"

@@ -32,7 +32,7 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
     """Read the header of a checkpoint of any known format; no tensor is loaded.
 
     `path` may also be the index of a sharded checkpoint, or a folder that holds one index or one checkpoint. `key`
-    chooses an entry of a nested file. Tensors without a plain form are refused, or with `odd_too` told in `odd`. Raises
+    chooses an entry of a nested file. Tensors without a plain form are refused, or kept in `odd` with `odd_too`. Raises
     MissingFileError, UsageError (several checkpoints in a folder), SeveralEntriesError, MissingEntryError,
     UnsupportedTensorsError, NotACheckpointError (with the known formats) or what the reader says.
 

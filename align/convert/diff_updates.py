@@ -226,7 +226,7 @@ def _decay(sums: UpdateSums, d: float) -> float | None:
 
 
 def _without_influence(tensors: Sequence[UpdateDifference]) -> list[UpdateDifference]:
-    """Tell apart vectors whose gradient is rounding alone, as of a bias in front of a normalisation.
+    """Mark the vectors whose gradient is rounding alone, as of a bias in front of a normalisation.
 
     Adam moves such a bias as far as any other, in directions of its own on each side, while the matrix of its layer is
     updated alike.
@@ -272,7 +272,7 @@ def _factor_tolerance(beside: float, size: int) -> float:
 
 
 def _by_distance(one: UpdateDifference) -> tuple[bool, float]:
-    """Sorts those that are furthest off first: those that cannot be told in a number, then by relative difference."""
+    """Sorts those that are furthest off first: those without a number, then by relative difference."""
     alike = one.outcome in ALIKE
     return alike, -(float("inf") if one.relative is None and not alike else one.relative or 0.0)
 

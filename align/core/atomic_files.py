@@ -1,8 +1,8 @@
 """Files and folders written whole or not at all, and the hash of a file.
 
 What is written lies in a folder of its own beside the destination until it is complete. The folder is locked as long as
-the process lives, so that what a killed one left behind can be told from work in progress, and is removed by the next
-that writes to the same destination.
+the process lives, so that what a killed one left behind can be distinguished from work in progress, and is removed by
+the next that writes to the same destination.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ class _Held:
 
 
 def _compare_unnamed(groups: Groups, rules: Sequence[Pitfall]) -> ComparedPart:
-    """Each setting on its own: equal in all groups, in none, or not to be told."""
+    """Each setting on its own: equal in all groups, in none, or not known."""
     pairs = [[_GroupPair(one, other, ()) for other in groups[1]] for one in groups[0]]
     findings: list[SettingFinding] = []
     problems: list[str] = []
@@ -309,10 +309,10 @@ def _names_without_counterpart(
     """Names of either side without a known counterpart; which one it is does not matter where all lie in one group."""
     paired = {one.source for one in name_map.pairings}, {one.target for one in name_map.pairings}
     open_names = [one for one in mine if one not in paired[0]], [one for one in theirs if one not in paired[1]]
-    settled: set[str] = set()
+    decided: set[str] = set()
     for group in name_map.ambiguous:
         places = {mine.get(one) for one in group.sources}, {theirs.get(one) for one in group.targets}
         if len(places[0]) == len(places[1]) == 1 and None not in places[0] | places[1]:
             held[places[0].pop() or 0, places[1].pop() or 0] += group.sources
-            settled |= {*group.sources, *group.targets}
-    return [one for one in open_names[0] if one not in settled], [one for one in open_names[1] if one not in settled]
+            decided |= {*group.sources, *group.targets}
+    return [one for one in open_names[0] if one not in decided], [one for one in open_names[1] if one not in decided]

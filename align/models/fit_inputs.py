@@ -50,7 +50,7 @@ def run_fitted(side: Side, inputs: Inputs, run: Callable[[Inputs], None]) -> Inp
     return given
 
 
-def told_casts(role: str, side: Side, before: Inputs, after: Inputs) -> Iterator[Finding]:
+def cast_findings(role: str, side: Side, before: Inputs, after: Inputs) -> Iterator[Finding]:
     """Note which inputs a side got in another dtype than that of what was given."""
     casts = {
         name: (value.dtype.name, new[name].dtype.name)

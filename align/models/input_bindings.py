@@ -1,4 +1,4 @@
-"""Which parameter of a model each input is given to, told so that a guess by position can be seen."""
+"""Which parameter of a model each input is given to, reported so that a guess by position can be seen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from align.core.name_map import SIDES
 from align.core.verdicts import Finding
 from align.models.batches import batches_of
 from align.models.call_model import forward_of
-from align.models.fit_inputs import told_casts
+from align.models.fit_inputs import cast_findings
 from align.models.record_calls import bind_inputs
 from align.models.thresholds import LONGEST_DEFAULT
 from align.words.catalogue import sentence
@@ -63,7 +63,7 @@ def bound_findings(sides: Sides, given: tuple[Inputs, Inputs], took: tuple[Input
     """Warn of surprising bindings, and note what a side got in another dtype than it was given."""
     yield from _surprises(read_bindings(sides, given), [side.label for side in sides])
     for role, side, before, after in zip(SIDES, sides, given, took, strict=True):
-        yield from told_casts(role, side, before, after)
+        yield from cast_findings(role, side, before, after)
 
 
 def _surprises(bindings: Sequence[InputBinding], labels: Sequence[str]) -> Iterator[Finding]:

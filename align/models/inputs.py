@@ -165,7 +165,7 @@ def save_inputs(path: Path, inputs: Inputs) -> None:
     """Write inputs as `.npz`, whole or not at all; bfloat16 and float8, which it cannot hold, as float32.
 
     Nothing is lost: floating inputs are cast to the dtype of the model that they are given to. Several batches are
-    told apart by their names, `batch1/x`.
+    distinguished by their names, `batch1/x`.
     """
     arrays = named_arrays(inputs)
     wide = {name: value if in_numpy(value.dtype.name) else value.astype(np.float32) for name, value in arrays.items()}

@@ -184,7 +184,7 @@ def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None)
 
 
 def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
-    """The environments of two sides by framework; one of the same framework that differs is told apart."""
+    """The environments of two sides by framework; one of the same framework that differs is named by its side."""
     mine, theirs = ((one.reader.name, one.reader.environment()) for one in (reference, candidate))
     return named_environments(mine, theirs)
 

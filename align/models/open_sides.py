@@ -146,12 +146,12 @@ def _with_copy(sides: Sides, shared: str) -> Sides:
         return SharedModelError(_labels(sides), f"{reason}: {type(error).__name__}: {said}")
 
     model = run_user_code(lambda: _copied(second), uncopied)
-    told = (
+    note = (
         sentence("side_finding.shared", names=shared, side=first.label)
         if shared
         else sentence("side_finding.one_object", side=first.label)
     )
-    copied = replace(second, model=model, copied=told)
+    copied = replace(second, model=model, copied=note)
     if left := shared_tensors(_memory(first), _memory(copied)):
         raise SharedModelError(_labels(sides), f"are not apart: a copy of the latter still shares {_named(left)}")
     return first, copied

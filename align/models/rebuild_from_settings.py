@@ -132,9 +132,9 @@ def proposed_arguments(
     padding = _padding_beside(changes, layer)
     if padding is None or not changes.keys() <= wanted.keys():
         return
-    kept, (told, translated) = _kept(layer), _told(layer)
+    kept, (read, translated) = _kept(layer), _read_by_rules(layer)
     tried: list[Arguments] = []
-    for found in (_over(told, {**kept, **translated}), _over(told, kept), _over(kept, told)):
+    for found in (_over(read, {**kept, **translated}), _over(read, kept), _over(kept, read)):
         given = {name: value for name, value in {**found, **known}.items() if name in wanted}
         fitting = {name: _as_flag(wanted[name], value) for name, value in given.items() if _fits(wanted[name], value)}
         complete = all(one.default is not one.empty or name in fitting for name, one in wanted.items())
@@ -162,9 +162,9 @@ def _of_own_axes(value: Setting, layer: LayerSettings) -> Setting:
     return value[-1] if axes == 1 else value[-axes:]
 
 
-def _told(layer: LayerSettings) -> tuple[Arguments, Arguments]:
-    """What the rules tell, and of that what the layer keeps in another form than it was given."""
-    told: Arguments = {}
+def _read_by_rules(layer: LayerSettings) -> tuple[Arguments, Arguments]:
+    """What the rules read, and of that what the layer keeps in another form than it was given."""
+    read: Arguments = {}
     translated: Arguments = {}
     for rule in pitfalls():
         form = rule.form_of(layer.classes)
@@ -173,9 +173,9 @@ def _told(layer: LayerSettings) -> tuple[Arguments, Arguments]:
             arguments = {name: value for name, value in found if (name, value) not in form.beside}
             if arguments == VALID and str(layer.values.get("pad_mode")).lower() == "pad":
                 arguments = {"pad_mode": "pad", "padding": 0}
-            told |= arguments
+            read |= arguments
             translated |= arguments if form.writes_as is not None else {}
-    return told, translated
+    return read, translated
 
 
 def _padding_beside(changes: Mapping[str, Setting], layer: LayerSettings) -> Arguments | None:

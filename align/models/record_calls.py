@@ -89,7 +89,7 @@ class CallRecorder:
     """Counts the calls of modules and hands their tensors to a sink; adapters call it from their hooks.
 
     `floats` is the dtype in which numbers of Python that the model returns are kept. A sink that is an InputSink sees
-    what modules are given and may change it, an Intervention what they return too; a CallSink is told when calls begin
+    what modules are given and may change it, an Intervention what they return too; a CallSink hears when calls begin
     and end, a ReturnedSink what the model returned that is no tensor.
     """
 
@@ -275,8 +275,8 @@ def run_on_batches(model: Callable[..., Any], batches: Sequence[BoundBatch], rec
     """Call the user's model on one batch after another; a failure names the batch where there are several."""
     for number, (arrays, args, kwargs) in enumerate(batches, 1):
         batch = f"batch{number}/" if len(batches) > 1 else ""
-        told = {batch + name: value for name, value in arrays.items()}
-        run_user_model(partial(model, *args, **kwargs), recorder, told, what)
+        named = {batch + name: value for name, value in arrays.items()}
+        run_user_model(partial(model, *args, **kwargs), recorder, named, what)
 
 
 def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:

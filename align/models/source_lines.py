@@ -34,10 +34,10 @@ REGISTERING = ("add_module", "register_module", "insert_child_to_cell", "setattr
 
 
 def made_at(owner: object, path: str, maker: object = None) -> str:
-    """Return `file.py:12`, the line that makes the layer at `path` of a live model; "" where nothing can be told.
+    """Return `file.py:12`, the line that makes the layer at `path` of a live model; "" where none can be found.
 
     The file is given from the current folder, or from the folder that its package lies in. For an item of a list it is
-    the item's own line where it can be told, else that of the list. `maker` is the function that returned the model,
+    the item's own line where that can be found, else that of the list. `maker` is the function that returned the model,
     where a list of the framework's is the model itself.
     """
     items: list[_Item] = []
@@ -93,9 +93,9 @@ def _chosen(parent: object, name: str, class_name: str) -> _LayerConstruction | 
     classes = own_classes(parent)
     for cls in classes:
         found = [construction for source in methods_of(cls) for construction in _layer_constructions(source, name)]
-        told = [construction for construction in found if not construction.hands_on or cls is classes[-1]]
-        if told:
-            return next((one for one in told if called_name(one.value) == class_name), told[0])
+        fitting = [construction for construction in found if not construction.hands_on or cls is classes[-1]]
+        if fitting:
+            return next((one for one in fitting if called_name(one.value) == class_name), fitting[0])
     return None
 
 
@@ -193,7 +193,7 @@ class _Item:
 
 
 def _construction_line(construction: _LayerConstruction, items: Sequence[_Item]) -> int:
-    """The line that makes what the items lead to, as near to it as can be told."""
+    """The line that makes what the items lead to, as near to it as can be found."""
     value = construction.value
     for item in items:
         inner = _inside(_LayerConstruction(construction.source, value), item)

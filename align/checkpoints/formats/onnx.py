@@ -63,7 +63,7 @@ class OnnxFormat:
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by a small IR version and then nothing but fields of a model."""
         found: list[tuple[int, int, int]] = []
-        # No length is held against the file here, so that a model cut short is still told as one.
+        # No length is held against the file here, so that a model cut short is still recognised as one.
         with contextlib.suppress(NotACheckpointError, IndexError):
             for item in ProtobufScan(path, head).fields(0, 1 << 62):
                 found.append(item)

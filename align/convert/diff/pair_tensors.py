@@ -72,11 +72,11 @@ def pair_tensors(
     left, right = drops["source"].keys() - ours, drops["target"].keys() - theirs
     dropped = {name: drops["source"][name] for name in reference if name in left}
     dropped |= {name: drops["target"][name] for name in candidate if name in right}
-    spoken = ours | left, theirs | right
+    named = ours | left, theirs | right
     return TensorPairs(
         pairs,
-        tuple(name for name in reference if name not in spoken[0]),
-        tuple(name for name in candidate if name not in spoken[1]),
+        tuple(name for name in reference if name not in named[0]),
+        tuple(name for name in candidate if name not in named[1]),
         dropped,
     )
 

@@ -98,7 +98,7 @@ class MindSporeFramework(MindSporeOptimizers, MindSporeTrainer):
         return mindspore is not None and isinstance(model, mindspore.nn.Cell)
 
     def prepare(self) -> None:
-        """Let a failing operator be told at once; see Preparer. The variable is read when MindSpore is imported."""
+        """Let a failing operator be reported at once; see Preparer. The variable is read when MindSpore is imported."""
         os.environ.setdefault("MS_DEV_LAUNCH_BLOCKING", "1")
         if "mindspore" in sys.modules:
             launched()

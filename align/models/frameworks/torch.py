@@ -245,8 +245,8 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""
         for width in ("double", "float"):
             with suppress(UserCodeError):
-                wide, told = _differentiated(model, inputs, width, influences)
-                return Influences(wide, *told)
+                wide, found = _differentiated(model, inputs, width, influences)
+                return Influences(wide, *found)
         return None
 
     def gradients(self, model: Model, inputs: Inputs, scales: Mapping[str, float]) -> dict[str, Array]:

@@ -127,9 +127,9 @@ def _attributes(value: Any, kind: PartKind | None) -> tuple[list[tuple[str, Any]
     Of a cache of keys and values the tensors count alone, whatever it keeps beside them.
     """
     cache = kind == "cache" or any("Cache" in base.__name__ for base in type(value).__mro__)
-    told: PartKind = "cache" if cache else "attribute"
+    part: PartKind = "cache" if cache else "attribute"
     if callable(value) or hasattr(type(value), "__next__") or isinstance(value, io.IOBase):
-        return None, told
+        return None, part
     held = dict(getattr(value, "__dict__", {}))
     for base in type(value).__mro__:
         slots = vars(base).get("__slots__", ())
@@ -137,7 +137,7 @@ def _attributes(value: Any, kind: PartKind | None) -> tuple[list[tuple[str, Any]
             if not slot.startswith("_") and hasattr(value, slot):
                 held.setdefault(slot, getattr(value, slot))
     public = [(key, item) for key, item in held.items() if not key.startswith("_")]
-    return public or None, told
+    return public or None, part
 
 
 def _container(value: Any, kind: PartKind | None, name: str, known: Mapping[str, ContainerKind]) -> ContainerKind:

@@ -1,7 +1,7 @@
 """The arguments of pickle opcodes, read in place from bytes or from a file mapped into memory.
 
 `pickletools.genops` reads the same from a stream, at some four times the time and with a copy of every count that it
-is told. Here nothing is read that does not lie inside the buffer, and nothing longer than a pickle may be; what only
+reads. Here nothing is read that does not lie inside the buffer, and nothing longer than a pickle may be; what only
 the text forms of protocol 0 need is left to the readers of `pickletools`.
 """
 

@@ -43,7 +43,7 @@ KEPT_AT = {
 }
 WEIGHTS = ("weight", "pos_weight")  # of classes, which a loss takes as a tensor
 FORMAT = {"data_format": "format"}  # an operator's may be another, of one axis more
-TOLD = frozenset({"_cell_init_args", "Seed0", "Seed1"})  # an operator's seeds tell when it was built
+BUILT_WHEN = frozenset({"_cell_init_args", "Seed0", "Seed1"})  # an operator's seeds tell when it was built
 PUBLIC = ("mindspore.nn.", "mindspore.mint.")
 
 
@@ -59,7 +59,7 @@ def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Set
         own = changes.keys() <= vars(cell).keys()
         return with_attributes(copied_cell(cell).set_train(False), changes) if own else None
     dtype = next((one.dtype for one in cell.get_parameters() if one.is_floating_point()), mindspore.float32)
-    types = LayerTypes(mindspore.nn.Cell, mindspore.Parameter, mindspore.Tensor, _equal, TOLD)
+    types = LayerTypes(mindspore.nn.Cell, mindspore.Parameter, mindspore.Tensor, _equal, BUILT_WHEN)
     builder = LayerBuilder(
         cls, partial(_build, cls, dtype), copied_cell, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {})
     )
@@ -136,10 +136,10 @@ def _own(cell: Model) -> list[tuple[str, Any]]:
 def _memory(tensor: Any, device: str, to_array: Callable[[Any], Array]) -> TensorMemory:
     flat = to_array(tensor).reshape(-1)
     start, stop = _span(tensor)
-    told = checksum(flat[sample(flat.size)])
+    content = checksum(flat[sample(flat.size)])
     if start == 0:  # releases that tell no address: one Parameter object is still known
-        return TensorMemory(str(tensor.dtype).lower(), "object", id(tensor), id(tensor) + 1, told)
-    return TensorMemory(str(tensor.dtype).lower(), device, start, stop, told)
+        return TensorMemory(str(tensor.dtype).lower(), "object", id(tensor), id(tensor) + 1, content)
+    return TensorMemory(str(tensor.dtype).lower(), device, start, stop, content)
 
 
 def _span(tensor: Any) -> tuple[int, int]:

@@ -43,7 +43,7 @@ class MindSporeGradients:
         """Pass the tensor through a cell."""
         return _watched()(arrived)(tensor)
 
-    def settle(self, tensor: Any, given: Any, returned: Any) -> None:
+    def copy_back(self, tensor: Any, given: Any, returned: Any) -> None:
         """Nothing: layers write into no tensor that they are given."""
 
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:

@@ -64,11 +64,11 @@ class MindSporeOptimizers:
             return
         initialise = mindspore.nn.Cell.__init__
 
-        def told(cell: Any, *args: Any, **kwargs: Any) -> None:
+        def noted(cell: Any, *args: Any, **kwargs: Any) -> None:
             kept.append(cell)
             initialise(cell, *args, **kwargs)
 
-        mindspore.nn.Cell.__init__ = told
+        mindspore.nn.Cell.__init__ = noted
         try:
             yield kept
         finally:
@@ -247,14 +247,14 @@ def _gathered_groups(optimizer: Any, steps: int) -> list[ParameterGroup]:
         alike.setdefault((decay, central, id(source)), []).append(one)
     groups = []
     for path, ((decay, central, source), members) in zip(_paths(optimizer, len(alike)), alike.items(), strict=True):
-        told = _with_rate({**values, "grad_centralization": central}, "learning_rate", known[source])
-        told = {**{name: value for name, value in told.items() if name != "weight_decay"}, **_told_decay(decay)}
+        settings = _with_rate({**values, "grad_centralization": central}, "learning_rate", known[source])
+        settings = {name: value for name, value in settings.items() if name != "weight_decay"} | _known_decay(decay)
         problems = [text for text, holds in ((COMPUTED, decay is None), (CENTRALISED, central)) if holds]
-        groups.append(replace(_group(path, told, members, known[source]), problems=tuple(problems)))
+        groups.append(replace(_group(path, settings, members, known[source]), problems=tuple(problems)))
     return groups
 
 
-def _told_decay(decay: float | None) -> dict[str, Setting]:
+def _known_decay(decay: float | None) -> dict[str, Setting]:
     return {} if decay is None else {"weight_decay": decay}
 
 

@@ -57,7 +57,7 @@ class TorchGradients:
         """Return the tensor under another name: the same memory, and a place of its own on the way back."""
         return _functions().watched.apply(tensor, arrived) if tensor.requires_grad else tensor
 
-    def settle(self, tensor: Any, given: Any, returned: Any) -> None:
+    def copy_back(self, tensor: Any, given: Any, returned: Any) -> None:
         """After an in-place operation let the caller's tensor follow, for whoever uses it later."""
         if given is not tensor and given._version and not (tensor.is_leaf and tensor.requires_grad):  # noqa: SLF001
             tensor.copy_(returned)
