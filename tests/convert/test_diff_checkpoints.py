@@ -339,8 +339,8 @@ def test_large_tensors_are_cut_into_parts_that_give_the_figures_of_the_whole(
     reference = normal(5 * SHARED_BLOCK + 3)
     candidate = reference + normal(5 * SHARED_BLOCK + 3, seed=1) * np.float32(1e-3)
     candidate[[10, -1]] = NAN, 1e6
-    for part in (SHARED_BLOCK // 2 + 1, 2 * SHARED_BLOCK, diffs.PART):
-        monkeypatch.setattr(diffs, "PART", part)
+    for part in (SHARED_BLOCK // 2 + 1, 2 * SHARED_BLOCK, diffs.PART_ELEMENTS):
+        monkeypatch.setattr(diffs, "PART_ELEMENTS", part)
         _, tensor = only(tmp_path, reference, candidate)
         check_figures(tensor, reference, candidate)
 
@@ -381,9 +381,11 @@ def test_a_file_cut_short_while_it_is_read_ends_in_its_error_and_leaves_no_threa
     values = {f"w{i}": normal(1000) for i in range(50)}
     ours, theirs = saved(tmp_path / "a.safetensors", values), saved(tmp_path / "b.safetensors", values)
 
+    measure_pairs = diffs.measure_pairs
+
     def cut(*_: object) -> tuple[object, ...]:
         os.truncate(theirs, theirs.stat().st_size // 2)
-        return diffs.measure_pairs(*_)  # type: ignore[arg-type, return-value]
+        return measure_pairs(*_)  # type: ignore[arg-type, return-value]
 
     monkeypatch.setattr("align.convert.diff_checkpoints.measure_pairs", cut)
     before = threading.active_count()
