@@ -88,7 +88,7 @@ def _described(checkpoint: Checkpoint) -> Inspection:
         path=str(checkpoint.path),
         format=checkpoint.format,
         naming=declared_framework(checkpoint.metadata),
-        files=_sizes(checkpoint),
+        files={str(path): path.stat().st_size for path in checkpoint.all_files},
         metadata=checkpoint.metadata,
         key=checkpoint.key,
         entries=checkpoint.entries,
@@ -112,7 +112,3 @@ def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection
 def _facts(tensor: StoredTensor) -> TensorFacts:
     contiguous = tensor.extent is not None or bool(tensor.pieces) or tensor.nbytes == 0
     return TensorFacts(tensor.name, tensor.shape, tensor.dtype, tensor.nbytes, contiguous)
-
-
-def _sizes(checkpoint: Checkpoint) -> dict[str, int]:
-    return {str(path): path.stat().st_size for path in checkpoint.all_files}

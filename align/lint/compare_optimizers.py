@@ -214,7 +214,8 @@ def _compare_unnamed(groups: Groups, rules: Sequence[Pitfall]) -> ComparedPart:
             continue
         held = _Held({place: part.findings for place, part in parts.items()}, len(pairs), len(pairs[0]))
         if place := held.alone():
-            findings += _counted(parts[place].findings, groups[0][place[0]].count)
+            count = groups[0][place[0]].count
+            findings += [replace(one, parameters=count, part="optimizer") for one in parts[place].findings]
         elif any(part.findings for part in known):
             unread += 1
             problems.append(_unpaired(rule))
@@ -238,10 +239,6 @@ def _compare_rule(pair: _GroupPair, rule: Pitfall | None) -> ComparedPart:
     found = compare_settings([LayerPair(pair.reference.settings, pair.candidate.settings)], [rule])
     missing = _unread_settings(found.missing, pair)
     return ComparedPart(found.findings, 1, found.compared, found.unread, not_compared=tuple(missing))
-
-
-def _counted(findings: Sequence[SettingFinding], count: int) -> list[SettingFinding]:
-    return [replace(finding, parameters=count, part="optimizer") for finding in findings]
 
 
 def _unpaired(rule: Pitfall | None) -> str:

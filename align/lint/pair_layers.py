@@ -78,11 +78,7 @@ def _calls_in_tree_order(side: ParameterSet) -> list[Capture]:
 def _returned(side: ParameterSet) -> Iterator[Module]:
     around: list[Module] = []
     for module in side.modules:
-        while around and not _is_inside(module.path, around[-1].path):
+        while around and around[-1].path and not module.path.startswith(f"{around[-1].path}."):
             yield around.pop()
         around.append(module)
     yield from reversed(around)
-
-
-def _is_inside(path: str, other: str) -> bool:
-    return not other or path.startswith(f"{other}.")

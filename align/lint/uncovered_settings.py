@@ -44,13 +44,9 @@ def uncovered_settings(
         chosen = _chosen(_framework_class(maker), side.values, sides[1 - number].values)
         own = [f"{name}={value!r}" for name, value in chosen if name not in known[number]]
         found += [sentence("lint_note.argument_of_class", argument=one, class_name=_name(side)) for one in own]
-    methods = [name for maker in _unlike(makers) for name in _replaced_methods(maker)]
+    unlike = () if makers[0] is makers[1] else makers  # the methods of one class are equal
+    methods = [f"{cls.__name__}.{name}" for maker in unlike for cls, name in _replaced(maker)]
     return found + [sentence("lint_note.method", name=name) for name in methods]
-
-
-def _unlike(makers: tuple[type, type]) -> tuple[type, ...]:
-    """Both classes, none where they are one, whose methods are equal."""
-    return () if makers[0] is makers[1] else makers
 
 
 def known_arguments(rules: Sequence[Pitfall], sides: tuple[Sequence[str], Sequence[str]]) -> list[set[str]]:
@@ -99,17 +95,13 @@ def _name(side: LayerSettings) -> str:
     return side.classes[0].rpartition(".")[2] if side.classes else sentence("lint_place.unknown_class")
 
 
-def _replaced_methods(maker: type) -> list[str]:
-    """Name the methods of a framework's class that a class of users overrides: `Clipped.construct`."""
-    return [f"{cls.__name__}.{name}" for cls, name in _replaced(maker)]
-
-
 def _framework_class(maker: type) -> type:
     """The first class among a class and its bases that is a framework's; the class itself if none is."""
-    return next((cls for cls in maker.__mro__ if _is_framework(cls)), maker)
+    return next((cls for cls in maker.__mro__ if cls.__module__.partition(".")[0] in FRAMEWORKS), maker)
 
 
 def _replaced(maker: type) -> Iterator[tuple[type, str]]:
+    """Classes of users and the methods of a framework's class that they override."""
     base = _framework_class(maker)
     for cls in maker.__mro__[: maker.__mro__.index(base)]:
         for name, value in vars(cls).items():
@@ -123,7 +115,3 @@ def _is_other(own: object, inherited: object) -> bool:
         return False
     written = inspect.unwrap(own)
     return isinstance(written, FunctionType) and written is not inspect.unwrap(inherited)
-
-
-def _is_framework(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] in FRAMEWORKS

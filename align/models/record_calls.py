@@ -293,13 +293,10 @@ def root_call(
 
     Such a class may pass by the hooks of its framework. The root must have no hooks then.
     """
-    if not compiled and _is_frameworks(type(model).__call__):
+    module = str(getattr(type(model).__call__, "__module__", ""))
+    if not compiled and module.partition(".")[0] in FRAMEWORKS:
         return model  # type: ignore[no-any-return]
     return partial(_noted, type(model).__name__, recorder, (stand_ins or {}).get("", model))
-
-
-def _is_frameworks(function: Any) -> bool:
-    return str(getattr(function, "__module__", "")).partition(".")[0] in FRAMEWORKS
 
 
 def _noted(name: str, recorder: CallRecorder, answers: Callable[..., Any], *args: Any, **kwargs: Any) -> None:

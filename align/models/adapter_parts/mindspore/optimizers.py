@@ -248,14 +248,12 @@ def _gathered_groups(optimizer: Any, steps: int) -> list[ParameterGroup]:
     groups = []
     for path, ((decay, central, source), members) in zip(_paths(optimizer, len(alike)), alike.items(), strict=True):
         settings = _with_rate({**values, "grad_centralization": central}, "learning_rate", known[source])
-        settings = {name: value for name, value in settings.items() if name != "weight_decay"} | _known_decay(decay)
+        settings = {name: value for name, value in settings.items() if name != "weight_decay"}
+        if decay is not None:
+            settings["weight_decay"] = decay
         problems = [text for text, holds in ((COMPUTED, decay is None), (CENTRALISED, central)) if holds]
         groups.append(replace(_group(path, settings, members, known[source]), problems=tuple(problems)))
     return groups
-
-
-def _known_decay(decay: float | None) -> dict[str, Setting]:
-    return {} if decay is None else {"weight_decay": decay}
 
 
 def _paths(optimizer: Any, count: int) -> Sequence[str]:

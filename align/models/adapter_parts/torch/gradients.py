@@ -212,7 +212,7 @@ class _Mix:
 
 def _differentiable(model: Model) -> dict[str, Any]:
     """The parameters that may have a gradient, which from now on they require."""
-    own = {name: p for name, p in model.named_parameters() if _is_continuous(p)}
+    own = {name: p for name, p in model.named_parameters() if p.is_floating_point() or p.is_complex()}
     for parameter in own.values():
         parameter.requires_grad_(True)
     return own
@@ -239,10 +239,6 @@ def _watched() -> Any:
             self.unit = max(self.unit, *(torch.finfo(one.dtype).eps for one in held), 0.0)
 
     return Watched()
-
-
-def _is_continuous(tensor: Any) -> bool:
-    return bool(tensor.is_floating_point() or tensor.is_complex())
 
 
 def _real(tensor: Any) -> Any:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def module_settings(module: Model) -> dict[str, Setting]:
     """Settings of one module; a registered parameter is True if it is there and None if it is not."""
-    return plain_settings({**vars(module), **_presence(vars(module).get("_parameters", {})), **_weights(module)})
+    parameters = vars(module).get("_parameters", {})
+    present = {name: None if value is None else True for name, value in parameters.items()}
+    return plain_settings({**vars(module), **present, **_weights(module)})
 
 
 def public_classes(cls: type) -> tuple[str, ...]:
@@ -36,10 +38,6 @@ def group_settings(optimizer: Model) -> list[LayerSettings]:
     groups = [{key: _number(value) for key, value in group.items()} for group in optimizer.param_groups]
     paths = group_paths(len(groups))
     return [LayerSettings(path, classes, plain_settings(group)) for path, group in zip(paths, groups, strict=True)]
-
-
-def _presence(parameters: dict[str, Any]) -> dict[str, bool | None]:
-    return {name: None if value is None else True for name, value in parameters.items()}
 
 
 def _weights(module: Model) -> dict[str, Setting]:
