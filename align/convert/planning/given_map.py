@@ -17,11 +17,11 @@ from align.convert.planning.two_way_map import FILLED, TwoWayMap, as_rules, as_t
 from align.core.atomic_files import existing_file
 from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.name_map import NameMap
-from align.core.parse_transform import parse_transform
 from align.core.piece_transforms import is_cut, join_fault
 from align.errors import MapError
 from align.names.fold_names import as_literal
 from align.names.map_file import declared_framework, read_rules
+from align.names.parse_transform import parse_transform
 from align.names.user_rules import NameRules
 
 if TYPE_CHECKING:
