@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.atomic_files import BLOCK
 from align.core.dtypes import numpy_dtype
+from align.core.thresholds import BLOCK_BYTES
 from align.errors import NotACheckpointError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _RAW: dict[int, str] = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
 
 
-def byte_blocks(tensor: StoredTensor, block: int = BLOCK) -> Iterator[memoryview]:
+def byte_blocks(tensor: StoredTensor, block: int = BLOCK_BYTES) -> Iterator[memoryview]:
     """Yield the tensor's bytes (little-endian, C order) in blocks of `block` bytes, the last one shorter.
 
     A block is valid until the next one is asked for. Raises NotACheckpointError if the file has become shorter.
@@ -68,7 +68,7 @@ def joined(pieces: Sequence[Extent], shape: Shape, dtype: str) -> Callable[[], A
     def load() -> Array:
         raw = np.empty(sum(piece.nbytes for piece in pieces), np.uint8)
         done = 0
-        for block in _file_blocks(pieces, BLOCK):
+        for block in _file_blocks(pieces, BLOCK_BYTES):
             raw[done : done + len(block)] = block
             done += len(block)
         value: Array = np.ndarray(shape, numpy_dtype(dtype), raw.data)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from align.checkpoints.framework_of_names import declared_framework
-from align.checkpoints.inspection_result import Inspection, TensorFacts
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
 from align.checkpoints.tied_tensors import overlapping_names, tied_names
@@ -17,7 +16,48 @@ from align.errors import SeveralEntriesError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.core.checkpoints import Checkpoint, StoredTensor
+    from align.core.checkpoints import Checkpoint, Entry, StoredTensor
+    from align.core.parameters import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """One tensor of a checkpoint as its header tells it.
+
+    `contiguous` says whether its bytes lie in the file as they are in memory: in C order, not compressed.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    nbytes: int
+    contiguous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What is in a checkpoint, by its headers alone; it decides nothing, so there is no verdict.
+
+    `naming` is whose parameter names the file has: None where it does not say. `files` maps each
+    file to its size. `entries` are those that a key can choose and `key` is the one that was taken; with several and
+    none chosen, `tensors` is empty and `key` None. `overlaps` pairs names whose bytes overlap without being tied.
+    `other` names what is no tensor or has no plain form, and what it is; `notes` are what must be said beside that.
+    """
+
+    result_kind = "inspect"
+    path: str
+    format: str
+    naming: Literal["torch", "mindspore"] | None
+    files: dict[str, int]
+    metadata: dict[str, str]
+    key: str | None
+    entries: tuple[Entry, ...]
+    tensors: tuple[TensorFacts, ...]
+    ties: tuple[tuple[str, ...], ...]
+    overlaps: tuple[tuple[str, str], ...]
+    other: dict[str, str]
+    crc_unchecked: bool
+    notes: tuple[str, ...] = ()
 
 
 def inspect_checkpoint(path: Path | str, key: str | None = None, *, trust_pickle: bool = False) -> Inspection:
@@ -48,7 +88,7 @@ def _described(checkpoint: Checkpoint) -> Inspection:
         path=str(checkpoint.path),
         format=checkpoint.format,
         naming=declared_framework(checkpoint.metadata),
-        files=_sizes(checkpoint),
+        files={str(path): path.stat().st_size for path in checkpoint.all_files},
         metadata=checkpoint.metadata,
         key=checkpoint.key,
         entries=checkpoint.entries,
@@ -72,7 +112,3 @@ def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection
 def _facts(tensor: StoredTensor) -> TensorFacts:
     contiguous = tensor.extent is not None or bool(tensor.pieces) or tensor.nbytes == 0
     return TensorFacts(tensor.name, tensor.shape, tensor.dtype, tensor.nbytes, contiguous)
-
-
-def _sizes(checkpoint: Checkpoint) -> dict[str, int]:
-    return {str(path): path.stat().st_size for path in checkpoint.all_files}

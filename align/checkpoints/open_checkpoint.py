@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.checkpoints.format_parts.open_sharded import checkpoint_in, is_index, open_sharded, shard_note
+from align.checkpoints.thresholds import HEAD_BYTES
 from align.core.atomic_files import existing_file
 from align.core.checkpoints import require_plain
 from align.core.message_words import printable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import Checkpoint
 
-HEAD = 512
 # What lies in the place of a checkpoint when it was not fetched: how it starts, what it is and what to do.
 NOT_FETCHED = (
     (b"version https://git-lfs", "it is a pointer of Git LFS, not the file itself", "run `git lfs pull` where it is"),
@@ -32,7 +32,7 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
     """Read the header of a checkpoint of any known format; no tensor is loaded.
 
     `path` may also be the index of a sharded checkpoint, or a folder that holds one index or one checkpoint. `key`
-    chooses an entry of a nested file. Tensors without a plain form are refused, or with `odd_too` told in `odd`. Raises
+    chooses an entry of a nested file. Tensors without a plain form are refused, or kept in `odd` with `odd_too`. Raises
     MissingFileError, UsageError (several checkpoints in a folder), SeveralEntriesError, MissingEntryError,
     UnsupportedTensorsError, NotACheckpointError (with the known formats) or what the reader says.
 
@@ -98,7 +98,7 @@ def _open_file(path: Path, key: str | None, odd_too: bool) -> Checkpoint:
 
 def _head(path: Path) -> bytes:
     with path.open("rb") as stream:
-        return stream.read(HEAD)
+        return stream.read(HEAD_BYTES)
 
 
 def _shown(table: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:

@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from align.checkpoints.framework_of_names import source_framework
+from align.checkpoints.thresholds import FEWEST_STATES
 from align.core.dtypes import numpy_dtype
 from align.rules.training_state_rules import training_state_rules
 from align.words.catalogue import sentence
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 STATE = "optimizer state"
 COUNTER = "a wrapper's count of averaged models"
 REASONS = frozenset({STATE, COUNTER})
-ENOUGH = 2  # parameters of one state, or kinds of state, that need no number beside them
 
 
 def state_beside_weights(checkpoint: Checkpoint) -> dict[str, str]:
@@ -121,7 +121,7 @@ def _fits(state: Shape, parameter: Shape, *, reduced: bool) -> bool:
 
 
 def _is_sure(groups: Mapping[str, Mapping[str, str]], numbered: bool) -> bool:
-    return numbered or max(len(groups), *(len(names) for names in groups.values())) >= ENOUGH
+    return numbered or max(len(groups), *(len(names) for names in groups.values())) >= FEWEST_STATES
 
 
 def _numbers(tensors: Tensors, rules: TrainingStateRules) -> list[str]:
@@ -140,7 +140,7 @@ def _counts_alone(tensor: StoredTensor, rules: TrainingStateRules) -> bool:
 def _are_several(tensors: Tensors, numbers: list[str], head: str) -> bool:
     """Whether some numbers stand together of which one is an integer, a count of steps: no weight is."""
     together = [name for name in numbers if _head(name) == head]
-    return len(together) >= ENOUGH and any(is_count(tensors[name]) for name in together)
+    return len(together) >= FEWEST_STATES and any(is_count(tensors[name]) for name in together)
 
 
 def _counters(tensors: Tensors, rules: TrainingStateRules) -> Iterator[str]:

@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import JsonOption, RunOption, hand_over, import_report_meanwhile, progress_bar
+from align.cli.parts.shared import (
+    JsonOption,
+    RunOption,
+    TrustPickleOption,
+    hand_over,
+    import_report_meanwhile,
+    progress_bar,
+)
 
 
 class Family(str, enum.Enum):
@@ -71,9 +78,7 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     ] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the destination if it exists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
-    trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Let torch run the code in the file: only for files you trust.")
-    ] = False,
+    trust_pickle: TrustPickleOption = False,
     show_all: Annotated[bool, typer.Option("--all", help="List every tensor with its old and new name.")] = False,
     run: RunOption = None,
     json: JsonOption = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import JsonOption, RunOption, hand_over
+from align.cli.parts.shared import JsonOption, RunOption, TrustPickleOption, hand_over
 
 
 def inspect_command(
@@ -15,9 +15,7 @@ def inspect_command(
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Entry of a nested file, as the table of entries names it.")
     ] = None,
-    trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Let torch run the code in the file: only for files you trust.")
-    ] = False,
+    trust_pickle: TrustPickleOption = False,
     show_all: Annotated[bool, typer.Option("--all", help="List every tensor, unfolded.")] = False,
     run: RunOption = None,
     json: JsonOption = False,

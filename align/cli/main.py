@@ -85,7 +85,7 @@ def run() -> None:
     The exit code is the command's to the last: threads and exit handlers of the user's code outlive the calls that
     made them, and end no process either.
     """
-    from align.models.kept_process import refuse_sudden_ends  # a small module: it imports nothing but Python's own
+    from align.models.user_code import refuse_sudden_ends  # a small module: it imports nothing but Python's own
 
     refuse_sudden_ends()
     if "--debug" not in sys.argv:

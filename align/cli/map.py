@@ -10,6 +10,7 @@ import typer
 
 from align.cli.convert import Family  # noqa: TC001 - typer reads the annotations
 from align.cli.parts.shared import (
+    CandidateCheckpointOption,
     InputSpecsOption,
     JsonOption,
     ProjectOption,
@@ -59,7 +60,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     reference_checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Fills the reference: equal values decide what is ambiguous.")
     ] = None,
-    candidate_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the candidate.")] = None,
+    candidate_checkpoint: CandidateCheckpointOption = None,
     family: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Ready map of a model family; auto: the one that knows all names."),

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from align.checkpoints.open_checkpoint import open_checkpoint
+from align.convert.conversion_result import Conversion, conversion_record
 from align.convert.planning.choose_names import ChosenNames, NameRequest, choose_names
 from align.convert.planning.conversion_warnings import cast_losses, left_out_warnings
 from align.convert.planning.plan_conversion import ConversionPlan, plan_conversion, with_dtype
-from align.convert.writing.conversion_record import Conversion, conversion_record
 from align.convert.writing.shards import index_bytes, index_name, parse_size, plan_shards, shard_names
 from align.convert.writing.write_checkpoint import Output, OutputFile, write_output
 from align.core.atomic_files import check_space
@@ -58,11 +58,11 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     trust_pickle: bool = False,
     progress: Progress = silent,
 ) -> ConversionRecord:
-    """Convert a checkpoint; the source's format is told by content, the destination's by suffix.
+    """Convert a checkpoint; the source's format is known by content, the destination's by suffix.
 
     Names: `name_map` is a map, a map file or the record of an earlier conversion, applied in the direction that fits;
     `source_model` and `target_model` are models as `module:function`; `family` is a ready map of `mappings/models`.
-    Without any of these the file alone decides, for the layers of `target`; `layers` settles what it leaves open, each
+    Without any of these the file alone decides, for the layers of `target`; `layers` decides what it leaves open, each
     as "PATTERN=KIND". `strip` names prefixes to take off, `key` the entry of a nested file. Values: `dtype` casts
     floating tensors. `verify=False` writes without reading back, `dry_run` writes nothing; the record says so.
     `trust_pickle` lets torch run what a file pickles.

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.thresholds import FLOAT64_ROUNDING
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from numpy.typing import NDArray
-
-_TIE = 1e-9
 
 
 def align_sequences(scores: NDArray[np.float64]) -> list[tuple[int, int]]:
@@ -30,9 +30,9 @@ def align_sequences(scores: NDArray[np.float64]) -> list[tuple[int, int]]:
     pairs = []
     i, j = scores.shape
     while i and j:
-        if best[i - 1, j] >= best[i, j] - _TIE:
+        if best[i - 1, j] >= best[i, j] - FLOAT64_ROUNDING:
             i -= 1
-        elif best[i, j - 1] >= best[i, j] - _TIE:
+        elif best[i, j - 1] >= best[i, j] - FLOAT64_ROUNDING:
             j -= 1
         else:
             i, j = i - 1, j - 1

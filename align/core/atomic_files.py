@@ -1,8 +1,8 @@
 """Files and folders written whole or not at all, and the hash of a file.
 
 What is written lies in a folder of its own beside the destination until it is complete. The folder is locked as long as
-the process lives, so that what a killed one left behind can be told from work in progress, and is removed by the next
-that writes to the same destination.
+the process lives, so that what a killed one left behind can be distinguished from work in progress, and is removed by
+the next that writes to the same destination.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ import shutil
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.core.message_words import first_few
+from align.core.thresholds import BLOCK_BYTES, SCRATCH_NAME_LENGTH
 from align.errors import DestinationError, MissingFileError, NoSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-BLOCK = 1 << 20
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-PREFIX_LENGTH = 60  # of a destination's name, in that of its scratch folder
-_SCRATCH = re.compile(rf"\.(?P<name>.{{1,{PREFIX_LENGTH}}})\.\w{{8}}\.part")
+_SCRATCH = re.compile(rf"\.(?P<name>.{{1,{SCRATCH_NAME_LENGTH}}})\.\w{{8}}\.part")
 # What a full disk, an exceeded quota and a limit on the size of a file (RLIMIT_FSIZE, FAT) are called.
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -108,7 +107,7 @@ def remove_dead_parts(folder: Path) -> None:
     for found in folder.iterdir():
         if (match := _SCRATCH.fullmatch(found.name)) and found.is_dir():
             held = [path.name for path in found.iterdir()]
-            if all(name[:PREFIX_LENGTH] == match["name"] for name in held):
+            if all(name[:SCRATCH_NAME_LENGTH] == match["name"] for name in held):
                 _remove_if_dead(found, held[0] if held else "")
 
 
@@ -144,7 +143,7 @@ def sha256_of(path: Path) -> str:
 def _sha256_of(path: Path, _state: tuple[int, ...]) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while block := stream.read(BLOCK):
+        while block := stream.read(BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
 
@@ -193,7 +192,7 @@ def _make_locked(folder: Path, locks: list[int]) -> None:
 
 def _scratch_prefix(destination: Path) -> str:
     """Short enough that the folder's name fits (255 bytes) where the file's does."""
-    return f".{destination.name[:PREFIX_LENGTH]}."
+    return f".{destination.name[:SCRATCH_NAME_LENGTH]}."
 
 
 def _remove_leftovers(destination: Path) -> None:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.parameters import Shape
 
-MOST_AXES = 32  # what NumPy before 2.0 can hold; torch allows 64, and no model has ten
-
 
 @dataclass(frozen=True, slots=True)
 class Extent:
@@ -84,7 +82,7 @@ class Checkpoint:
     how many tensors lie in such an entry, where there are any. `entries` lists the mappings of a nested file that can
     be asked for, `key` is the one that was taken. `files` are all files that it consists of, `path` if there is but
     one. `odd` are tensors without a plain form, for which `require_plain` refuses the checkpoint; `notes` say what
-    whoever uses it must be told. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises
+    whoever uses it must know. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises
     NotACheckpointError.
     """
 

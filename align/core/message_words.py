@@ -6,11 +6,10 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from align.core.thresholds import MOST_NAMES_COMPARED, NAMES_IN_SENTENCE
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-
-MOST_LISTED = 3
-MOST_COMPARED = 50_000  # names that are held against each other: a few seconds
 
 
 class Sentence(str):
@@ -50,11 +49,11 @@ def printable(text: str) -> str:
 
 def close_names(names: Iterable[str], known: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The known names that come closest to each of the first names; to look up more would take long."""
-    first = islice(names, max(MOST_COMPARED // max(len(known), 1), 1))
-    return {name: tuple(get_close_matches(name, known, MOST_LISTED)) for name in first}
+    first = islice(names, max(MOST_NAMES_COMPARED // max(len(known), 1), 1))
+    return {name: tuple(get_close_matches(name, known, NAMES_IN_SENTENCE)) for name in first}
 
 
-def first_few(names: Sequence[str], most: int = MOST_LISTED) -> str:
+def first_few(names: Sequence[str], most: int = NAMES_IN_SENTENCE) -> str:
     """The first `most` names, and dots if there are more."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 

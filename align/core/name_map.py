@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from align.core.thresholds import SURE_CONFIDENCE
 from align.core.transforms import IDENTITY, Transform
 
 if TYPE_CHECKING:
@@ -17,10 +18,6 @@ Frameworks = tuple[FrameworkName | None, FrameworkName | None]  # of both sides;
 FRAMEWORKS: dict[str, FrameworkName] = {"torch": "torch", "mindspore": "mindspore"}
 
 
-# Above what the order of execution alone gives: two correct ports may call two branches in another order.
-SURE = 0.8
-
-
 @dataclass(frozen=True, slots=True)
 class Pairing:
     """One source parameter that is one target parameter.
@@ -29,8 +26,8 @@ class Pairing:
     paths are equal, the user or a trial said so, or every exchange with a rival loses full evidence; else it falls
     with the narrowest lead over a rival. A lead below `SETTLED` (in names/layers/exchange_evidence.py) pairs nothing.
     What holds the same values in another form has 0.9 at most; the pieces of a fused layer 0.7 by name and 0.6 by
-    number, 0.9 only for torch's packed attention, since no shape tells whether they are interleaved. From `SURE` on a
-    pair is called sure; one below it is the best reading of names, to be confirmed by values.
+    number, 0.9 only for torch's packed attention, since no shape tells whether they are interleaved. From
+    `SURE_CONFIDENCE` on a pair is called sure; one below it is the best reading of names, to be confirmed by values.
     """
 
     source: str
@@ -43,7 +40,7 @@ class Pairing:
     @property
     def sure(self) -> bool:
         """Tell whether the pair may be relied on without a trial."""
-        return self.confidence >= SURE or self.evidence == "user"
+        return self.confidence >= SURE_CONFIDENCE or self.evidence == "user"
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,7 +294,7 @@ class Differentiator(ModelRunner, Protocol):
     def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
         """How much the outputs depend on each parameter, by one backward pass of a copy in evaluation mode.
 
-        A parameter to which no gradient arrives has 0. None where nothing can be told: the model has no copy, or its
+        A parameter to which no gradient arrives has 0. None where nothing is known: the model has no copy, or its
         backward pass fails, as after operations in place.
         """
         ...

@@ -1,7 +1,7 @@
 """Plugins are found by looking into the folder of their kind: every public module holds one `PLUGIN`.
 
 A module may hold the `PLUGINS` that it makes from data instead. There is no list to keep: a new file is a new plugin.
-Plugins import without their packages; what is missing is told apart from what is installed but broken.
+Plugins import without their packages; what is missing is distinguished from what is installed but broken.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class ReturnedParts:
 
 @runtime_checkable
 class ReturnedSink(CaptureSink, Protocol):
-    """A CaptureSink that is also told which parts of the model's outputs are no tensors."""
+    """A CaptureSink that also hears which parts of the model's outputs are no tensors."""
 
     def returned(self, parts: ReturnedParts) -> None:
         """Take the parts of one call, before their captures."""

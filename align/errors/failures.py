@@ -1,4 +1,4 @@
-"""What kind of failure it is that the user's code ended with, told from the words of Python and of the frameworks.
+"""What kind of failure it is that the user's code ended with, read from the words of Python and of the frameworks.
 
 Each kind has a hint of its own: what to do about a missing kernel is not what to do about a wrong shape. Words that the
 user's own `raise` says are not read so.
@@ -66,7 +66,7 @@ _UNFIT_INPUTS = (
     "candidate its own)"
 )
 
-# The first pattern that fits decides: a missing kernel is often told by the dtypes that it lacks.
+# The first pattern that fits decides: a missing kernel is often known by the dtypes that it lacks.
 _PATTERNS: dict[FailureKind, str] = {
     "kernel": (
         r"unregistered|kernel.{0,80}(not|un)[ -]?(registered|supported|found|implemented)|kernel select"

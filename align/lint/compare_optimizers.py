@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.lint.compare_schedules import common_steps, first_unlike_rate, is_whole, steps_a_period
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_result import ComparedPart, SettingFinding
-from align.lint.pair_groups import GroupPair, are_named, pair_groups
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def compare_optimizers(groups: Groups, name_map: NameMap | None, rules: Sequence
     Where names are not known (`name_map` is None) a setting that all groups share is compared all the same; one that
     differs among groups is an error if no group of the other side has it, else it could not be compared.
     """
-    if name_map is None or not (are_named(groups[0]) and are_named(groups[1])):
+    if name_map is None or not (_are_named(groups[0]) and _are_named(groups[1])):
         return _compare_unnamed(groups, rules)
-    paired = pair_groups(*groups, name_map)
+    paired = _pair_groups(*groups, name_map)
     parts = [_compare_pair(pair, rules, several=max(map(len, groups)) > 1) for pair in paired.pairs]
     findings = [finding for part in parts for finding in part.findings]
     findings += _one_sided(groups, paired.only_reference, paired.only_candidate)
@@ -47,7 +47,7 @@ def compare_optimizers(groups: Groups, name_map: NameMap | None, rules: Sequence
     )
 
 
-def _compare_pair(pair: GroupPair, rules: Sequence[Pitfall], *, several: bool) -> ComparedPart:
+def _compare_pair(pair: _GroupPair, rules: Sequence[Pitfall], *, several: bool) -> ComparedPart:
     mine, theirs = pair.reference, pair.candidate
     scheduled = mine.rates.scheduled or theirs.rates.scheduled
     own = [rule for rule in rules if not (scheduled and rule.id == RATE)]
@@ -65,21 +65,21 @@ def _compare_pair(pair: GroupPair, rules: Sequence[Pitfall], *, several: bool) -
     )  # fmt: skip
 
 
-def _unread_settings(settings: Iterable[str], pair: GroupPair) -> list[str]:
+def _unread_settings(settings: Iterable[str], pair: _GroupPair) -> list[str]:
     return [sentence("lint_note.setting_of_group", setting=one, group=_place(pair)) for one in settings]
 
 
-def _unread_rates(problems: Iterable[str], pair: GroupPair) -> list[str]:
+def _unread_rates(problems: Iterable[str], pair: _GroupPair) -> list[str]:
     return [sentence("lint_note.problem_of_group", problem=one, group=_place(pair)) for one in problems]
 
 
-def _place(pair: GroupPair) -> str:
+def _place(pair: _GroupPair) -> str:
     paths = [group.settings.path for group in (pair.reference, pair.candidate)]
     mine, theirs = (path or sentence("lint_place.optimizer") for path in paths)
     return mine if mine == theirs else sentence("lint_place.both_groups", reference=mine, candidate=theirs)
 
 
-def _about_group(finding: SettingFinding, pair: GroupPair, *, several: bool) -> SettingFinding:
+def _about_group(finding: SettingFinding, pair: _GroupPair, *, several: bool) -> SettingFinding:
     """Say for how many parameters, and what to write in a group rather than for all."""
     count = len(pair.names)
     example = pair.names[0] if pair.names else ""
@@ -131,7 +131,7 @@ def _open_names(names: Sequence[str]) -> list[str]:
 # Learning rates that change.
 
 
-def _compare_rates(pair: GroupPair) -> ComparedPart:
+def _compare_rates(pair: _GroupPair) -> ComparedPart:
     mine, theirs = pair.reference.rates, pair.candidate.rates
     problems = tuple(
         sentence("lint_note.rate_of_group", group=_place(pair), problem=one.problem)
@@ -198,8 +198,8 @@ class _Held:
 
 
 def _compare_unnamed(groups: Groups, rules: Sequence[Pitfall]) -> ComparedPart:
-    """Each setting on its own: equal in all groups, in none, or not to be told."""
-    pairs = [[GroupPair(one, other, ()) for other in groups[1]] for one in groups[0]]
+    """Each setting on its own: equal in all groups, in none, or not known."""
+    pairs = [[_GroupPair(one, other, ()) for other in groups[1]] for one in groups[0]]
     findings: list[SettingFinding] = []
     problems: list[str] = []
     compared = unread = 0
@@ -214,7 +214,8 @@ def _compare_unnamed(groups: Groups, rules: Sequence[Pitfall]) -> ComparedPart:
             continue
         held = _Held({place: part.findings for place, part in parts.items()}, len(pairs), len(pairs[0]))
         if place := held.alone():
-            findings += _counted(parts[place].findings, groups[0][place[0]].count)
+            count = groups[0][place[0]].count
+            findings += [replace(one, parameters=count, part="optimizer") for one in parts[place].findings]
         elif any(part.findings for part in known):
             unread += 1
             problems.append(_unpaired(rule))
@@ -226,7 +227,7 @@ def _compare_unnamed(groups: Groups, rules: Sequence[Pitfall]) -> ComparedPart:
     )  # fmt: skip
 
 
-def _compare_rule(pair: GroupPair, rule: Pitfall | None) -> ComparedPart:
+def _compare_rule(pair: _GroupPair, rule: Pitfall | None) -> ComparedPart:
     """Compare one setting, or with None the learning rates that change."""
     scheduled = pair.reference.rates.scheduled or pair.candidate.rates.scheduled
     if rule is None:
@@ -240,13 +241,75 @@ def _compare_rule(pair: GroupPair, rule: Pitfall | None) -> ComparedPart:
     return ComparedPart(found.findings, 1, found.compared, found.unread, not_compared=tuple(missing))
 
 
-def _counted(findings: Sequence[SettingFinding], count: int) -> list[SettingFinding]:
-    return [replace(finding, parameters=count, part="optimizer") for finding in findings]
-
-
 def _unpaired(rule: Pitfall | None) -> str:
     setting = rule.setting if rule else sentence("lint_setting.learning_rate")
     attribute = rule.forms[0].attributes[0] if rule and rule.forms[0].attributes else setting
     if attribute == setting:
         return sentence("lint_note.differs_among_groups", setting=setting)
     return sentence("lint_note.attribute_differs_among_groups", setting=setting, attribute=attribute)
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupPair:
+    """Two groups and the parameters, by the reference's names, that the one and the other treat."""
+
+    reference: ParameterGroup
+    candidate: ParameterGroup
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _PairedGroups:
+    """Pairs, the parameters that only one side's optimizer moves, and those whose counterpart is not known."""
+
+    pairs: tuple[_GroupPair, ...]
+    only_reference: tuple[str, ...] = ()
+    only_candidate: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def _are_named(groups: Sequence[ParameterGroup]) -> bool:
+    """Tell whether the names of all parameters are known."""
+    return all(group.names is not None for group in groups)
+
+
+def _pair_groups(
+    reference: Sequence[ParameterGroup], candidate: Sequence[ParameterGroup], name_map: NameMap
+) -> _PairedGroups:
+    """Pair the groups of two optimizers of models that `name_map` is about; all names must be known."""
+    mine, theirs = _places(reference), _places(candidate)
+    targets, sources = defaultdict(list), defaultdict(list)
+    for pairing in name_map.pairings:
+        targets[pairing.source].append(pairing.target)
+        sources[pairing.target].append(pairing.source)
+    held: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for source, place in mine.items():
+        for other in sorted({theirs[target] for target in targets[source] if target in theirs}):
+            held[place, other].append(source)
+    open_sources, open_targets = _names_without_counterpart(name_map, mine, theirs, held)
+    pairs = tuple(_GroupPair(reference[a], candidate[b], tuple(names)) for (a, b), names in sorted(held.items()))
+    return _PairedGroups(
+        pairs,
+        tuple(one for one in mine if targets[one] and not any(target in theirs for target in targets[one])),
+        tuple(one for one in theirs if sources[one] and not any(source in mine for source in sources[one])),
+        (*open_sources, *open_targets),
+    )
+
+
+def _places(groups: Sequence[ParameterGroup]) -> dict[str, int]:
+    return {name: number for number, group in enumerate(groups) for name in group.names or ()}
+
+
+def _names_without_counterpart(
+    name_map: NameMap, mine: dict[str, int], theirs: dict[str, int], held: dict[tuple[int, int], list[str]]
+) -> tuple[list[str], list[str]]:
+    """Names of either side without a known counterpart; which one it is does not matter where all lie in one group."""
+    paired = {one.source for one in name_map.pairings}, {one.target for one in name_map.pairings}
+    open_names = [one for one in mine if one not in paired[0]], [one for one in theirs if one not in paired[1]]
+    decided: set[str] = set()
+    for group in name_map.ambiguous:
+        places = {mine.get(one) for one in group.sources}, {theirs.get(one) for one in group.targets}
+        if len(places[0]) == len(places[1]) == 1 and None not in places[0] | places[1]:
+            held[places[0].pop() or 0, places[1].pop() or 0] += group.sources
+            decided |= {*group.sources, *group.targets}
+    return [one for one in open_names[0] if one not in decided], [one for one in open_names[1] if one not in decided]

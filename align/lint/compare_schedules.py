@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from align.core.thresholds import FLOAT32_ROUNDING, LONGEST_SCHEDULE
+from align.lint.thresholds import PERIODS_COMPARED, RATE_TOLERANCE, USUAL_STEPS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from align.core.layer_settings import LearningRates
-
-TOLERANCE = 1e-4
-"""Of the larger rate. MindSpore computes schedules in float32 from the number of the step: up to 3e-5 in 1000 steps."""
-STEPS = 1000
-"""The steps over which learning rates are compared where a schedule has no end and names no larger number."""
-PERIODS = 2  # of the longest period: a change that comes late is seen, and what follows on it
-MOST_STEPS = 100_000  # about two seconds for a scheduler of torch
-FLOOR = 1e-6  # of the highest rate: below, near the end of a cosine, cancellation is all that is left of a float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +31,8 @@ class RatesDiffer:
 def first_unlike_rate(mine: LearningRates, theirs: LearningRates) -> RatesDiffer | None:
     """Compare over all steps that both have, a rate that stays over all of the other's."""
     steps = common_steps(mine, theirs)
-    floor = FLOOR * max(map(abs, (*mine.values, *theirs.values)))
+    # Below, near the end of a cosine, cancellation is all that is left of a float32.
+    floor = FLOAT32_ROUNDING * max(map(abs, (*mine.values, *theirs.values)))
     unlike = [step for step in range(steps) if not _close(mine.at(step), theirs.at(step), floor)]
     if not unlike:
         return None
@@ -53,9 +49,9 @@ def steps_to_sample(rates: Iterable[LearningRates]) -> int:
     changing = [one for one in rates if one.scheduled and not one.problem]
     ends = [one.steps for one in changing]
     if changing and all(ends):
-        return min(max(one or 0 for one in ends), MOST_STEPS)
+        return min(max(one or 0 for one in ends), LONGEST_SCHEDULE)
     longest = max((max(one.reach, one.steps or 0) for one in changing), default=0)
-    return min(max(STEPS, PERIODS * longest + 1), MOST_STEPS)
+    return min(max(USUAL_STEPS, PERIODS_COMPARED * longest + 1), LONGEST_SCHEDULE)
 
 
 def common_steps(mine: LearningRates, theirs: LearningRates) -> int:
@@ -88,7 +84,7 @@ def stretched_by(mine: LearningRates, theirs: LearningRates) -> int | None:
     length, left = divmod(max(first, other), min(first, other))
     if length < 2 or left:
         return None
-    floor = FLOOR * max(map(abs, slow.values))
+    floor = FLOAT32_ROUNDING * max(map(abs, slow.values))
     steps = min(len(slow.values), length * len(quick.values))
     alike = all(_close(quick.at(step // length), slow.at(step), floor) for step in range(steps))
     return length if alike else None
@@ -112,10 +108,10 @@ def _period(quick: LearningRates, slow: LearningRates) -> int | None:
     needed = -(-len(values) // length) if length else 0
     if length < 2 or needed < 2 or len(quick.values) < needed:
         return None
-    floor = FLOOR * max(map(abs, values))
+    floor = FLOAT32_ROUNDING * max(map(abs, values))
     alike = all(_close(quick.at(step // length), value, floor) for step, value in enumerate(values))
     return length if alike else None
 
 
 def _close(one: float, other: float, floor: float) -> bool:
-    return abs(one - other) <= max(TOLERANCE * max(abs(one), abs(other)), floor)
+    return abs(one - other) <= max(RATE_TOLERANCE * max(abs(one), abs(other)), floor)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.import_user_code import require_file
 from align.core.name_map import NameMap
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.errors import NothingInCommonError, UsageError
+from align.errors import NothingInCommonError, SharedModelError, UsageError
 from align.lint.compare_losses import compare_losses
+from align.lint.compare_optimizers import compare_optimizers
+from align.lint.compare_schedules import steps_to_sample
 from align.lint.compare_settings import SEVERITY_ORDER, compare_settings
-from align.lint.frozen_findings import frozen_findings
-from align.lint.lint_optimizers import lint_optimizers
-from align.lint.lint_result import ComparedPart, LintResult, joined_parts
+from align.lint.lint_result import ComparedPart, LintResult, SettingFinding, joined_parts
 from align.lint.lint_sides import open_lint_side, settings_reader
 from align.lint.pair_layers import mark_padded_in_code, pair_layers
+from align.lint.thresholds import USUAL_STEPS
+from align.lint.uncovered_settings import uncovered_settings
 from align.lint.written_layers import written_epsilons
 from align.models.open_sides import refuse_one_object
 from align.names.apply_user_rules import check_shapes
+from align.names.frozen_parameters import freezing, frozen_apart
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.user_rules import NameRules
@@ -28,14 +32,16 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from align.core.layer_settings import ParameterGroup
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
     from align.lint.compare_settings import ComparedSettings, LayerPair
-    from align.lint.lint_sides import LintSide
+    from align.lint.lint_sides import LintSide, OptimizerSide
     from align.models.open_side import Side
 
 Given = NameMap | Path | str | None
 _PARTS = {"a model": "lint_place.model", "an optimizer": "lint_place.an_optimizer", "a loss": "lint_place.loss"}
+TOPIC, KIND = "optimizers", "optimizer-method"
 
 
 def lint_models(
@@ -84,7 +90,7 @@ def _parts(sides: tuple[LintSide, LintSide], given: Given, steps: int | None) ->
     if models:
         yield _layers(models, given)
     if left.optimizer and right.optimizer:
-        yield lint_optimizers((left.optimizer, right.optimizer), _map_of_optimizers(left, right, given), steps)
+        yield _lint_optimizers((left.optimizer, right.optimizer), _map_of_optimizers(left, right, given), steps)
     if left.loss and right.loss:
         refuse_one_object((left.loss, right.loss))
         yield compare_losses((left.loss, right.loss), pitfalls())
@@ -123,7 +129,7 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     known = {name for rule in pitfalls() for form in rule.forms for name in form.classes}
     counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
     compared = _compare_layers(pairs, sides)
-    findings = (*compared.findings, *frozen_findings((left, right), names))
+    findings = (*compared.findings, *_frozen_findings((left, right), names))
     bare = not (left.parameters or right.parameters)  # of a loss that users wrote nothing else is to be seen
     unknown = [one for own in settings if len(own) == 1 for one in own if bare and known.isdisjoint(one.classes)]
     names_of_unknown = () if compared.compared or findings else dict.fromkeys(one.classes[0] for one in unknown)
@@ -184,3 +190,77 @@ def _verdict(found: ComparedPart) -> Verdict:
         return Verdict(Outcome.NOT_COMPARED, sentence("lint_verdict.nothing_known"), coverage)
     reason = sentence("lint_verdict.settings_equal", count=found.compared)
     return Verdict(Outcome.ALIGNED, reason, coverage, found.caveats)
+
+
+def _frozen_findings(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> Iterator[SettingFinding]:
+    """One finding for each side that freezes what the other trains; the outputs are equal, what is learned is not."""
+    found = frozen_apart(name_map, *sides)
+    classes = [next((module.class_name for module in side.modules), "") for side in sides]
+    apart = (found.frozen_in_source, "reference"), (found.frozen_in_target, "candidate")
+    for pairs, side in apart:
+        if pairs:
+            yield SettingFinding(
+                rule="frozen-on-one-side",
+                severity="error",
+                reference="",
+                candidate="",
+                reference_class=classes[0],
+                candidate_class=classes[1],
+                setting=sentence("lint_setting.trainable_parameters"),
+                reference_setting=sentence("lint_setting.trainable", count=found.trainable[0]),
+                candidate_setting=sentence("lint_setting.trainable", count=found.trainable[1]),
+                effect=sentence("lint_effect.frozen", count=len(pairs), side=side),
+                change=freezing([pairing.target for pairing in pairs], frozen=side == "reference"),
+                parameters=len(pairs),
+                example=pairs[0].source,
+                part="parameters",
+            )
+
+
+def _lint_optimizers(
+    sides: tuple[OptimizerSide, OptimizerSide], name_map: NameMap | None, steps: int | None
+) -> ComparedPart:
+    """Compare two optimizers; a method that no rule knows on both sides could not be compared."""
+    if sides[0].optimizer is sides[1].optimizer:
+        labels = tuple(type(side.optimizer).__name__ for side in sides)
+        raise SharedModelError((labels[0], labels[1]), "are one object: there is nothing to compare")
+    groups = _read_both(sides, steps)
+    rules = [rule for rule in pitfalls() if rule.topic == TOPIC]
+    first = groups[0][0].settings, groups[1][0].settings
+    makers = type(sides[0].optimizer), type(sides[1].optimizer)
+    unknown = [side.classes[0] for side in first if _method(side.classes) is None]
+    problems = [sentence("lint_note.unknown_class", name=name) for name in dict.fromkeys(unknown)]
+    if not unknown and _method(first[0].classes) is _method(first[1].classes):
+        pairs = [(left.settings, right.settings) for left in groups[0] for right in groups[1]]
+        missed = [one for pair in pairs for one in uncovered_settings(makers, pair, rules)]
+        problems += [sentence("lint_note.not_covered", what=one) for one in dict.fromkeys(missed)]
+    own = ComparedPart(not_compared=tuple(problems))
+    return joined_parts([compare_optimizers(groups, name_map, rules), own])
+
+
+def _read_both(
+    sides: tuple[OptimizerSide, OptimizerSide], steps: int | None
+) -> tuple[list[ParameterGroup], list[ParameterGroup]]:
+    """The groups with their rates, over the given number of steps or over those that tell the schedules apart."""
+    left, right = (_read(side, steps or USUAL_STEPS) for side in sides)
+    if steps is not None:
+        return _over_all(left), _over_all(right)
+    wanted = steps_to_sample(group.rates for group in (*left, *right))
+    return (left, right) if wanted == USUAL_STEPS else (_read(sides[0], wanted), _read(sides[1], wanted))
+
+
+def _over_all(groups: list[ParameterGroup]) -> list[ParameterGroup]:
+    """The groups with no end before the last step that was asked for."""
+    rates = [group.rates for group in groups]
+    ends = [own.steps and max(own.steps, len(own.values)) for own in rates]
+    return [replace(group, rates=replace(own, steps=end)) for group, own, end in zip(groups, rates, ends, strict=True)]
+
+
+def _read(side: OptimizerSide, steps: int) -> list[ParameterGroup]:
+    model = side.model.model if side.model else None
+    return side.reader.read_groups(side.optimizer, model, side.schedulers, steps)
+
+
+def _method(classes: tuple[str, ...]) -> object:
+    rule = next(rule for rule in pitfalls() if rule.id == KIND)
+    return rule.form_of(classes)

@@ -144,7 +144,7 @@ class _Modules:
             return
         opened = build_side(item) if isinstance(item, Side) or owned else build_side(_refused(self.label, item))
         side = opened if isinstance(item, Side) else Side(self.label, opened.model, opened.reader)
-        if isinstance(side.reader, SettingsReader) and _is_loss_side(side):
+        if isinstance(side.reader, SettingsReader) and is_loss(root_settings(side).classes):
             self.loss = self.loss or side
         elif self.model is None:
             self.model = side
@@ -161,10 +161,6 @@ class _Modules:
 
 def _is_bare(side: Side) -> bool:
     return not side.reader.read_parameters(side.model, side.label).parameters
-
-
-def _is_loss_side(side: Side) -> bool:
-    return is_loss(root_settings(side).classes)
 
 
 def _refused(label: str, item: Any) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from align.lint.calls_in_tree_order import calls_in_tree_order
+from align.core.traces import Capture
 from align.lint.compare_settings import LayerPair
 from align.models.padding_in_code import is_padded_by_code
 from align.rules.layer_rules import rule_for
@@ -14,11 +14,11 @@ from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from align.core.layer_settings import LayerSettings
     from align.core.name_map import NameMap
-    from align.core.parameters import ParameterSet
+    from align.core.parameters import Module, ParameterSet
     from align.core.protocols import Model
     from align.traces.module_calls import CallPair
 
@@ -34,8 +34,8 @@ def pair_layers(
 
     `settings` are by path. Modules around others are certain where they hold the same parameters and are of one kind.
     """
-    left = CalledModules(calls_in_tree_order(sides[0]), sides[0], name_map, "source")
-    right = CalledModules(calls_in_tree_order(sides[1]), sides[1], name_map, "target")
+    left = CalledModules(_calls_in_tree_order(sides[0]), sides[0], name_map, "source")
+    right = CalledModules(_calls_in_tree_order(sides[1]), sides[1], name_map, "target")
     calls = pair_calls(left, right)
     padded = _behind_padding(left, settings[0]), _behind_padding(right, settings[1])
 
@@ -68,3 +68,17 @@ def _behind_padding(side: CalledModules, settings: Mapping[str, LayerSettings]) 
 def _pads(layer: LayerSettings) -> bool:
     rule = rule_for(layer.classes)
     return PADS in layer.classes or (rule is not None and rule[0].kind.endswith("_pad"))
+
+
+def _calls_in_tree_order(side: ParameterSet) -> list[Capture]:
+    """Return a capture of unknown output for each module; it comes after all modules inside, as it returns later."""
+    return [Capture(order, one.path, 0, "", one.class_name, (), "") for order, one in enumerate(_returned(side))]
+
+
+def _returned(side: ParameterSet) -> Iterator[Module]:
+    around: list[Module] = []
+    for module in side.modules:
+        while around and around[-1].path and not module.path.startswith(f"{around[-1].path}."):
+            yield around.pop()
+        around.append(module)
+    yield from reversed(around)

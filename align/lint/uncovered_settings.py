@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import plain_settings
-from align.lint.replaced_methods import framework_class, replaced_methods
+from align.models.source_lines import FRAMEWORKS
 from align.rules.setting_forms import equal_settings
 from align.words.catalogue import sentence
 
@@ -23,6 +24,11 @@ IMPLEMENTATION = {
     "foreach", "fused", "capturable", "differentiable", "use_locking", "use_offload", "use_lazy", "size_average",
     "reduce", "sparse", "lr", "learning_rate", "params",
 }  # fmt: skip
+HARMLESS = {  # what builds, shows, saves or moves, and so leaves the computation as it is
+    "__init__", "__init_subclass__", "__new__", "__repr__", "__str__", "__getstate__", "__setstate__", "__setattr__",
+    "__getattr__", "__deepcopy__", "__reduce__", "extra_repr", "state_dict", "load_state_dict", "add_param_group",
+    "set_train", "train", "eval", "to",
+}  # fmt: skip
 
 
 def uncovered_settings(
@@ -35,16 +41,12 @@ def uncovered_settings(
     known = known_arguments(rules, (sides[0].classes, sides[1].classes))
     found: list[str] = []
     for number, (maker, side) in enumerate(zip(makers, sides, strict=True)):
-        chosen = _chosen(framework_class(maker), side.values, sides[1 - number].values)
+        chosen = _chosen(_framework_class(maker), side.values, sides[1 - number].values)
         own = [f"{name}={value!r}" for name, value in chosen if name not in known[number]]
         found += [sentence("lint_note.argument_of_class", argument=one, class_name=_name(side)) for one in own]
-    methods = [name for maker in _unlike(makers) for name in replaced_methods(maker)]
+    unlike = () if makers[0] is makers[1] else makers  # the methods of one class are equal
+    methods = [f"{cls.__name__}.{name}" for maker in unlike for cls, name in _replaced(maker)]
     return found + [sentence("lint_note.method", name=name) for name in methods]
-
-
-def _unlike(makers: tuple[type, type]) -> tuple[type, ...]:
-    """Both classes, none where they are one, whose methods are equal."""
-    return () if makers[0] is makers[1] else makers
 
 
 def known_arguments(rules: Sequence[Pitfall], sides: tuple[Sequence[str], Sequence[str]]) -> list[set[str]]:
@@ -91,3 +93,25 @@ def _tidy(value: Setting) -> Setting:
 
 def _name(side: LayerSettings) -> str:
     return side.classes[0].rpartition(".")[2] if side.classes else sentence("lint_place.unknown_class")
+
+
+def _framework_class(maker: type) -> type:
+    """The first class among a class and its bases that is a framework's; the class itself if none is."""
+    return next((cls for cls in maker.__mro__ if cls.__module__.partition(".")[0] in FRAMEWORKS), maker)
+
+
+def _replaced(maker: type) -> Iterator[tuple[type, str]]:
+    """Classes of users and the methods of a framework's class that they override."""
+    base = _framework_class(maker)
+    for cls in maker.__mro__[: maker.__mro__.index(base)]:
+        for name, value in vars(cls).items():
+            if name not in HARMLESS and _is_other(value, getattr(base, name, None)):
+                yield cls, name
+
+
+def _is_other(own: object, inherited: object) -> bool:
+    """Tell a function of the user's: torch puts its own step, wrapped for a profiler, into classes that inherit it."""
+    if not callable(own) or not callable(inherited):
+        return False
+    written = inspect.unwrap(own)
+    return isinstance(written, FunctionType) and written is not inspect.unwrap(inherited)

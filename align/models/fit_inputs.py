@@ -17,6 +17,7 @@ from align.core.dtypes import is_float, numpy_dtype
 from align.core.verdicts import Finding
 from align.errors import ModelFailedError, UserCodeError
 from align.models.batches import batches_of
+from align.models.thresholds import MOST_CASTS_TRIED
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
 
 _WHOLE = ("int64", "int32")  # what layers and losses index with, the usual one first
-_MOST_CASTS = 16  # so many choices of inputs are tried at most
 
 
 def run_fitted(side: Side, inputs: Inputs, run: Callable[[Inputs], None]) -> Inputs:
@@ -50,7 +50,7 @@ def run_fitted(side: Side, inputs: Inputs, run: Callable[[Inputs], None]) -> Inp
     return given
 
 
-def told_casts(role: str, side: Side, before: Inputs, after: Inputs) -> Iterator[Finding]:
+def cast_findings(role: str, side: Side, before: Inputs, after: Inputs) -> Iterator[Finding]:
     """Note which inputs a side got in another dtype than that of what was given."""
     casts = {
         name: (value.dtype.name, new[name].dtype.name)
@@ -69,7 +69,7 @@ def _other_widths(side: Side, inputs: Inputs) -> Inputs | None:
     """The inputs with the fewest whole numbers in another width that let the side run; None if there are none."""
     names = [name for name, value in batches_of(inputs)[0].items() if value.dtype.kind in "iu"]
     choices = ((own, dtype) for size in range(len(names)) for own in combinations(names, size + 1) for dtype in _WHOLE)
-    for (own, dtype), _ in zip(choices, range(_MOST_CASTS), strict=False):
+    for (own, dtype), _ in zip(choices, range(MOST_CASTS_TRIED), strict=False):
         other = _cast(inputs, dict.fromkeys(own, dtype))
         if other is not None and _runs(side, other):
             return other

@@ -1,4 +1,4 @@
-"""Which parameter of a model each input is given to, told so that a guess by position can be seen."""
+"""Which parameter of a model each input is given to, reported so that a guess by position can be seen."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from align.core.name_map import SIDES
 from align.core.verdicts import Finding
 from align.models.batches import batches_of
 from align.models.call_model import forward_of
-from align.models.fit_inputs import told_casts
+from align.models.fit_inputs import cast_findings
 from align.models.record_calls import bind_inputs
+from align.models.thresholds import LONGEST_DEFAULT
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     Sides = tuple[Side, Side]
 
-_LONGEST = 40
 _PLAIN = (None, False, True, 0, 0.0, "", ())  # defaults that switch something off, mostly, or leave it as it is
 
 
@@ -63,7 +63,7 @@ def bound_findings(sides: Sides, given: tuple[Inputs, Inputs], took: tuple[Input
     """Warn of surprising bindings, and note what a side got in another dtype than it was given."""
     yield from _surprises(read_bindings(sides, given), [side.label for side in sides])
     for role, side, before, after in zip(SIDES, sides, given, took, strict=True):
-        yield from told_casts(role, side, before, after)
+        yield from cast_findings(role, side, before, after)
 
 
 def _surprises(bindings: Sequence[InputBinding], labels: Sequence[str]) -> Iterator[Finding]:
@@ -90,4 +90,4 @@ def _listed(defaults: dict[str, str]) -> str:
 
 def _written(default: Any) -> str:
     text = repr(default)
-    return text if len(text) <= _LONGEST else f"<{type(default).__name__}>"
+    return text if len(text) <= LONGEST_DEFAULT else f"<{type(default).__name__}>"

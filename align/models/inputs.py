@@ -20,6 +20,7 @@ from align.core.registry import checkpoint_formats, model_readers
 from align.errors import InputsError
 from align.models.batches import batches_from_names, named_arrays
 from align.models.open_side import load_function
+from align.models.thresholds import MOST_INPUT_ELEMENTS, USUAL_INTEGER_BOUND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from align.core.protocols import Inputs
 
 _SPEC = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:<(?P<below>\d+))?")
-_DEFAULT_BELOW = 2
-_MOST_ELEMENTS = 1 << 31
 _DTYPES = FLOATS | {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
 InputsSource: TypeAlias = "Path | str | Mapping[str, Array] | Sequence[InputsSource]"
 SPEC_HELP = "NAME=DTYPE[SHAPE], for integers NAME=DTYPE[SHAPE]<BOUND, for example x=float32[2,3,224,224]"
@@ -166,7 +165,7 @@ def save_inputs(path: Path, inputs: Inputs) -> None:
     """Write inputs as `.npz`, whole or not at all; bfloat16 and float8, which it cannot hold, as float32.
 
     Nothing is lost: floating inputs are cast to the dtype of the model that they are given to. Several batches are
-    told apart by their names, `batch1/x`.
+    distinguished by their names, `batch1/x`.
     """
     arrays = named_arrays(inputs)
     wide = {name: value if in_numpy(value.dtype.name) else value.astype(np.float32) for name, value in arrays.items()}
@@ -193,16 +192,16 @@ def _fault(match: re.Match[str] | None) -> str:
         return "not of this form"
     if match["dtype"] not in _DTYPES:
         return f"no dtype is called {match['dtype']}; known: {', '.join(sorted(_DTYPES))}"
-    below, elements = int(match["below"] or _DEFAULT_BELOW), prod(_shape(match))
+    below, elements = int(match["below"] or USUAL_INTEGER_BOUND), prod(_shape(match))
     if numpy_dtype(match["dtype"]).kind in "iu" and not 0 < below <= np.iinfo(match["dtype"]).max + 1:
         return f"no {match['dtype']} is below {below}" if below == 0 else f"{match['dtype']} ends before {below}"
-    return f"{elements:,} elements are too many" if elements > _MOST_ELEMENTS else ""
+    return f"{elements:,} elements are too many" if elements > MOST_INPUT_ELEMENTS else ""
 
 
 def _draw(match: re.Match[str], generator: np.random.Generator) -> Array:
     shape, dtype = _shape(match), numpy_dtype(match["dtype"])
     if dtype.kind in "iub":
-        return generator.integers(0, int(match["below"] or _DEFAULT_BELOW), shape, np.uint64).astype(dtype)
+        return generator.integers(0, int(match["below"] or USUAL_INTEGER_BOUND), shape, np.uint64).astype(dtype)
     return generator.standard_normal(shape).astype(dtype)
 
 

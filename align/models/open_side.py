@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
 from align.checkpoints.training_state import state_beside_weights
 from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
+from align.core.about import __version__
 from align.core.import_user_code import import_user_code, require_file
 from align.core.message_words import counted, first_few
 from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
 from align.core.registry import check_packages, model_readers
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, SideError, UsageError, UserCodeError
+from align.models.thresholds import SEED
 from align.models.user_code import run_user_code
 from align.words.catalogue import sentence
 
@@ -184,9 +189,15 @@ def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None)
 
 
 def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
-    """The environments of two sides by framework; one of the same framework that differs is told apart."""
+    """The environments of two sides by framework; one of the same framework that differs is named by its side."""
     mine, theirs = ((one.reader.name, one.reader.environment()) for one in (reference, candidate))
     return named_environments(mine, theirs)
+
+
+def describe_host() -> dict[str, str]:
+    """Versions of what is beside the framework, the machine, and the seed that every run starts from."""
+    versions = {"mindalign": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    return {**versions, "platform": platform.platform(), "seed": str(SEED)}
 
 
 def named_environments(

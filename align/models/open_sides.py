@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from align.core.message_words import counted, first_few
 from align.core.protocols import ModelCopier
 from align.errors import CannotRunError, SharedModelError
-from align.models.live.sample_memory import changed_tensors, shared_tensors
+from align.models.live.shared_tensors import changed_tensors, shared_tensors
 from align.models.open_side import Preparation, Side, SideRequest, build_side, prepare_side
 from align.models.user_code import run_user_code
 from align.words.catalogue import sentence
@@ -146,12 +146,12 @@ def _with_copy(sides: Sides, shared: str) -> Sides:
         return SharedModelError(_labels(sides), f"{reason}: {type(error).__name__}: {said}")
 
     model = run_user_code(lambda: _copied(second), uncopied)
-    told = (
+    note = (
         sentence("side_finding.shared", names=shared, side=first.label)
         if shared
         else sentence("side_finding.one_object", side=first.label)
     )
-    copied = replace(second, model=model, copied=told)
+    copied = replace(second, model=model, copied=note)
     if left := shared_tensors(_memory(first), _memory(copied)):
         raise SharedModelError(_labels(sides), f"are not apart: a copy of the latter still shares {_named(left)}")
     return first, copied

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.models.live.source_code import called_name, function_source, is_own, methods_of
 from align.models.source_lines import CALLED, calls_own, climb, loop_lines, own_classes
+from align.models.thresholds import DEEPEST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +29,6 @@ ELEMENTWISE = {  # functions, methods and classes of single elements, in small l
     "neg", "prelu", "quickgelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softplus", "square",
     "stopgradient", "swish", "tanh", "to", "type", "cast", "detach", "clone", "fastgelu",
 }  # fmt: skip
-DEEPEST = 4  # methods and functions that call each other
 
 
 def is_padded_by_code(owner: object, path: str) -> bool:
@@ -132,12 +132,12 @@ class _Way:
         """Tell whether the function gives back what it padded."""
         nodes = ast.walk(self.source.node)
         returned = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
-        return self.depth <= DEEPEST and any(map(self._gives, returned))
+        return self.depth <= DEEPEST_CALLS and any(map(self._gives, returned))
 
     def _is_given(self, name: str) -> bool:
         """Tell whether another method of the layer hands this one what it padded."""
         method = self.source.node.name
-        if name not in _parameters(self.source) or method in CALLED or self.depth > DEEPEST:
+        if name not in _parameters(self.source) or method in CALLED or self.depth > DEEPEST_CALLS:
             return False
         calls = [(source, call) for source in _methods(self.owner) for call in _calls_of(source, method)]
         return any(self._within(source).is_padded(call) for source, call in calls)

@@ -1,27 +1,40 @@
 """A live layer built anew with other settings: proposals of how it was built, tried until one is the truth.
 
-Changing an attribute of a live layer often changes nothing, since what counts was made of it by the constructor.
+Changing an attribute of a live layer often changes nothing, since what counts was made of it by the constructor. A
+layer keeps an argument of that under its own name, in an operator that it built, or changed (as 1 - momentum), which
+the rules of `mappings/pitfalls` know. So there are several proposals, and what comes of each is held against the live
+layer.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.errors import UserCodeError
-from align.models.constructor_arguments import proposed_arguments, wanted_arguments
 from align.models.live.copy_changed_setting import BuiltLayers, copy_changed_setting
 from align.models.user_code import run_user_code
+from align.rules.pitfalls import pitfalls
+from align.rules.setting_forms import SAME, axes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from align.core.layer_settings import LayerSettings, Setting
     from align.core.protocols import Model
     from align.models.live.copy_changed_setting import LayerTypes
+
+    Arguments = dict[str, Setting]
+    Wanted = dict[str, inspect.Parameter]
+
+OF_AXES = ("kernel_size", "stride", "dilation")
+NOT_KEPT = ("_init", "dtype", "device")  # the live layer's values are kept, whatever they started from
+VALID = {"pad_mode": "valid"}  # no padding, as which a padding of 0 counts too
+OUTDATED = {"pad_mode": "padding"}  # a number that belongs to the other argument's value
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +104,104 @@ def _reach(value: Any, place: str) -> Any:
     for name in place.split("."):
         value = dict(enumerate(value or ())).get(int(name)) if name.isdigit() else getattr(value, name, None)
     return value
+
+
+def wanted_arguments(cls: type) -> Wanted:
+    """The arguments of a class's constructor by name; of one that hands all on, those of the base that takes them."""
+    handed_on = False
+    for base in cls.__mro__:
+        if "__init__" in vars(base):
+            taken = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+            named = {one.name: one for one in taken if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+            if handed_on:
+                named.pop("mode", None)  # which of its kinds a recurrent layer is, the class itself says
+            if named or not taken:
+                return named
+            handed_on = True
+    return {}
+
+
+def proposed_arguments(
+    layer: LayerSettings, wanted: Wanted, known: Mapping[str, Setting], changes: Mapping[str, Setting]
+) -> Iterator[tuple[Arguments, Arguments]]:
+    """Propose arguments that make the live layer, each beside those that make it with `changes`.
+
+    `known` are arguments of which the framework knows where they are kept. Nothing is proposed where the class does
+    not take a change, or needs an argument that the layer does not keep.
+    """
+    padding = _padding_beside(changes, layer)
+    if padding is None or not changes.keys() <= wanted.keys():
+        return
+    kept, (read, translated) = _kept(layer), _read_by_rules(layer)
+    tried: list[Arguments] = []
+    for found in (_over(read, {**kept, **translated}), _over(read, kept), _over(kept, read)):
+        given = {name: value for name, value in {**found, **known}.items() if name in wanted}
+        fitting = {name: _as_flag(wanted[name], value) for name, value in given.items() if _fits(wanted[name], value)}
+        complete = all(one.default is not one.empty or name in fitting for name, one in wanted.items())
+        if complete and fitting not in tried:
+            tried.append(fitting)
+            yield fitting, {**_over(fitting, changes), **padding}
+
+
+def _kept(layer: LayerSettings) -> Arguments:
+    """The layer's attributes, before them those of its operators."""
+    attributes = {name: value for name, value in layer.values.items() if "." not in name}
+    of_operators: Arguments = {}
+    for name, value in layer.values.items():
+        if "." in name:
+            of_operators.setdefault(name.rpartition(".")[2], value)
+    found = {**of_operators, **attributes}
+    return {name: _of_own_axes(value, layer) if name in OF_AXES else value for name, value in found.items()}
+
+
+def _of_own_axes(value: Setting, layer: LayerSettings) -> Setting:
+    """Leave out axes that a layer adds inside: mindspore.nn.Conv1d works on two."""
+    axes = axes_of(layer.classes)
+    if not axes or not isinstance(value, tuple) or len(value) <= axes:
+        return value
+    return value[-1] if axes == 1 else value[-axes:]
+
+
+def _read_by_rules(layer: LayerSettings) -> tuple[Arguments, Arguments]:
+    """What the rules read, and of that what the layer keeps in another form than it was given."""
+    read: Arguments = {}
+    translated: Arguments = {}
+    for rule in pitfalls():
+        form = rule.form_of(layer.classes)
+        if form is not None and form.is_held(layer.values):
+            found = form.arguments(form.given(layer.values, layer.classes))
+            arguments = {name: value for name, value in found if (name, value) not in form.beside}
+            if arguments == VALID and str(layer.values.get("pad_mode")).lower() == "pad":
+                arguments = {"pad_mode": "pad", "padding": 0}
+            read |= arguments
+            translated |= arguments if form.writes_as is not None else {}
+    return read, translated
+
+
+def _padding_beside(changes: Mapping[str, Setting], layer: LayerSettings) -> Arguments | None:
+    """The layer's padding in numbers, where a change asks for numbers and gives none; None where it has none."""
+    if changes.get("pad_mode") != "pad" or "padding" in changes:
+        return {}
+    forms = [form for rule in pitfalls() if (form := rule.form_of(layer.classes)) and form.means == "padding"]
+    numbers = dict(forms[0].arguments(forms[0].read(layer.values, layer.classes))) if forms else {}
+    return None if numbers.get("pad_mode") == SAME else {"padding": numbers.get("padding", 0)}
+
+
+def _over(first: Mapping[str, Setting], second: Mapping[str, Setting]) -> Arguments:
+    """The first arguments with the second in their place."""
+    outdated = {number for name, number in OUTDATED.items() if name in second}
+    return {**{name: value for name, value in first.items() if name not in outdated}, **second}
+
+
+def _fits(wanted: inspect.Parameter, value: Setting) -> bool:
+    """A default need not be given, nor can a truth value that stands for a tensor, or a number in place of a name."""
+    default = wanted.default
+    if wanted.name.endswith(NOT_KEPT) or (value == default and type(value) is type(default)):
+        return False
+    is_tensor = value is True and not isinstance(default, (bool, type(None)))
+    return not is_tensor and not (isinstance(default, str) and not isinstance(value, str))
+
+
+def _as_flag(wanted: inspect.Parameter, value: Setting) -> Setting:
+    """A tensor that is not there is a flag that was not given."""
+    return False if value is None and isinstance(wanted.default, bool) else value

@@ -13,9 +13,8 @@ from align.core.trace_metadata import CallSink, CallStart, FunctionSink, Returne
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.errors import InputsError, ModelFailedError, ModelFailure
 from align.models.batches import batches_of
-from align.models.live.call_sites import raised_at, tensor_kinds, user_line
-from align.models.live.returned_values import INNER, given_back, taken_apart
-from align.models.live.same_tensors import LatestTensors, no_write_count
+from align.models.live.call_sites import FRAMEWORKS, raised_at, tensor_kinds, user_line
+from align.models.live.returned_values import INNER, LatestTensors, given_back, no_write_count, taken_apart
 from align.models.nested_values import leaves, with_leaves
 from align.models.probe import CLASS_NAME as PROBE
 from align.models.probe import probed_by
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Batch, Inputs
     from align.core.traces import CaptureSink
     from align.models.live.overwrite_inputs import Overwriter
-    from align.models.live.returned_values import Returned
-    from align.models.live.same_tensors import Writes
+    from align.models.live.returned_values import Returned, Writes
 
 
 class ToArray(Protocol):
@@ -91,7 +89,7 @@ class CallRecorder:
     """Counts the calls of modules and hands their tensors to a sink; adapters call it from their hooks.
 
     `floats` is the dtype in which numbers of Python that the model returns are kept. A sink that is an InputSink sees
-    what modules are given and may change it, an Intervention what they return too; a CallSink is told when calls begin
+    what modules are given and may change it, an Intervention what they return too; a CallSink hears when calls begin
     and end, a ReturnedSink what the model returned that is no tensor.
     """
 
@@ -277,8 +275,8 @@ def run_on_batches(model: Callable[..., Any], batches: Sequence[BoundBatch], rec
     """Call the user's model on one batch after another; a failure names the batch where there are several."""
     for number, (arrays, args, kwargs) in enumerate(batches, 1):
         batch = f"batch{number}/" if len(batches) > 1 else ""
-        told = {batch + name: value for name, value in arrays.items()}
-        run_user_model(partial(model, *args, **kwargs), recorder, told, what)
+        named = {batch + name: value for name, value in arrays.items()}
+        run_user_model(partial(model, *args, **kwargs), recorder, named, what)
 
 
 def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:
@@ -286,3 +284,22 @@ def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapp
     given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
     with probed_by(recorder):
         run_user_code(call, lambda error: ModelFailedError(what, recorder.failure(error), given, error))
+
+
+def root_call(
+    model: Any, recorder: CallRecorder, stand_ins: Mapping[str, Any] | None, *, compiled: bool = False
+) -> Callable[..., Any]:
+    """Return the model, or a function that notes its call if it is `compiled`, or if its class defines `__call__`.
+
+    Such a class may pass by the hooks of its framework. The root must have no hooks then.
+    """
+    module = str(getattr(type(model).__call__, "__module__", ""))
+    if not compiled and module.partition(".")[0] in FRAMEWORKS:
+        return model  # type: ignore[no-any-return]
+    return partial(_noted, type(model).__name__, recorder, (stand_ins or {}).get("", model))
+
+
+def _noted(name: str, recorder: CallRecorder, answers: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Let a sink see what a model is given, and what it, or its stand-in, returns."""
+    given, named = recorder.begin("", args, kwargs, name) or (args, kwargs)
+    recorder.end("", name, answers(*given, **named))

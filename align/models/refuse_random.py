@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.core.measurements import smallest_factor
 from align.errors import CannotRunError
-from align.models.live.detect_nondeterminism import NondeterminismSink
+from align.measure.limits import rounding_limit
+from align.measure.measure_arrays import measure
 from align.models.restore_state import other_seed
+from align.models.thresholds import SAME_SEED_RUNS
 
 if TYPE_CHECKING:
+    from align.core.dtypes import Array
     from align.core.protocols import Inputs
-    from align.core.traces import Trace
+    from align.core.traces import Capture, Trace
     from align.models.open_side import Side
 
-SAME_SEED_RUNS = 3  # numbers that vary by themselves may be the same once
 _HINT = (
     "keep state in attributes of the modules, which are put back after each run (a cache object, a closure or a"
     " global name is not), or clear it where the forward begins; draw from the framework's generator; mask no row of"
@@ -50,3 +53,27 @@ def _first_unlike(side: Side, inputs: Inputs, trace: Trace) -> str:
     if sink.first is None:
         return ""
     return f"layer {sink.first.module!r} ({sink.first.class_name})" if sink.first.module else "its output"
+
+
+class NondeterminismSink:
+    """A CaptureSink that looks for the `first` tensor of a run that is not what it was in an earlier run (`trace`).
+
+    Kernels need not add in the same order twice: what is within some units in the last place is the same.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._earlier = {capture.key: capture for capture in trace.captures}
+        self.first: Capture | None = None
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Compare one capture."""
+        same = self._earlier.get(capture.key)
+        if self.first is None and same is not None and not self._is_steady(same, value):
+            self.first = capture
+
+    def _is_steady(self, same: Capture, value: Array) -> bool:
+        if same.shape != value.shape:
+            return False
+        measurement = measure(self._trace.value(same), value)
+        return smallest_factor(measurement, rounding_limit(measurement, same.dtype)) <= 1.0

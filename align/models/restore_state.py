@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.models.thresholds import SEED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-# Every run starts from these random numbers, so that two runs of one model draw the same.
-SEED = 0
 _seed = ContextVar("seed", default=SEED)
 
 

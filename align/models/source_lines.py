@@ -1,28 +1,24 @@
 """The line of the user's code that makes a layer, and the one that calls it: by live objects.
 
-The frameworks' own classes are nobody's to change: what they make inside belongs to the line that makes them. Where
-several statements may have made a layer, the one that calls its class is taken, else the first.
+A method makes a layer by a statement that keeps it under a name, or by an item of a list. The frameworks' own classes
+are nobody's to change: what they make inside belongs to the line that makes them. Where several statements may have
+made a layer, the one that calls its class is taken, else the first.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sized
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.models.live.layer_construction import (
-    Item,
-    LayerConstruction,
-    construction_line,
-    layer_constructions,
-    returned,
-)
 from align.models.live.source_code import called_name, function_source, is_own, methods_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from align.models.live.source_code import FunctionSource
 
@@ -30,24 +26,29 @@ FRAMEWORKS = ("torch", "mindspore")
 NOT_OWN = (*FRAMEWORKS, "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
 CALLED = ("forward", "construct")
 INSTALLED = ("site-packages", "dist-packages")
+LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Dict)
+BLOCKS = (ast.For, ast.While, ast.If)
+ANY = "*"
+CONSTRUCTOR = "__init__"
+REGISTERING = ("add_module", "register_module", "insert_child_to_cell", "setattr")
 
 
 def made_at(owner: object, path: str, maker: object = None) -> str:
-    """Return `file.py:12`, the line that makes the layer at `path` of a live model; "" where nothing can be told.
+    """Return `file.py:12`, the line that makes the layer at `path` of a live model; "" where none can be found.
 
     The file is given from the current folder, or from the folder that its package lies in. For an item of a list it is
-    the item's own line where it can be told, else that of the list. `maker` is the function that returned the model,
+    the item's own line where that can be found, else that of the list. `maker` is the function that returned the model,
     where a list of the framework's is the model itself.
     """
-    items: list[Item] = []
+    items: list[_Item] = []
     for names, chain in climb(owner, path):
         steps = zip(names, chain[:-1], chain[1:], strict=True)
-        items = [Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
+        items = [_Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
         if found := _chosen(chain[0], names[0], type(chain[1]).__name__):
-            return _shown(found.source, construction_line(found, items[0 if found.hands_on else 1 :]))
+            return _shown(found.source, _construction_line(found, items[0 if found.hands_on else 1 :]))
     source = function_source(maker) if isinstance(maker, FunctionType) else None
-    found = next(returned(source), None) if source else None
-    return _shown(found.source, construction_line(found, items)) if found and len(items) == _depth(path) else ""
+    found = next(_returned(source), None) if source else None
+    return _shown(found.source, _construction_line(found, items)) if found and len(items) == _depth(path) else ""
 
 
 def called_at(owner: object, path: str) -> str:
@@ -87,14 +88,14 @@ def own_classes(layer: object) -> list[type]:
     return [cls for cls in type(layer).__mro__ if cls.__module__.partition(".")[0] not in NOT_OWN]
 
 
-def _chosen(parent: object, name: str, class_name: str) -> LayerConstruction | None:
+def _chosen(parent: object, name: str, class_name: str) -> _LayerConstruction | None:
     """The place where an object's own classes make what it keeps under a name."""
     classes = own_classes(parent)
     for cls in classes:
-        found = [construction for source in methods_of(cls) for construction in layer_constructions(source, name)]
-        told = [construction for construction in found if not construction.hands_on or cls is classes[-1]]
-        if told:
-            return next((one for one in told if called_name(one.value) == class_name), told[0])
+        found = [construction for source in methods_of(cls) for construction in _layer_constructions(source, name)]
+        fitting = [construction for construction in found if not construction.hands_on or cls is classes[-1]]
+        if fitting:
+            return next((one for one in fitting if called_name(one.value) == class_name), fitting[0])
     return None
 
 
@@ -138,3 +139,182 @@ def _file(path: Path, module: str) -> str:
     if path.is_relative_to(Path.cwd()):
         return path.relative_to(Path.cwd()).as_posix()
     return Path(*path.parts[-1 - module.count(".") :]).as_posix()
+
+
+@dataclass(frozen=True, slots=True)
+class _LayerConstruction:
+    """A place that makes a layer, or what holds it: the expression, and the function that it stands in."""
+
+    source: FunctionSource
+    value: ast.expr
+
+    @property
+    def hands_on(self) -> bool:
+        """True where the expression hands the layers to the constructor of the base of the class that holds them."""
+        return called_name(self.value) == CONSTRUCTOR
+
+
+def _layer_constructions(source: FunctionSource, name: str) -> Iterator[_LayerConstruction]:
+    """What a method keeps as `self.name`; for a number also what it hands to the constructor of the class's base."""
+    for node in ast.walk(source.node):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            if any(is_own(one, source.own, name) for target in _targets(node) for one in ast.walk(target)):
+                yield _LayerConstruction(source, node.value)
+        elif isinstance(node, ast.Call) and called_name(node) in REGISTERING and _registers(node, name):
+            yield _LayerConstruction(source, node.args[-1])
+        elif name.isdigit() and _is_base_constructor(node):
+            yield _LayerConstruction(source, node)  # type: ignore[arg-type]
+
+
+def _returned(source: FunctionSource) -> Iterator[_LayerConstruction]:
+    """What a function returns."""
+    for node in ast.walk(source.node):
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield _LayerConstruction(source, node.value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """An element of a list: its name ("" for its number, ANY for every one), and whether it is there always."""
+
+    name: str
+    value: ast.expr
+    always: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A step down from a list-like layer: the item's name there and its class, the class of the list and its length."""
+
+    name: str
+    class_name: str
+    holder: str
+    length: int
+
+
+def _construction_line(construction: _LayerConstruction, items: Sequence[_Item]) -> int:
+    """The line that makes what the items lead to, as near to it as can be found."""
+    value = construction.value
+    for item in items:
+        inner = _inside(_LayerConstruction(construction.source, value), item)
+        if inner is None:
+            break
+        value = inner
+    return _resolved(_LayerConstruction(construction.source, value)).lineno
+
+
+def _registers(call: ast.Call, name: str) -> bool:
+    return any(_is_text(argument, name) for argument in call.args[:-1])
+
+
+def _is_text(node: ast.expr, name: str) -> bool:
+    """Tell whether an expression is this text, or a format or a sum that may give it."""
+    if isinstance(node, ast.Constant):
+        return node.value == name
+    if isinstance(node, ast.JoinedStr):
+        parts = (re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in node.values)
+        return re.fullmatch("".join(parts), name) is not None
+    return False
+
+
+def _is_base_constructor(node: ast.AST) -> bool:
+    function = node.func if isinstance(node, ast.Call) else None
+    return isinstance(function, ast.Attribute) and function.attr == CONSTRUCTOR
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _resolved(construction: _LayerConstruction) -> ast.expr:
+    """Follow a local variable to what was assigned to it last before."""
+    value = construction.value
+    if not isinstance(value, ast.Name):
+        return value
+    found = [
+        node.value
+        for node in ast.walk(construction.source.node)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and node.lineno < value.lineno
+        if any(isinstance(target, ast.Name) and target.id == value.id for target in _targets(node))
+    ]
+    return max(found, key=lambda one: one.lineno, default=value)
+
+
+def _inside(construction: _LayerConstruction, item: _Item) -> ast.expr | None:
+    """The expression of an item: the one of its name or number, else the only one that calls its class."""
+    call = _resolved(construction)
+    if called_name(call) not in (item.holder, CONSTRUCTOR):
+        return None
+    elements = _elements(construction.source, _contents(construction.source, call))
+    named = [one.value for one in _present(elements, item.length) if one.name in (item.name, ANY)]
+    if named:
+        return named[0]
+    alike = [one.value for one in elements if called_name(one.value) == item.class_name]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _present(elements: Sequence[_Element], length: int) -> Sequence[_Element]:
+    """The elements by the names that they have in a list so long: all, or those that no condition stands before."""
+    for found in (elements, [one for one in elements if one.always]):
+        if any(one.name == ANY for one in found) or len(found) == length:
+            return [replace(one, name=one.name or str(number)) for number, one in enumerate(found)]
+    return ()
+
+
+def _contents(source: FunctionSource, call: ast.expr) -> ast.expr:
+    """What a list-like layer is given: a list, or all its arguments as one."""
+    arguments = call.args if isinstance(call, ast.Call) else []
+    if len(arguments) == 1:
+        only = arguments[0].value if isinstance(arguments[0], ast.Starred) else arguments[0]
+        if isinstance(_resolved(_LayerConstruction(source, only)), LISTS) or called_name(only) == "OrderedDict":
+            return only
+    return ast.List(arguments)
+
+
+def _elements(source: FunctionSource, value: ast.expr) -> list[_Element]:
+    """The elements of a list or mapping, each with its name if it has one."""
+    base = _resolved(_LayerConstruction(source, value))
+    if called_name(base) == "OrderedDict" and isinstance(base, ast.Call) and base.args:
+        return _elements(source, base.args[0])
+    if isinstance(base, (ast.ListComp, ast.GeneratorExp)):
+        return [_Element(ANY, base.elt)]
+    if isinstance(base, ast.Dict):
+        return [_Element(_name(key), one) for key, one in zip(base.keys, base.values, strict=True)]
+    own = [_Element("", one) for one in base.elts] if isinstance(base, (ast.List, ast.Tuple)) else []
+    listed = own + (_added(source, value) if isinstance(value, ast.Name) else [])
+    return [_unpaired(one) for one in listed]
+
+
+def _unpaired(element: _Element) -> _Element:
+    """A pair of a name and a layer as the layer under its name."""
+    pair = element.value.elts if isinstance(element.value, ast.Tuple) else []
+    return replace(element, name=_name(pair[0]), value=pair[1]) if len(pair) == 2 and _name(pair[0]) else element
+
+
+def _name(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _added(source: FunctionSource, variable: ast.Name) -> list[_Element]:
+    """What is added to a local list before it is used, in the order of the lines."""
+    start = _resolved(_LayerConstruction(source, variable)).lineno
+    inner = {id(node) for block in ast.walk(source.node) if isinstance(block, BLOCKS) for node in ast.walk(block)}
+    found = [
+        _Element("", value, id(node) not in inner)
+        for node in ast.walk(source.node)
+        if start <= getattr(node, "lineno", 0) <= variable.lineno
+        for value in _appended(node, variable.id)
+    ]
+    return sorted(found, key=lambda one: one.value.lineno)
+
+
+def _appended(node: ast.AST, name: str) -> list[ast.expr]:
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+        return node.value.elts if isinstance(node.value, (ast.List, ast.Tuple)) else []
+    function = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name) or function.value.id != name:
+        return []
+    arguments = node.args if isinstance(node, ast.Call) else []
+    if function.attr == "extend" and arguments and isinstance(arguments[0], (ast.List, ast.Tuple)):
+        return arguments[0].elts
+    return arguments if function.attr == "append" else []

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.models.thresholds import SMALLEST_SPILLED_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from align.core.dtypes import Array
 
-SMALL = 1 << 16  # bytes; what is no larger stays in memory
 _NOTHING: Mapping[str, Array] = {}
 
 
@@ -39,7 +40,7 @@ class SpilledArrays(MutableMapping[str, "Array"]):
         self.update(arrays)
 
     def __setitem__(self, name: str, value: Array) -> None:
-        if value.nbytes <= SMALL:
+        if value.nbytes <= SMALLEST_SPILLED_BYTES:
             self._kept[name] = np.array(value)
             return
         if self._file is None:

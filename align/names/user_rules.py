@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from fnmatch import translate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from align.core.regex_timeout import SECONDS, MatchTimeoutError, first_match
+from align.core.thresholds import PATTERN_SECONDS
 from align.core.transforms import IDENTITY, Transform
+from align.core.user_patterns import MatchTimeoutError, first_match
 from align.errors import MapError
 from align.names.fold_names import WILD
 
@@ -69,14 +70,14 @@ class NameRules:
         rename = self.renames[found[0]]
         return found[1].expand(rename.to), rename.transform, renaming(rename.pattern)
 
-    def matched(self, patterns: Sequence[re.Pattern[str]], name: str) -> tuple[int, re.Match[str]] | None:
+    def matched(self, patterns: Sequence[re.Pattern[str]], name: str) -> tuple[int, Any] | None:
         """Index and match of the first pattern that matches a name; raises MapError for one that takes for ever."""
         try:
             return first_match(patterns, name)
         except MatchTimeoutError as error:
             rule = renaming(patterns[error.index])
             line = f"line {self.lines[rule]}: " if rule in self.lines else ""
-            fault = f"{line}{rule}: still at {name!r} after {SECONDS} seconds, which no sound pattern is"
+            fault = f"{line}{rule}: still at {name!r} after {PATTERN_SECONDS} seconds, which no sound pattern is"
             raise MapError(
                 self.label, [fault], "take out repeats that can match nothing, or stand in a repeat"
             ) from None

@@ -1,7 +1,7 @@
 """What a run folder keeps of a run that has begun and not come to its end: the result that is there is an older one.
 
 A run leaves a mark beside the result that it is about to replace, and the new result takes the mark away. So a run that
-failed, was interrupted or was killed is told from one that ended, and nothing is lost.
+failed, was interrupted or was killed is distinguished from one that ended, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def mark_ended(folder: Path, kind: str, run: UnfinishedRun) -> None:
 
 
 def clear_mark(folder: Path, kind: str) -> None:
-    """Take the mark away: there is a new result, or nothing to be told apart."""
+    """Take the mark away: there is a new result, or nothing to distinguish."""
     _mark(folder, kind).unlink(missing_ok=True)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import align
-from align.convert.diff import stored_pairs
+from align.convert import diff_checkpoints as diffs
 from align.convert.diff_checkpoints import diff_checkpoints
 from align.core.checkpoints import StoredTensor
 from align.core.name_map import Dropped, NameMap, Pairing
@@ -339,8 +339,8 @@ def test_large_tensors_are_cut_into_parts_that_give_the_figures_of_the_whole(
     reference = normal(5 * SHARED_BLOCK + 3)
     candidate = reference + normal(5 * SHARED_BLOCK + 3, seed=1) * np.float32(1e-3)
     candidate[[10, -1]] = NAN, 1e6
-    for part in (SHARED_BLOCK // 2 + 1, 2 * SHARED_BLOCK, stored_pairs.PART):
-        monkeypatch.setattr(stored_pairs, "PART", part)
+    for part in (SHARED_BLOCK // 2 + 1, 2 * SHARED_BLOCK, diffs.PART_ELEMENTS):
+        monkeypatch.setattr(diffs, "PART_ELEMENTS", part)
         _, tensor = only(tmp_path, reference, candidate)
         check_figures(tensor, reference, candidate)
 
@@ -353,7 +353,7 @@ def test_blocks_of_unlike_lengths_are_put_together(tmp_path: Path) -> None:
         blocks = lambda _: (raw[start : start + length] for start in range(0, len(raw), length))  # noqa: E731
         return StoredTensor("w", (1000,), "float32", lambda: values, blocks=blocks)
 
-    (sums,) = stored_pairs.measure_pairs([(in_blocks(28), in_blocks(52))])
+    (sums,) = diffs.measure_pairs([(in_blocks(28), in_blocks(52))])
     assert (sums.count, sums.mismatched, sums.identical) == (1000, 0, True)
 
 
@@ -381,9 +381,11 @@ def test_a_file_cut_short_while_it_is_read_ends_in_its_error_and_leaves_no_threa
     values = {f"w{i}": normal(1000) for i in range(50)}
     ours, theirs = saved(tmp_path / "a.safetensors", values), saved(tmp_path / "b.safetensors", values)
 
+    measure_pairs = diffs.measure_pairs
+
     def cut(*_: object) -> tuple[object, ...]:
         os.truncate(theirs, theirs.stat().st_size // 2)
-        return stored_pairs.measure_pairs(*_)  # type: ignore[arg-type, return-value]
+        return measure_pairs(*_)  # type: ignore[arg-type, return-value]
 
     monkeypatch.setattr("align.convert.diff_checkpoints.measure_pairs", cut)
     before = threading.active_count()

@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core.atomic_files import (
-    BLOCK,
-    atomic_path,
-    atomic_writer,
-    check_space,
-    existing_file,
-    sha256_of,
-    write_text,
-)
+from align.core.atomic_files import atomic_path, atomic_writer, check_space, existing_file, sha256_of, write_text
+from align.core.thresholds import BLOCK_BYTES
 from align.errors import DestinationError, MissingFileError, NoSpaceError
 
 if TYPE_CHECKING:
@@ -96,7 +89,7 @@ def test_what_stands_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     assert existing_file(present, "checkpoint") == present
 
 
-@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1])
+@pytest.mark.parametrize("size", [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1])
 def test_the_hash_covers_every_block(tmp_path: Path, size: int) -> None:
     content = bytes(range(256)) * (size // 256 + 1)
     path = tmp_path / "file"

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align.core.json_data import to_json_data
-from align.core.parse_transform import parse_transform
 from align.core.piece_transforms import (
     Crop,
     Pad,
@@ -22,6 +21,7 @@ from align.core.piece_transforms import (
     tiling_fault,
 )
 from align.core.transforms import Cast, Permute, Reshape, Transform, chained
+from align.names.parse_transform import parse_transform
 
 
 @st.composite

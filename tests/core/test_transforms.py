@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.parse_transform import parse_transform
 from align.core.transforms import (
     IDENTITY,
     Cast,
@@ -17,6 +16,7 @@ from align.core.transforms import (
     chained,
     steps_of,
 )
+from align.names.parse_transform import parse_transform
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 dtypes = st.sampled_from(["float32", "float16", "int64", "bool", "uint8"])

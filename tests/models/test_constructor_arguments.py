@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from align.core.layer_settings import LayerSettings
-from align.models.constructor_arguments import proposed_arguments, wanted_arguments
+from align.models.rebuild_from_settings import proposed_arguments, wanted_arguments
 
 
 class Layer:

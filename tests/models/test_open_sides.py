@@ -14,9 +14,10 @@ from align import SideRequest
 from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.errors import SharedModelError
-from align.models.live.sample_memory import SAMPLE, array_memory, changed_tensors, shared_tensors
+from align.models.live.shared_tensors import array_memory, changed_tensors, shared_tensors
 from align.models.open_side import open_side
 from align.models.open_sides import open_sides
+from align.models.thresholds import CHECKSUM_ELEMENTS
 
 pytestmark = pytest.mark.frameworks
 
@@ -329,7 +330,7 @@ def test_memory_that_overlaps_is_shared_whatever_lies_around_it() -> None:
 
 
 def test_a_tensor_that_was_filled_scaled_or_cast_has_changed() -> None:
-    array = np.random.default_rng(0).standard_normal((3, SAMPLE))
+    array = np.random.default_rng(0).standard_normal((3, CHECKSUM_ELEMENTS))
     before = {"w": array_memory(array)}
     assert changed_tensors(before, {"renamed": array_memory(array)}) == []
     assert changed_tensors(before, {"w": array_memory(array * 2)}) == ["w"]

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.models.spilled_arrays import SMALL, MadeArrays, SpilledArrays
+from align.models.spilled_arrays import MadeArrays, SpilledArrays
+from align.models.thresholds import SMALLEST_SPILLED_BYTES
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.bool_, ml_dtypes.bfloat16])
@@ -22,7 +23,7 @@ def test_what_is_kept_comes_back_bit_for_bit(shape: tuple[int, ...], dtype: Any)
     assert list(kept) == ["a", "b"]
 
 
-@pytest.mark.parametrize("size", [10, SMALL])
+@pytest.mark.parametrize("size", [10, SMALLEST_SPILLED_BYTES])
 def test_what_is_kept_is_a_copy_and_a_name_may_be_given_again(size: int) -> None:
     value = np.zeros(size, np.float32)
     kept = SpilledArrays({"a": value})
@@ -34,7 +35,7 @@ def test_what_is_kept_is_a_copy_and_a_name_may_be_given_again(size: int) -> None
 
 
 def test_a_view_outlives_what_it_was_read_from() -> None:
-    view = SpilledArrays({"a": np.full(SMALL, 3.0)})["a"]
+    view = SpilledArrays({"a": np.full(SMALLEST_SPILLED_BYTES, 3.0)})["a"]
     assert (view == 3.0).all()
     assert not view.flags.writeable
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import align
-from align.convert import diff_result, updates_result
+from align.convert import diff_result
 from align.core import trace_metadata
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
@@ -38,7 +38,7 @@ def named(text: str = PAGE) -> set[str]:
     "value",
     [
         diff_result.CheckpointDiff, diff_result.TensorDifference,
-        updates_result.UpdatesDiff, updates_result.UpdateDifference,
+        diff_result.UpdatesDiff, diff_result.UpdateDifference,
         forward_result.ForwardComparison, forward_result.LayerComparison, UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
         trace_metadata.TraceHead, trace_metadata.KeptValues, trace_metadata.TensorStatistics,
@@ -62,7 +62,7 @@ def test_every_word_that_a_field_may_hold_is_described() -> None:
     assert set(typing.get_args(LimitSource)) <= named()
     assert {outcome.value for outcome in Outcome} <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(diff_result.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
-    assert set(typing.get_args(updates_result.UpdateOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+    assert set(typing.get_args(diff_result.UpdateOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
     words = (determinism_result.Builds, determinism_result.RepeatCause, determinism_result.StepPart)
     words += (initial_values_result.InitialOutcome, initial_values_result.Family)
     assert {one for word in words for one in typing.get_args(word) if one} <= set(re.findall(r"`([^`]+)`", PAGE))

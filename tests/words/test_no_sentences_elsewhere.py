@@ -15,11 +15,11 @@ ROOT = Path(align.__file__).parent
 # What rooms still word themselves, and how many files of each do; a number only ever goes down.
 WORDING = ("report", "cli", "words", "errors")  # rooms that may
 STILL_WORDED = {
-    "checkpoints": 18,
+    "checkpoints": 17,
     "convert": 7,
     "core": 6,
     "curves": 67,
-    "models": 14,
+    "models": 13,
     "names": 10,
     "rules": 3,
     "training": 9,

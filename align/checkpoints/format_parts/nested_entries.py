@@ -11,6 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from align.checkpoints.thresholds import (
+    DEEPEST_KEY,
+    ENTRIES_SHOWN,
+    LONGEST_ENTRY_NAME,
+    LONGEST_KEY,
+    MOST_NAMED_ENTRIES,
+    MOST_VISITED_VALUES,
+)
 from align.core.checkpoints import Entry, OddTensor
 from align.core.message_words import counted
 from align.errors import (
@@ -25,12 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
     from pathlib import Path
 
-DEEPEST = 32
-MOST_VISITS = 3_000_000
-MOST_ENTRIES = 500_000  # containers that may hold weights, and entries beside them: each gets a name
-LONGEST_KEY = 200
-MOST_LISTED = 12
-LONGEST_WORD = 60
 OPTIMIZER = {"state", "param_groups"}  # what `torch.optim.Optimizer.state_dict` returns
 
 PLAIN = (str, bytes, int, float, type(None))  # nothing is inside
@@ -158,7 +160,7 @@ def _survey(tree: Any, reader: TreeReader, walk: _Walk) -> tuple[dict[Keys, dict
     modules: dict[Keys, str] = {}
     seen = {id(tree)}
     level: dict[Keys, Any] = {(): tree}
-    for _ in range(DEEPEST + 1):
+    for _ in range(DEEPEST_KEY + 1):
         inner: dict[Keys, Any] = {}
         for keys, value in level.items():
             if module := reader.module(value):
@@ -272,8 +274,10 @@ def _contents(tree: Any, reader: TreeReader) -> str:
         return f"no named tensors, but: {reader.describe(tree)}"
     if not mapping:
         return "an empty dict, no tensors"
-    shown = list(mapping.items())[:MOST_LISTED]
-    listed = ", ".join(f"{_word(name, reader)[:LONGEST_WORD]} ({reader.describe(value)})" for name, value in shown)
+    shown = list(mapping.items())[:ENTRIES_SHOWN]
+    listed = ", ".join(
+        f"{_word(name, reader)[:LONGEST_ENTRY_NAME]} ({reader.describe(value)})" for name, value in shown
+    )
     left = len(mapping) - len(shown)
     return f"no named tensors, but: {listed}" + (f" and {counted(left, 'more entry', 'more entries')}" if left else "")
 
@@ -334,7 +338,7 @@ class _Walk:
                     count += id(item) not in self.known
                 else:
                     waiting += [part for part in self.reader.parts(item) if not _is_bare(part)]
-                if self.visits + len(seen) > MOST_VISITS:
+                if self.visits + len(seen) > MOST_VISITED_VALUES:
                     raise HostileFileError(self.path, "its entries share their values too often to be counted")
         self.visits += len(seen)
         return count
@@ -342,5 +346,5 @@ class _Walk:
     def name_entry(self) -> None:
         """Count an entry that gets a name."""
         self.entries += 1
-        if self.entries > MOST_ENTRIES:
-            raise HostileFileError(self.path, f"it holds more than {MOST_ENTRIES:,} entries beside its tensors")
+        if self.entries > MOST_NAMED_ENTRIES:
+            raise HostileFileError(self.path, f"it holds more than {MOST_NAMED_ENTRIES:,} entries beside its tensors")

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.checkpoints.extents import mapped
-from align.checkpoints.format_parts.claimed_shapes import sound_shape
+from align.checkpoints.format_parts.claims import sound_shape
 from align.checkpoints.format_parts.external_files import ExternalPlace
 from align.checkpoints.format_parts.protobuf import EIGHT_BYTES, FOUR_BYTES, NUMBER, ProtobufScan, field_key, scanned
+from align.checkpoints.thresholds import MOST_OFFSET_DIGITS
 from align.core.checkpoints import Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
@@ -48,7 +49,6 @@ UNREADABLE = {
     23: "FLOAT4E2M1 tensor", 24: "FLOAT8E8M0 tensor", 25: "UINT2 tensor", 26: "INT2 tensor", 27: "FLOAT6E2M3 tensor",
     28: "FLOAT6E3M2 tensor",
 }  # fmt: skip
-DIGITS = 19  # what a file's size can have
 
 
 @dataclass(slots=True)
@@ -117,8 +117,8 @@ def place_of(path: Path, item: Initializer) -> ExternalPlace:
 
 def _number(path: Path, item: Initializer, key: str, default: int) -> int:
     text = item.external.get(key, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
-        raise HostileFileError(path, f"initializer {item.name!r} has the {key} {text[: 2 * DIGITS]!r}")
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_OFFSET_DIGITS):
+        raise HostileFileError(path, f"initializer {item.name!r} has the {key} {text[: 2 * MOST_OFFSET_DIGITS]!r}")
     return int(text)
 
 

@@ -11,8 +11,9 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from align.checkpoints.format_parts.claims import parse_json
 from align.checkpoints.format_parts.external_files import external_file
-from align.checkpoints.format_parts.strict_json import parse_json
+from align.checkpoints.thresholds import LONGEST_INDEX_BYTES, MOST_SHARDS
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.core.message_words import counted, first_few
 from align.core.registry import checkpoint_formats
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 WEIGHT_MAP = "weight_map"
 INDEX_NAMES = ("*.index.json", "param_name_map.json")
-LONGEST_INDEX = 32 << 20  # one of 140,000 tensors has 14 MB
-MOST_SHARDS = 99_999  # names have five digits
 CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r")  # JSON has none of them outside of escapes
 SHARD_NAME = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?![0-9])")
 
@@ -175,9 +174,9 @@ def _differences(weight_map: Mapping[str, str], merged: _Merged) -> Iterator[str
 
 def _read_weight_map(index: Path) -> dict[str, str]:
     with index.open("rb") as stream:
-        raw = stream.read(LONGEST_INDEX + 1)
-    if len(raw) > LONGEST_INDEX:
-        raise HostileFileError(index, f"an index of more than {LONGEST_INDEX} bytes")
+        raw = stream.read(LONGEST_INDEX_BYTES + 1)
+    if len(raw) > LONGEST_INDEX_BYTES:
+        raise HostileFileError(index, f"an index of more than {LONGEST_INDEX_BYTES} bytes")
     try:
         document = parse_json(raw)
     except ValueError as error:

@@ -1,8 +1,8 @@
 """Protobuf messages scanned in place: fields are found, no value is copied and no schema compiled.
 
-Every length must lie inside what encloses it, and a whole file may hold no more than `MOST_FIELDS`, so that time is
-bounded whatever it claims. A generator over plain offsets takes a third less time than an object for each message,
-which counts where a file has 50,000 tensors.
+Every length must lie inside what encloses it, and a whole file may hold no more than `MOST_PROTOBUF_FIELDS`, so that
+time is bounded whatever it claims. A generator over plain offsets takes a third less time than an object for each
+message, which counts where a file has 50,000 tensors.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.atomic_files import BLOCK
-from align.core.checkpoints import MOST_AXES
+from align.checkpoints.thresholds import LONGEST_TEXT_BYTES, MOST_PROTOBUF_FIELDS
+from align.core.thresholds import BLOCK_BYTES, MOST_AXES
 from align.errors import HostileFileError, NotACheckpointError
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 NUMBER, EIGHT_BYTES, BYTES, FOUR_BYTES = 0, 1, 2, 5  # wire types; groups (3, 4) died with proto1
 WIDTHS = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
 WIRES = frozenset({NUMBER, EIGHT_BYTES, BYTES, FOUR_BYTES})
-LONGEST_NUMBER = 10
-# A graph of 200,000 nodes, or a file of 500,000 tensors; to scan this many takes two seconds.
-MOST_FIELDS = 1 << 22
-LONGEST_TEXT = 1 << 16
+LONGEST_NUMBER = 10  # format: ten bytes hold 64 bits, seven in each
 
 
 def field_key(number: int, wire: int = BYTES) -> int:
@@ -64,7 +61,7 @@ class ProtobufScan:
 
     path: Path
     data: mmap.mmap | bytes
-    left: int = MOST_FIELDS
+    left: int = MOST_PROTOBUF_FIELDS
 
     def fields(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Yield the fields of the message in bytes `start` to `end`, each as its key, its value and where it ends.
@@ -102,7 +99,7 @@ class ProtobufScan:
 
     def text(self, start: int, end: int) -> str:
         """Decode a name; raises HostileFileError if it is absurdly long."""
-        if end - start > LONGEST_TEXT:
+        if end - start > LONGEST_TEXT_BYTES:
             raise HostileFileError(self.path, f"the text at byte {start} is {end - start} bytes long")
         try:
             return self.data[start:end].decode("utf-8")
@@ -134,15 +131,15 @@ class ProtobufScan:
 
     def _packed_numbers(self, start: int, end: int) -> Iterator[Array]:
         while start < end:
-            stop = min(start + BLOCK, end)
-            while stop < end and self.data[stop - 1] >= 0x80 and stop - start < BLOCK + LONGEST_NUMBER:
+            stop = min(start + BLOCK_BYTES, end)
+            while stop < end and self.data[stop - 1] >= 0x80 and stop - start < BLOCK_BYTES + LONGEST_NUMBER:
                 stop += 1
             yield _decoded(np.frombuffer(self.data[start:stop], np.uint8))
             start = stop
 
     def _refusal(self, key: int, at: int, end: int) -> NotACheckpointError:
         if not self.left:
-            return HostileFileError(self.path, f"it has more than {MOST_FIELDS} fields")
+            return HostileFileError(self.path, f"it has more than {MOST_PROTOBUF_FIELDS} fields")
         if at > end:
             return NotACheckpointError(self.path, f"a field claims to end at byte {at}, what holds it ends at {end}")
         return NotACheckpointError(self.path, f"the field {key:#x} before byte {at} is of no known kind")

@@ -14,7 +14,8 @@ import numpy as np
 
 from align.checkpoints.extents import mapped
 from align.checkpoints.format_parts.nested_entries import choose_entry, read_others, read_tensors
-from align.checkpoints.format_parts.pickle import MOST_REPEATED, PickleTreeReader
+from align.checkpoints.format_parts.pickle import PickleTreeReader
+from align.checkpoints.thresholds import MOST_REPEATED_BYTES, MOST_VIEWS_OF_A_BYTE
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.errors import HostileFileError, NotACheckpointError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from align.checkpoints.format_parts.pickle import TensorView
     from align.core.dtypes import Array
 
-MOST_VIEWED = 8  # how often each byte is in another tensor: the flat weights of an LSTM and their parts make two
 RESAVE = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
 
 
@@ -50,7 +50,7 @@ def _refuse_repetition(path: Path, tensors: Mapping[str, StoredTensor], storages
     """Views of one storage may overlap; a few bytes could claim terabytes so, in many views if not in one."""
     claimed = sum({tensor.identity: tensor.nbytes for tensor in tensors.values()}.values())
     stored = sum(storages.values())
-    if claimed > MOST_VIEWED * stored + MOST_REPEATED:
+    if claimed > MOST_VIEWS_OF_A_BYTE * stored + MOST_REPEATED_BYTES:
         raise HostileFileError(path, f"its tensors claim {claimed:,} bytes by repeating {stored:,}")
 
 

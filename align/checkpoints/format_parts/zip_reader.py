@@ -14,8 +14,9 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.core.atomic_files import BLOCK
+from align.checkpoints.thresholds import LONGEST_DIRECTORY_BYTES, MOST_DEFLATED, PACKED_BLOCK_BYTES
 from align.core.checkpoints import Extent
+from align.core.thresholds import BLOCK_BYTES
 from align.errors import HostileFileError, NotACheckpointError
 
 if TYPE_CHECKING:
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 ZIP_HEAD = b"PK\x03\x04"
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 ENCRYPTED, UTF8_NAME = 0x1, 0x800  # general purpose flags, bits 0 and 11
-# Deflate cannot shrink more than about 1032 to 1 (RFC 1951: 258 bytes by at least two bits).
-MOST_DEFLATED = 1040
-PACKED_BLOCK = 1 << 14
-LONGEST_DIRECTORY = 32 << 20  # one of 140,000 tensors has 10 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ def read_record(record: Record, limit: int | None = None) -> bytes:
     return bytes(raw)
 
 
-def record_pieces(record: Record, first: int = BLOCK) -> Iterator[bytes]:
+def record_pieces(record: Record, first: int = BLOCK_BYTES) -> Iterator[bytes]:
     """Yield a record's content in pieces of at most 1 MiB; of one that is not compressed the first has `first` bytes.
 
     What is compressed is unpacked to its claimed size at most, and its crc checked at the end; torch can leave the crc
@@ -93,10 +90,10 @@ def record_pieces(record: Record, first: int = BLOCK) -> Iterator[bytes]:
 
 
 def _stored(record: Record, stream: RawIOBase, first: int) -> Iterator[bytes]:
-    left, most = record.size, min(first, BLOCK)
+    left, most = record.size, min(first, BLOCK_BYTES)
     while left and (piece := stream.read(min(left, most))):
         yield piece
-        left, most = left - len(piece), BLOCK
+        left, most = left - len(piece), BLOCK_BYTES
 
 
 def _unpacked(record: Record, stream: RawIOBase) -> Iterator[bytes]:
@@ -105,9 +102,9 @@ def _unpacked(record: Record, stream: RawIOBase) -> Iterator[bytes]:
     while left:
         raw = machine.unconsumed_tail
         if not raw:
-            raw = stream.read(min(packed, PACKED_BLOCK)) or b""
+            raw = stream.read(min(packed, PACKED_BLOCK_BYTES)) or b""
             packed -= len(raw)
-        piece = _decompress(record, machine, raw, min(left, BLOCK))
+        piece = _decompress(record, machine, raw, min(left, BLOCK_BYTES))
         if not piece and not raw:
             return
         left, crc = left - len(piece), zlib.crc32(piece, crc)
@@ -133,7 +130,7 @@ class _Directory(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read as any file does."""
-        if size is not None and size > LONGEST_DIRECTORY:
+        if size is not None and size > LONGEST_DIRECTORY_BYTES:
             raise HostileFileError(self._path, f"its zip directory claims {size} bytes")
         return super().read(size)
 

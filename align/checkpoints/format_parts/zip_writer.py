@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-ALIGNMENT = 64
-LARGE = 0xFFFFFFFF  # a size or an offset from which on the zip64 fields hold it
+ALIGNMENT = 64  # format: torch's own writer starts each record at a multiple of it
+LARGE = 0xFFFFFFFF  # format: a size or an offset from which on the zip64 fields hold it
 LOCAL, DESCRIPTOR, LARGE_DESCRIPTOR = struct.Struct("<4s5H3L2H"), struct.Struct("<4s3L"), struct.Struct("<4sL2Q")
 CENTRAL, END = struct.Struct("<4s6H3L5H2L"), struct.Struct("<4s4H2LH")
 END64, LOCATOR = struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL")
 CRC_FOLLOWS, UTF8 = 0x8, 0x800
-ZIP64_VERSION = 45
+ZIP64_VERSION = 45  # format: the version of zip that reads zip64 (APPNOTE 4.4.3)
 
 
 @dataclass(slots=True)

@@ -14,12 +14,12 @@ from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.checkpoints.extents import byte_blocks, joined, mapped
-from align.checkpoints.format_parts.claimed_shapes import sound_shape
+from align.checkpoints.format_parts.claims import sound_shape
 from align.checkpoints.format_parts.protobuf import NUMBER, ProtobufScan, field_key, number_bytes, scanned
-from align.core.atomic_files import BLOCK
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.message_words import first_few
+from align.core.thresholds import BLOCK_BYTES
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ KNOWN = {**TYPES, **READ_ONLY}
 UNREADABLE = frozenset({"Int4", "HiFloat8"})
 TEXT = "str"
 TYPE_NAMES = {dtype: name for name, dtype in TYPES.items()}
-SLICE = 512 << 20
+SLICE = 512 << 20  # format: bytes after which MindSpore itself begins another entry of a tensor
 CRC_MARK = b"crc_num"
 CRC_LENGTH = len(CRC_MARK) + 10
 ENCRYPTED = tuple(magic.to_bytes(4, "little") for magic in (0x7F3A5ED8, 0x7F3A5ED9, 0x7F3A5EDA))
@@ -145,8 +145,8 @@ def _end_and_crc(scan: ProtobufScan) -> tuple[int, int | None]:
 def _check_crc(path: Path, end: int, written: int) -> None:
     found = 0
     with path.open("rb") as stream:
-        for left in range(end, 0, -BLOCK):
-            found = zlib.crc32(stream.read(min(left, BLOCK)), found)
+        for left in range(end, 0, -BLOCK_BYTES):
+            found = zlib.crc32(stream.read(min(left, BLOCK_BYTES)), found)
     if found != written:
         raise NotACheckpointError(path, f"its crc is {found:#010x}, the file says {written:#010x}: it is damaged")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from align.checkpoints.extents import byte_blocks, mapped
-from align.checkpoints.format_parts.claimed_shapes import sound_shape
+from align.checkpoints.format_parts.claims import sound_shape
 from align.checkpoints.format_parts.zip_reader import (
     Record,
     first_record_name,
@@ -26,9 +26,10 @@ from align.checkpoints.format_parts.zip_reader import (
     zip_records,
 )
 from align.checkpoints.format_parts.zip_writer import ZipWriter
-from align.core.atomic_files import BLOCK
+from align.checkpoints.thresholds import LONGEST_NPY_HEADER_BYTES, LONGEST_RECORD_NAME, USUAL_NPY_HEADER_BYTES
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
+from align.core.thresholds import BLOCK_BYTES
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
@@ -52,9 +53,6 @@ HEADER = re.compile(
     rb"'shape': \((?P<shape>[\d ,]{0,1000})\),? ?\}\s*"
 )
 STRUCTURED = re.compile(rb"\{'descr': \[")
-USUAL_HEADER = 128
-LONGEST_HEADER = 1 << 16
-LONGEST_NAME = 1 << 15  # a zip file has 16 bits for its length
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +111,11 @@ class _Header:
 
 def _read_header(path: Path, record: Record) -> _Header:
     """Parse an array's header by pattern: NumPy's own parser evaluates and tokenizes it."""
-    head = read_record(record, USUAL_HEADER)
+    head = read_record(record, USUAL_NPY_HEADER_BYTES)
     width = LENGTH_BYTES.get(head[len(MAGIC) : len(MAGIC) + 1])
     start = len(MAGIC) + 2 + (width or 0)
     length = int.from_bytes(head[len(MAGIC) + 2 : start], "little")
-    if len(head) < start + length <= LONGEST_HEADER:
+    if len(head) < start + length <= LONGEST_NPY_HEADER_BYTES:
         head = read_record(record, start + length)
     found = HEADER.fullmatch(head[start : start + length])
     if head.startswith(MAGIC) and STRUCTURED.match(head, start):
@@ -167,7 +165,7 @@ def _tensor(path: Path, name: str, record: Record, header: _Header) -> StoredTen
 def _load(record: Record, header: _Header) -> Array:
     """Read an array whose bytes are compressed or big-endian to where they stay."""
     raw, done = np.empty(record.size - header.length, np.uint8), 0
-    for block in _blocks(record, header, BLOCK):
+    for block in _blocks(record, header, BLOCK_BYTES):
         raw[done : done + len(block)] = block
         done += len(block)
     value: Array = np.ndarray(header.shape, header.dtype, raw.data, order="F" if header.fortran else "C")
@@ -198,7 +196,7 @@ def _header_bytes(tensor: StoredTensor) -> bytes:
 
 def _is_safe(name: str) -> bool:
     return (
-        0 < len(name.encode("utf-8")) < LONGEST_NAME
+        0 < len(name.encode("utf-8")) < LONGEST_RECORD_NAME
         and not name.startswith("/")
         and ".." not in name.split("/")
         and not set(name) & {"\\", "\0"}

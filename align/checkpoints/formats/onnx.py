@@ -23,6 +23,7 @@ from align.checkpoints.format_parts.onnx_tensors import (
     stored_tensor,
 )
 from align.checkpoints.format_parts.protobuf import NUMBER, ProtobufScan, field_key, scanned
+from align.checkpoints.thresholds import DEEPEST_GRAPH, LONGEST_METADATA_SHOWN, MOST_IR_VERSION
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.core.message_words import counted
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
@@ -47,9 +48,6 @@ SPARSE_VALUES = field_key(1)
 NODE_NAME, OPERATOR, ATTRIBUTE = field_key(3), field_key(4), field_key(5)
 ATTRIBUTE_NAME, ATTRIBUTE_GRAPHS = field_key(1), {field_key(6), field_key(11)}
 ATTRIBUTE_LISTS = {7, 8, 9}  # floats, ints, strings: may be long, and an attribute that has them has no graph
-MOST_NESTED = 32  # protobuf's own readers stop at a hundred messages, three for each graph in a graph
-LONGEST_VERSION = 256
-LONGEST_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +63,16 @@ class OnnxFormat:
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by a small IR version and then nothing but fields of a model."""
         found: list[tuple[int, int, int]] = []
-        # No length is held against the file here, so that a model cut short is still told as one.
+        # No length is held against the file here, so that a model cut short is still recognised as one.
         with contextlib.suppress(NotACheckpointError, IndexError):
             for item in ProtobufScan(path, head).fields(0, 1 << 62):
                 found.append(item)
                 if item[2] >= len(head):
                     break
-        if len(found) < 2 or found[0][0] != IR_VERSION or not 0 < found[0][1] < LONGEST_VERSION:
+        if len(found) < 2 or found[0][0] != IR_VERSION or not 0 < found[0][1] < MOST_IR_VERSION:
             return False
         return all(
-            key in MODEL_FIELDS and (key not in SHORT_FIELDS or end - start < LONGEST_VERSION)
+            key in MODEL_FIELDS and (key not in SHORT_FIELDS or end - start < MOST_IR_VERSION)
             for key, start, end in found
         )
 
@@ -212,8 +210,8 @@ def _attribute_graphs(scan: ProtobufScan, start: int, end: int) -> Iterator[tupl
 
 def _count(scan: ProtobufScan, start: int, end: int, depth: int = 0) -> int:
     """How many initializers a graph has, with those of its own subgraphs."""
-    if depth > MOST_NESTED:
-        raise HostileFileError(scan.path, f"its graphs are nested more than {MOST_NESTED} deep")
+    if depth > DEEPEST_GRAPH:
+        raise HostileFileError(scan.path, f"its graphs are nested more than {DEEPEST_GRAPH} deep")
     found = 0
     for key, value, stop in scan.fields(start, end):
         if key in (INITIALIZER, SPARSE_INITIALIZER):
@@ -235,5 +233,5 @@ def _read_function(model: _Model, start: int, end: int) -> None:
 
 def _shown(text: str) -> str:
     """Cut, because one name can stand before thousands of graphs."""
-    text = text[:LONGEST_SHOWN]
+    text = text[:LONGEST_METADATA_SHOWN]
     return text if text.isprintable() else ascii(text)

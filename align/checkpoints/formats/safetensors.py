@@ -12,8 +12,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from align.checkpoints.extents import byte_blocks, mapped
-from align.checkpoints.format_parts.claimed_shapes import sound_shape
-from align.checkpoints.format_parts.strict_json import parse_json
+from align.checkpoints.format_parts.claims import parse_json, sound_shape
+from align.checkpoints.thresholds import LONGEST_SAFETENSORS_HEADER_BYTES
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
@@ -33,8 +33,7 @@ CODES = {dtype: code for code, dtype in DTYPES.items()}
 # One tensor of these makes MindSpore refuse the whole file.
 NOT_IN_MINDSPORE = frozenset({"complex64", "float8_e4m3fn", "float8_e5m2"})
 METADATA = "__metadata__"
-LENGTH = 8
-LONGEST_HEADER = 100_000_000  # as in the reference implementation
+LENGTH = 8  # format: bytes of the number in front of the header
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +92,9 @@ def _length(head: bytes) -> int:
 def _read_header(path: Path, size: int) -> tuple[dict[str, Any], int]:
     with path.open("rb") as stream:
         length = _length(stream.read(LENGTH))
-        if length > LONGEST_HEADER or length > size - LENGTH:
+        if length > LONGEST_SAFETENSORS_HEADER_BYTES or length > size - LENGTH:
             reason = f"its header claims {length} bytes of a file of {size}"
-            raise (HostileFileError if length > LONGEST_HEADER else NotACheckpointError)(path, reason)
+            raise (HostileFileError if length > LONGEST_SAFETENSORS_HEADER_BYTES else NotACheckpointError)(path, reason)
         raw = stream.read(length)
     try:
         header = parse_json(raw)

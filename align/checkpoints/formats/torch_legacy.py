@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from align.checkpoints.format_parts.pickle import UnsupportedTensorError, mapping_of, read_pickle, read_storage
 from align.checkpoints.format_parts.torch_entries import RESAVE, collector_paused, torch_checkpoint
+from align.checkpoints.thresholds import HEAD_BYTES
 from align.core.checkpoints import Extent
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 
@@ -31,8 +32,7 @@ MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 HEAD = re.compile(rb"\x80[\x02-\x05](?:\x95.{8})?\x8a\x0a" + re.escape(MAGIC.to_bytes(10, "little")), re.DOTALL)
 BARE_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 TAR_MARK, TAR_AT = b"ustar", 257
-COUNT = 8
-MOST_HEAD = 512
+COUNT = 8  # format: bytes of the number of elements in front of a storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TorchLegacyFormat:
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Interpret the pickles and check that every storage lies in the file."""
         with path.open("rb") as stream, collector_paused():
-            _refuse_older(path, stream.read(MOST_HEAD))
+            _refuse_older(path, stream.read(HEAD_BYTES))
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 tree, storages = _read_pickles(path, data)
             return torch_checkpoint(path, self.name, tree, storages, key)

@@ -2,27 +2,37 @@
 
 The pickle is interpreted as inert data (`format_parts.pickle`) and the state_dict is found in it by looking
 (`torch_entries`); each tensor is a view of a record, checked for sign, size and place before anything is read.
+
+Written, the records and their order are torch's own. The pickle is put together opcode by opcode, because a pickler
+would import what it names. Tied tensors share one record, so that they come back as one storage.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import pickle
+from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.checkpoints.format_parts.pickle import LONGEST_PICKLE, read_pickle
+from align.checkpoints.extents import byte_blocks
+from align.checkpoints.format_parts.pickle import DTYPES, STORAGES, read_pickle
 from align.checkpoints.format_parts.torch_entries import RESAVE, collector_paused, torch_checkpoint
-from align.checkpoints.format_parts.torch_writer import torch_problems, write_torch_file
 from align.checkpoints.format_parts.zip_reader import ZIP_HEAD, Record, first_record_name, read_record, zip_records
+from align.checkpoints.format_parts.zip_writer import ALIGNMENT, ZipWriter
+from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, Extent, StoredTensor
+    from align.core.parameters import Shape
     from align.core.protocols import FrameworkName
 
 PICKLE = "data.pkl"
+CLASSES = {dtype: name for name, dtype in STORAGES.items()}  # the other dtypes lie in untyped bytes
+FOLDER = "archive"  # torch takes the file's name, which would make equal tensors unequal files
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +62,11 @@ class TorchFormat:
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Name the tensors of a dtype that torch does not have."""
-        return torch_problems(tensors)
+        return [f"{t.name}: torch has no {t.dtype}" for t in tensors if t.dtype not in DTYPES]
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:  # noqa: ARG002
         """Write what `torch.save` makes of a state_dict; tied tensors come back as one storage."""
-        write_torch_file(stream, tensors)
+        _write_archive(stream, tensors)
 
 
 PLUGIN = TorchFormat()
@@ -74,7 +84,7 @@ def _folder(path: Path, records: Mapping[str, Record]) -> str:
 
 
 def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -> None:
-    if (size := records[f"{folder}/{PICKLE}"].size) > LONGEST_PICKLE:
+    if (size := records[f"{folder}/{PICKLE}"].size) > LONGEST_PICKLE_BYTES:
         raise HostileFileError(path, f"its pickle is {size} bytes long, more than any checkpoint needs")
     if f"{folder}/constants.pkl" in records or any(name.startswith(f"{folder}/code/") for name in records):
         hint = "load it with torch.jit.load and save its state_dict() with torch.save"
@@ -91,3 +101,91 @@ def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -
 def _storages(folder: str, records: Mapping[str, Record]) -> dict[str, Extent]:
     prefix = f"{folder}/data/"
     return {name.removeprefix(prefix): r.extent for name, r in records.items() if name.startswith(prefix)}
+
+
+def _write_archive(stream: BinaryIO, tensors: Sequence[StoredTensor]) -> None:
+    """Write the tensors as a state_dict that `torch.load(weights_only=True)` reads, also memory-mapped."""
+    stored: dict[object, StoredTensor] = {}
+    for tensor in tensors:
+        stored.setdefault(tensor.identity, tensor)
+    keys = {identity: str(number) for number, identity in enumerate(stored)}
+    archive = ZipWriter(stream)
+    archive.add(f"{FOLDER}/data.pkl", _pickle(tensors, keys))
+    archive.add(f"{FOLDER}/.format_version", b"1")
+    archive.add(f"{FOLDER}/.storage_alignment", str(ALIGNMENT).encode())
+    archive.add(f"{FOLDER}/byteorder", b"little")
+    for identity, tensor in stored.items():
+        archive.add_blocks(f"{FOLDER}/data/{keys[identity]}", tensor.nbytes, byte_blocks(tensor))
+    archive.add(f"{FOLDER}/version", b"3\n")
+    archive.add(f"{FOLDER}/.data/serialization_id", archive.fingerprint())
+    archive.finish()
+
+
+@dataclass(slots=True)
+class _Pickle:
+    """Opcodes of a pickle of protocol 2; constants are written once and then called by their number."""
+
+    code: bytearray = field(default_factory=bytearray)
+    numbers: dict[bytes, int] = field(default_factory=dict)
+
+    def constant(self, code: bytes) -> None:
+        """Add what may have come before."""
+        if code in self.numbers:
+            self.code += pickle.BINGET + bytes([self.numbers[code]])
+        else:
+            self.numbers[code] = len(self.numbers)
+            self.code += code + pickle.BINPUT + bytes([self.numbers[code]])
+
+
+def _pickle(tensors: Iterable[StoredTensor], keys: Mapping[object, str]) -> bytes:
+    """An OrderedDict of names to tensors; each refers to a record by its key."""
+    out = _Pickle(bytearray(pickle.PROTO + b"\2"))
+    out.constant(ORDERED)
+    out.code += pickle.EMPTY_TUPLE + pickle.REDUCE + pickle.MARK
+    for tensor in tensors:
+        out.code += _text(tensor.name)
+        _add_tensor(out, tensor, keys[tensor.identity])
+    out.code += pickle.SETITEMS + pickle.STOP
+    return bytes(out.code)
+
+
+def _add_tensor(out: _Pickle, tensor: StoredTensor, key: str) -> None:
+    """`_rebuild_tensor_v2(storage, 0, shape, stride, requires_grad, hooks)`; v3 has the dtype behind them."""
+    typed = tensor.dtype in CLASSES
+    out.constant(_global("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3"))
+    out.code += pickle.MARK + pickle.MARK
+    out.constant(_text("storage"))
+    out.constant(_global("torch", CLASSES[tensor.dtype]) if typed else _global("torch.storage", "UntypedStorage"))
+    out.code += _text(key)
+    out.constant(_text("cpu"))
+    out.code += _number(prod(tensor.shape) if typed else tensor.nbytes) + pickle.TUPLE + pickle.BINPERSID
+    out.code += _number(0) + _numbers(tensor.shape) + _numbers(_strides(tensor.shape)) + pickle.NEWFALSE
+    out.constant(ORDERED)
+    out.code += pickle.EMPTY_TUPLE + pickle.REDUCE
+    if not typed:
+        out.constant(_global("torch", tensor.dtype))
+    out.code += pickle.TUPLE + pickle.REDUCE
+
+
+def _strides(shape: Shape) -> list[int]:
+    return [prod(max(n, 1) for n in shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def _global(module: str, name: str) -> bytes:
+    return pickle.GLOBAL + f"{module}\n{name}\n".encode()
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode("utf-8")
+    return pickle.BINUNICODE + len(raw).to_bytes(4, "little") + raw
+
+
+def _number(number: int) -> bytes:
+    return pickle.dumps(number, 2)[2:-1]  # without the protocol and the stop
+
+
+def _numbers(numbers: Iterable[int]) -> bytes:
+    return pickle.MARK + b"".join(map(_number, numbers)) + pickle.TUPLE
+
+
+ORDERED = _global("collections", "OrderedDict")

@@ -67,6 +67,9 @@ BatchesOfStepsOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, typer.Option(help="Seed of --input.")]
+TrustPickleOption = Annotated[
+    bool, typer.Option("--trust-pickle", help="Let torch run the code in the file: only for files you trust.")
+]
 
 
 def _usable_run_folder(run: Path | None) -> Path | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from align.checkpoints.wrapper_prefixes import shared_prefixes
 from align.convert.diff_result import TensorDifference
 from align.convert.planning.transformed_tensors import transformed_tensor
+from align.convert.thresholds import FEW_EQUAL_NAMES
 from align.core.name_map import Pairing
 from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Coverage, Outcome, Verdict
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from align.core.name_map import NameMap
     from align.core.transforms import Transform
     from align.measure.running_sums import RunningSums
-
-HARDLY_ANY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +72,11 @@ def pair_tensors(
     left, right = drops["source"].keys() - ours, drops["target"].keys() - theirs
     dropped = {name: drops["source"][name] for name in reference if name in left}
     dropped |= {name: drops["target"][name] for name in candidate if name in right}
-    spoken = ours | left, theirs | right
+    named = ours | left, theirs | right
     return TensorPairs(
         pairs,
-        tuple(name for name in reference if name not in spoken[0]),
-        tuple(name for name in candidate if name not in spoken[1]),
+        tuple(name for name in reference if name not in named[0]),
+        tuple(name for name in candidate if name not in named[1]),
         dropped,
     )
 
@@ -126,12 +125,12 @@ def naming_warning(pairs: TensorPairs) -> str:
     """A hint where hardly any names are equal, though both sides have many: a prefix to take off, or a map."""
     common = len(pairs.pairs)
     fewer = common + min(len(pairs.missing), len(pairs.extra))
-    if not fewer or common >= HARDLY_ANY * fewer:
+    if not fewer or common >= FEW_EQUAL_NAMES * fewer:
         return ""
     counts = {"common": common, "count": fewer}
     for names, others in ((pairs.missing, pairs.extra), (pairs.extra, pairs.missing)):
         for prefix in shared_prefixes(names):
-            if len({name.removeprefix(prefix) for name in names} & set(others)) >= HARDLY_ANY * fewer:
+            if len({name.removeprefix(prefix) for name in names} & set(others)) >= FEW_EQUAL_NAMES * fewer:
                 return sentence("diff_warning.strip", prefix=prefix, **counts)
     return sentence("diff_warning.few_in_common", **counts)
 

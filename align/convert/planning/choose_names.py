@@ -104,7 +104,7 @@ def choose_names(
     check_target(request.target, destination_framework)
     names = without_prefixes(checkpoint.tensors, request.strip)
     tensors = {name: checkpoint.tensors[was] for name, was in names.items()}
-    source, told = source_framework(checkpoint.metadata, tensors)
+    source, warning = source_framework(checkpoint.metadata, tensors)
     state = training_state(checkpoint.tensors, training_state_rules(), source)
     beside = {name: state[was] for name, was in names.items() if was in state}
     task = _Task(checkpoint, request, source, destination_framework, {name: tensors[name] for name in beside})
@@ -114,7 +114,7 @@ def choose_names(
     fills, name_map = _filled(chosen)
     paired = {pairing.source for pairing in name_map.pairings}  # a map or model may know them as parameters
     fills = with_counted_steps(fills, {name: tensors[name] for name in beside if name not in paired})
-    warnings = [*([told] if told and request.source_model is None else []), *exporter_warnings(tensors)]
+    warnings = [*([warning] if warning and request.source_model is None else []), *exporter_warnings(tensors)]
     return replace(
         chosen,
         name_map=with_file_names(name_map, names),
@@ -184,9 +184,9 @@ def _family_hint(tensors: Tensors, source: FrameworkName) -> str:
 
 def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
     rules = two_way.rules
-    spoken = {name for source, target, _ in rules.all_names for name in (source, target)}
-    spoken |= {name for name in task.beside if rules.drop_of("source", name)}
-    tensors = {**tensors, **task.known_beside(spoken)}
+    named = {name for source, target, _ in rules.all_names for name in (source, target)}
+    named |= {name for name in task.beside if rules.drop_of("source", name)}
+    tensors = {**tensors, **task.known_beside(named)}
     wanted: FrameworkName | None = "torch" if task.request.target == "torch" else task.destination
     found = choose_direction(two_way, tensors, EndFrameworks(declared_framework(task.checkpoint.metadata), wanted))
     label = rules.label
@@ -263,8 +263,8 @@ def _kept(task: _Task, way: NamingDirection, tensors: Tensors) -> ChosenNames:
 def _without(beside: Mapping[str, str], chosen: ChosenNames) -> ChosenNames:
     """What is beside the weights and was not mentioned is left out, which is said."""
     name_map = chosen.name_map
-    spoken = {p.source for p in name_map.pairings} | {drop.name for drop in name_map.dropped if drop.side == "source"}
-    drops = (Dropped(name, "source", reason) for name, reason in beside.items() if name not in spoken)
+    named = {p.source for p in name_map.pairings} | {drop.name for drop in name_map.dropped if drop.side == "source"}
+    drops = (Dropped(name, "source", reason) for name, reason in beside.items() if name not in named)
     name_map = replace(name_map, dropped=(*name_map.dropped, *drops))
     left_out: dict[str, list[str]] = {}
     for drop in name_map.dropped:

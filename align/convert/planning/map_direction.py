@@ -2,7 +2,7 @@
 
 Mostly names decide: only one side of the map has those of the file. Where both have them and the values would differ,
 what is stated is held against the file and its destination: whose names the map's sides have, and the shapes and dtypes
-that a record or a cast remembers. What these do not settle, or contradict, is refused.
+that a record or a cast remembers. What these do not decide, or contradict, is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EndFrameworks:
-    """Whose names the file has by its format, and whose the destination is to have; None where that is not told."""
+    """Whose names the file has by its format, and whose the destination is to have; None where nothing says so."""
 
     file: FrameworkName | None = None
     destination: FrameworkName | None = None
@@ -36,7 +36,7 @@ class EndFrameworks:
 def choose_direction(two_way: TwoWayMap, tensors: Tensors, ends: EndFrameworks) -> DirectedMap:
     """Follow the map in the direction that fits these tensors; `problems` tells what stands against it if none does.
 
-    Raises UsageError if both directions fit, with different results, and nothing that is stated settles which is meant.
+    Raises UsageError if both directions fit, with different results, and nothing that is stated decides which is meant.
     """
     known = names_known(two_way, tensors)
     whole = two_way.given is None or two_way.given.complete

@@ -1,6 +1,6 @@
 """The plan of a conversion: which target tensors are made of which source tensors, and all that stands against it.
 
-Nothing is read here but tensors that are only told to be tied. Values are made when the writer asks for them.
+Nothing is read here but tensors that a record calls tied. Values are made when the writer asks for them.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.checkpoints.retie_tensors import retie_tensors
-from align.checkpoints.tied_tensors import tied_names
+from align.checkpoints.tied_tensors import retie_tensors, tied_names
 from align.convert.planning.transformed_tensors import filled_tensor, joined_tensor, transformed_tensor
 from align.core.dtypes import dtype_name, is_float
 from align.core.message_words import close_names
@@ -65,7 +64,7 @@ def plan_conversion(
 ) -> ConversionPlan:
     """Apply a name map to a checkpoint's tensors; all problems are collected, none is raised.
 
-    `fills` are written beside what the map makes; `ties` are targets told to be one tensor, which counts where their
+    `fills` are written beside what the map makes; `ties` are targets recorded as one tensor, which counts where their
     values are equal.
     """
     planned: list[PlannedTensor] = []

@@ -25,21 +25,21 @@ BATCHES = "num_batches_tracked"
 KEPT = sentence("fill.kept")
 
 
-def refilled(drops: Iterable[str], values: Mapping[str, Array], spoken: Set[str]) -> tuple[list[Fill], list[str]]:
+def refilled(drops: Iterable[str], values: Mapping[str, Array], named: Set[str]) -> tuple[list[Fill], list[str]]:
     """Fill what was dropped, as far as a value or a default is known; return also what stays lost.
 
-    `drops` are names or globs, `values` what a record kept of them, `spoken` the names that are there in any case.
+    `drops` are names or globs, `values` what a record kept of them, `named` the names that are there in any case.
     """
     fills: dict[str, Fill] = {}
     lost = []
     for glob in drops:
-        names = _names_of(glob, spoken)
+        names = _names_of(glob, named)
         lost += [] if names else [glob]
         for name in names:
             kept = Fill(name, values[name], KEPT) if name in values else None
-            if name not in spoken and (fill := kept or default_fill(name)):
+            if name not in named and (fill := kept or default_fill(name)):
                 fills[name] = fill
-            elif name not in spoken:
+            elif name not in named:
                 lost.append(name)
     return list(fills.values()), lost
 
@@ -74,14 +74,14 @@ def _steps(tensors: Mapping[str, StoredTensor]) -> int | None:
     return steps if steps > 0 else None
 
 
-def _names_of(glob: str, spoken: Iterable[str]) -> list[str]:
+def _names_of(glob: str, named: Iterable[str]) -> list[str]:
     """The name that a drop means, or for a pattern the names beside which an attribute with a default belongs."""
     if (name := literal_name(glob)) is not None:
         return [name]
     names = (
         f"{name.removesuffix(beside)}{attribute}"
         for attribute, (_, beside) in defaults().items()
-        for name in spoken
+        for name in named
         if name.rpartition(".")[2] == beside
     )
     return sorted(name for name in names if fnmatchcase(name, glob))

@@ -117,9 +117,9 @@ def follow_backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> 
         for source, _ in found
         if to not in tensors
     ]
-    spoken = {*(drop.name for drop in dropped), *(pairing.target for pairing in (*pairings, *absent))}
+    named = {*(drop.name for drop in dropped), *(pairing.target for pairing in (*pairings, *absent))}
     drops = [glob for glob, reason in rules.dropped_source.items() if reason not in REASONS]
-    fills, lost = refilled(drops, two_way.values, spoken)
+    fills, lost = refilled(drops, two_way.values, named)
     warnings = []
     if lost:
         warnings.append(sentence("convert_warning.dropped_before", names=lost))

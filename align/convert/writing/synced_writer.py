@@ -13,6 +13,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from align.convert.thresholds import FLUSH_BYTES
 from align.core.progress import silent
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
     from align.core.progress import Progress
 
-STEP = 64 << 20  # bytes between two flushes
-KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h: the file is as long as what was written
+KEEP_SIZE = 1  # format: FALLOC_FL_KEEP_SIZE of linux/falloc.h: the file is as long as what was written
 
 
 class SyncedWriter(io.BufferedWriter):
@@ -49,7 +49,7 @@ class SyncedWriter(io.BufferedWriter):
         """Write, tell, and wake the thread now and then."""
         written = super().write(data)
         self._done += written
-        if self._done - self._flushed >= STEP:
+        if self._done - self._flushed >= FLUSH_BYTES:
             self._flushed = self._done
             self._wake.release()
         self._progress("writing", self._done, 0)

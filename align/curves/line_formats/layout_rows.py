@@ -63,7 +63,7 @@ def sample_block(line_format: LineFormat, block: LogBlock) -> LogBlock | None:
 
 def sample_line(line_format: LineFormat, line: str, groups: Mapping[str, str], *, bar: bool) -> SampleLine:
     """Tell where the groups of a line that matches stand."""
-    match = line_format.compiled.search(line)
+    match = line_format.searched().search(line)
     spans = {} if match is None else {name: match.span(name) for name in groups}
     fields = {name: stripped_field(line, *span) if groups[name] else NO_FIELD for name, span in spans.items()}
     return SampleLine(groups, fields, bar)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from align.core.user_patterns import LimitedPattern
+
 if TYPE_CHECKING:
     from align.curves.loss_log import Base, Window
 
@@ -21,7 +23,7 @@ class LineFormat:
     (`Epoch (?P<epoch>\d+)$|train_loss (?P<loss>\S+)`): it then speaks for the lines that follow. An empty group
     `(?P<step>)` or `(?P<epoch>)` numbers the records in their order, anew below each line without a loss that is found.
     `window` None: single steps, or the mean of the epoch where only epochs are counted. `base` and `steps_per_epoch` as
-    in LossLog.
+    in LossLog. `of_user` says that a user wrote the pattern, which may take for ever.
     """
 
     name: str
@@ -30,6 +32,7 @@ class LineFormat:
     window: Window | None = None
     base: Base | None = None
     steps_per_epoch: int | None = None
+    of_user: bool = False
 
     @property
     def numbers_rows(self) -> bool:
@@ -45,3 +48,7 @@ class LineFormat:
     def compiled(self) -> re.Pattern[str]:
         """The expression, ready for use; raises re.error if it is none."""
         return re.compile(self.pattern, re.MULTILINE if self.spans_lines else 0)
+
+    def searched(self) -> re.Pattern[str] | LimitedPattern:
+        """Return what to search with; a pattern of the user's has its time from now on."""
+        return LimitedPattern(self.compiled) if self.of_user else self.compiled

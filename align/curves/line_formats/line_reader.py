@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.core.regex_timeout import SECONDS, TimeIsUpError, limited_time
+from align.core.thresholds import PATTERN_SECONDS
 from align.curves.line_formats.layout_rows import read_layout_rows, sample_block, sample_line
 from align.curves.line_formats.skipped_group import SKIP_GROUPS, skipped_steps
 from align.curves.log_parts.cut_line import without_cut_line
@@ -46,29 +46,25 @@ class FoundLine(NamedTuple):
 def find_in_block(line_format: LineFormat, block: LogBlock) -> list[FoundLine]:
     """Return the lines of a block that match; raises UsageError if that takes for ever."""
     try:
-        with limited_time():
-            return [
-                FoundLine(
-                    number,
-                    {name: (text or "").strip() for name, text in match.groupdict().items()},
-                    _BAR in line,
-                )
-                for number, line, match in _matches(line_format, block)
-            ]
-    except TimeIsUpError:
-        reason = f"the pattern '{line_format.pattern}' takes more than {SECONDS} seconds"
+        return [
+            FoundLine(number, {name: (text or "").strip() for name, text in match.groupdict().items()}, _BAR in line)
+            for number, line, match in _matches(line_format, block)
+        ]
+    except TimeoutError:
+        reason = f"the pattern '{line_format.pattern}' takes more than {PATTERN_SECONDS} seconds"
         hint = "a repetition inside a repetition, such as (a+)+, can take for ever: write it without"
         raise UsageError(reason, hint) from None
 
 
 def _matches(line_format: LineFormat, block: LogBlock) -> Iterator[tuple[int, str, re.Match[str]]]:
     """Yield the number of the line with the loss, the text that was searched, and what was found."""
+    searched = line_format.searched()
     if not line_format.spans_lines:
-        found = ((number, line, line_format.compiled.search(line)) for number, line in block.lines())
+        found = ((number, line, searched.search(line)) for number, line in block.lines())
         yield from ((number, line, match) for number, line, match in found if match)
         return
     text, line, end = block.text, 0, 0
-    for match in line_format.compiled.finditer(text):
+    for match in searched.finditer(text):
         place = match.start("loss") if match["loss"] else match.start()
         line, end = line + text.count("\n", end, place), place
         yield int(block.numbers[line]), text, match

@@ -35,7 +35,7 @@ class PatternFormat:
 
     def __init__(self, pattern: str) -> None:
         self.summary = f"lines in which the pattern '{pattern}' is found"
-        self._format = LineFormat(self.name, self.summary, _checked(pattern))
+        self._format = LineFormat(self.name, self.summary, _checked(pattern), of_user=True)
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether the expression is found in a line."""
@@ -51,7 +51,8 @@ class PatternFormat:
         groups = self._format.compiled.groupindex
         if "total" in groups or not {"step", "epoch"} <= set(groups) or self._format.spans_lines:
             return False
-        found = (self._format.compiled.search(line) for _, line in source.head().lines())
+        searched = self._format.searched()
+        found = (searched.search(line) for _, line in source.head().lines())
         ends = ((match.string, match.end("step")) for match in found if match and match["step"])
         return any(_RATIO.match(line, end) for line, end in islice(ends, 1))
 

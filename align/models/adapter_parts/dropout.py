@@ -7,21 +7,25 @@ share, so that its run in float64 sees the very same masks.
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from align.core.training import DropoutLayer
+from align.models.thresholds import SHARE_DIGITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
     from align.core.training import DropoutSink
 
-_DIGITS = 12  # of a share: 1 - keep_prob is not exact
+# What modules call the share that they drop, or that they keep, where they hand it to a function themselves.
+_DROPS = re.compile(r"Drop|Stochastic_?Depth")
+_SHARES = re.compile(r"(?:\w+_)?(?:dropout|drop)(?:_(?:p|prob|rate|ratio))?|keep_prob")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ def find_dropout_layers(
         if form is None or method in vars(module) or getattr(type(module), method) is not getattr(form.base, method):
             continue
         value = float(reduce(getattr, form.attribute.split("."), module))
-        yield DropoutLayer(path, module, round(1.0 - value if form.keeps else value, _DIGITS), form.spatial)
+        yield DropoutLayer(path, module, round(1.0 - value if form.keeps else value, SHARE_DIGITS), form.spatial)
 
 
 @contextmanager
@@ -75,3 +79,21 @@ def _hook(layer: DropoutLayer, sink: DropoutSink, multiplied: Callable[[Any, Arr
         return None if mask is None else multiplied(output, mask, getattr(module, "inplace", False))
 
     return given_mask
+
+
+def dropping(
+    modules: Iterable[tuple[str, Model]], off: Mapping[str, float]
+) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+    """Modules that drop a share of what they are given, each with the attributes that switch it off.
+
+    Layers for dropout, by their class or one that it derives from, have the attributes `off`; others keep a share as a
+    number under a usual name.
+    """
+    for path, module in modules:
+        attributes = vars(module)
+        drops = any(_DROPS.search(one.__name__) for one in type(module).__mro__)
+        found = {name: value for name, value in off.items() if drops and name in attributes}
+        shares = {name for name, value in attributes.items() if isinstance(value, float) and 0.0 < value < 1.0}
+        found |= {name: 1.0 if name == "keep_prob" else 0.0 for name in shares if _SHARES.fullmatch(name)}
+        if found:
+            yield path, module, found

@@ -15,7 +15,7 @@ import numpy as np
 
 from align.core.traces import Capture
 from align.models.nested_values import leaves
-from align.models.restore_state import SEED
+from align.models.thresholds import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,12 +10,13 @@ from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from align.core.thresholds import LONGEST_SCHEDULE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ENDS = {"OneCycleLR": "total_steps", "CosineAnnealingLR": "T_max", "PolynomialLR": "total_iters"}
 COUNTERS = ("last_epoch", "verbose")  # where a schedule is, not what it is
-MOST = 100_000  # what is larger is a seed or a size, or is too far to be walked to
 
 
 def scheduler_end(scheduler: Any) -> int:
@@ -37,7 +38,7 @@ def scheduler_parts(scheduler: Any) -> tuple[Any, ...]:
 def largest_step(schedules: Iterable[object]) -> int:
     """The largest whole number that schedules and their parts, or functions that they call, are given; 0 if none."""
     found = [number for one in schedules for number in _numbers(one)]
-    return int(max((one for one in found if 0 < one <= MOST), default=0))
+    return int(max((one for one in found if 0 < one <= LONGEST_SCHEDULE), default=0))
 
 
 def _numbers(schedule: object) -> Iterator[float]:

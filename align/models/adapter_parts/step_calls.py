@@ -42,7 +42,7 @@ class GradientForms(Protocol):
         """Return the same tensor as a place of its own on the way back, which tells what arrives."""
         ...
 
-    def settle(self, tensor: Any, given: Any, returned: Any) -> None:
+    def copy_back(self, tensor: Any, given: Any, returned: Any) -> None:
         """If a call wrote into the tensor that it was given, bring what it returned into the one the caller holds."""
         ...
 
@@ -112,7 +112,7 @@ class StepCalls:
         while len(self._given) > len(self._running):
             given += self._given.pop()
         new = {}
-        told = {}
+        passed = {}
         for name, leaf in leaves(output):
             value = self._forms.to_array(leaf)
             if value is not None:
@@ -120,9 +120,9 @@ class StepCalls:
                 self._sink.add(capture, value)
                 self._order += 1
                 if self._forms.has_gradient(leaf):
-                    new[name] = told[id(leaf)] = self._passed(capture, leaf, self._sink.instead(capture, value))
+                    new[name] = passed[id(leaf)] = self._passed(capture, leaf, self._sink.instead(capture, value))
         for leaf, own in given:  # of what was changed in place the caller may use what it gave, not what is returned
-            self._forms.settle(leaf, own, told.get(id(own), own))
+            self._forms.copy_back(leaf, own, passed.get(id(own), own))
         if not self._running:
             new = {name: self._forms.joined(tensor, self._ties) for name, tensor in new.items()}
             self._ties = []

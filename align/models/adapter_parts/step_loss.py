@@ -57,7 +57,8 @@ def loss_of_step(returned: Any, to_array: Callable[[Any], Any]) -> float | None:
     value = to_array(returned)
     if isinstance(value, Mapping):
         if "loss" not in value:
-            raise CannotRunError(f"the step returned a dict of {_named(value)}, and no `loss` in it", _HINT)
+            keys = ", ".join(map(str, value)) or "nothing"
+            raise CannotRunError(f"the step returned a dict of {keys}, and no `loss` in it", _HINT)
         value = to_array(value["loss"])
     elif hasattr(value, "loss"):
         value = to_array(value.loss)
@@ -82,7 +83,3 @@ def _is_number(value: Any) -> bool:
 
 def _kind(value: Any) -> str:
     return f"array of {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-
-
-def _named(value: Mapping[Any, Any]) -> str:
-    return ", ".join(map(str, value)) or "nothing"

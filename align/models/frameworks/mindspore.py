@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from align.core.layer_scripts import ScriptForms
 from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.errors import UnreadableModelError, UserCodeError
@@ -26,22 +27,30 @@ from align.models.adapter_parts.mindspore.arrays import (
     to_array,
     to_tensor,
 )
-from align.models.adapter_parts.mindspore.backward import differentiate
-from align.models.adapter_parts.mindspore.elementwise import elementwise_functions
-from align.models.adapter_parts.mindspore.functions import captured_operators
-from align.models.adapter_parts.mindspore.jitted_code import jitted_code
-from align.models.adapter_parts.mindspore.memory import copied_network, mindspore_memory
+from align.models.adapter_parts.mindspore.copies import built_cell, copied_network, mindspore_memory, rebuilt_cell
+from align.models.adapter_parts.mindspore.functions import captured_operators, elementwise_functions
+from align.models.adapter_parts.mindspore.gradients import differentiate
 from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
-from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer, place_network, placed_cell
-from align.models.adapter_parts.mindspore.rebuild import built_cell, rebuilt_cell
-from align.models.adapter_parts.mindspore.scripts import FORMS
+from align.models.adapter_parts.mindspore.placing import (
+    in_mode,
+    jitted_code,
+    layer_by_layer,
+    place_network,
+    placed_cell,
+)
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
 from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
 from align.models.adapter_parts.mindspore.training import MindSporeTrainer
 from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
-from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
-from align.models.root_call import root_call
+from align.models.record_calls import (
+    CallRecorder,
+    bind_inputs,
+    bound_batches,
+    recorded_calls,
+    root_call,
+    run_on_batches,
+)
 from align.models.user_code import run_user_code
 from align.rules.layer_rules import is_statistic
 from align.rules.linear_layouts import inputs_first
@@ -55,6 +64,21 @@ if TYPE_CHECKING:
     from align.core.parameters import TensorMemory
     from align.core.protocols import Inputs, Model
     from align.core.traces import CaptureSink
+
+FORMS = ScriptForms(
+    package="mindspore",
+    method="construct",
+    layer_at="dict(model.cells_and_names())[{}]",
+    tensor="mindspore.Tensor({})",
+    cast="{}.astype(mindspore.{dtype})",
+    array="{}.astype(mindspore.float64).asnumpy()",
+    fill="""\
+tensors = [*layer.get_parameters(), *(buffer for _, buffer in layer.named_buffers())]
+for tensor, name in zip(tensors, weights.files, strict=True):
+    tensor.assign_value(mindspore.Tensor(weights[name]).astype(tensor.dtype))""",
+    cast_layer="for tensor in tensors:\n    tensor.set_dtype(mindspore.{dtype})",
+    call="output = layer.set_train(False)({})",
+)
 
 
 class MindSporeFramework(MindSporeOptimizers, MindSporeTrainer):
@@ -74,7 +98,7 @@ class MindSporeFramework(MindSporeOptimizers, MindSporeTrainer):
         return mindspore is not None and isinstance(model, mindspore.nn.Cell)
 
     def prepare(self) -> None:
-        """Let a failing operator be told at once; see Preparer. The variable is read when MindSpore is imported."""
+        """Let a failing operator be reported at once; see Preparer. The variable is read when MindSpore is imported."""
         os.environ.setdefault("MS_DEV_LAUNCH_BLOCKING", "1")
         if "mindspore" in sys.modules:
             launched()

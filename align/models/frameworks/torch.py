@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.checkpoints import OddTensor, StoredTensor
-from align.core.dtypes import is_numeric
+from align.core.layer_scripts import ScriptForms
 from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Influences
 from align.errors import MissingClassError, UserCodeError
-from align.models.adapter_parts.torch.arrays import dtype_name, fitted, to_array, to_tensor
-from align.models.adapter_parts.torch.backward import differentiate
+from align.models.adapter_parts.torch.arrays import dtype_name, fitted, plain_tree, to_array, to_tensor
+from align.models.adapter_parts.torch.copies import built_module, copied_model, rebuilt_module, torch_memory
 from align.models.adapter_parts.torch.functions import captured_functions
-from align.models.adapter_parts.torch.influence import gradients, influences
-from align.models.adapter_parts.torch.memory import copied_model, torch_memory
+from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
 from align.models.adapter_parts.torch.optimizers import TorchOptimizers
 from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
 from align.models.adapter_parts.torch.precision_modes import (
@@ -30,9 +28,7 @@ from align.models.adapter_parts.torch.precision_modes import (
     round_at_random,
     seen_wide,
 )
-from align.models.adapter_parts.torch.rebuild import built_module, rebuilt_module
-from align.models.adapter_parts.torch.scripts import FORMS
-from align.models.adapter_parts.torch.settings import group_settings, module_settings
+from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
 from align.models.adapter_parts.torch.state import (
     evaluated,
     is_scripted,
@@ -46,8 +42,14 @@ from align.models.adapter_parts.torch.state import (
 from align.models.adapter_parts.torch.training import TorchTrainer
 from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
-from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
-from align.models.root_call import root_call
+from align.models.record_calls import (
+    CallRecorder,
+    bind_inputs,
+    bound_batches,
+    recorded_calls,
+    root_call,
+    run_on_batches,
+)
 from align.models.user_code import run_user_code
 from align.rules.linear_layouts import inputs_first
 
@@ -65,6 +67,17 @@ if TYPE_CHECKING:
 
 # How Python words it when a pickled class is not there.
 MISSING_CLASS = re.compile(r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>[^']+)'")
+FORMS = ScriptForms(
+    package="torch",
+    method="forward",
+    layer_at="model.get_submodule({})",
+    tensor="torch.from_numpy({})",
+    cast="{}.to(torch.{dtype})",
+    array="{}.double().numpy()",
+    fill="layer.load_state_dict({name: torch.from_numpy(weights[name]) for name in weights.files})",
+    cast_layer="layer.to(torch.{dtype})",
+    call="with torch.no_grad():\n    output = layer.eval()({})",
+)
 
 
 class TorchFramework(TorchOptimizers, TorchTrainer):
@@ -91,7 +104,7 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         for path, module in model.named_modules(remove_duplicate=False):
             own = [p for p in _own_parameters(path, module, first_name) if p.name in persistent]
             parameters += own
-            classes = _public_classes(type(module))
+            classes = public_classes(type(module))
             modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, module)))
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
 
@@ -100,14 +113,14 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         if self.is_optimizer(model):
             return group_settings(model)
         modules = model.named_modules(remove_duplicate=False)
-        return [LayerSettings(path, _public_classes(type(one)), module_settings(one)) for path, one in modules]
+        return [LayerSettings(path, public_classes(type(one)), module_settings(one)) for path, one in modules]
 
     def rebuilt(self, model: Model, path: str, changes: Mapping[str, Setting]) -> Model | None:
         """Rebuild a module on a copy; see LayerRebuilder."""
         layer = dict(model.named_modules()).get(path)
         if layer is None or is_scripted(layer):
             return None
-        settings = LayerSettings(path, _public_classes(type(layer)), module_settings(layer))
+        settings = LayerSettings(path, public_classes(type(layer)), module_settings(layer))
         return rebuilt_module(layer, settings, changes)
 
     def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
@@ -232,8 +245,8 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""
         for width in ("double", "float"):
             with suppress(UserCodeError):
-                wide, told = _differentiated(model, inputs, width, influences)
-                return Influences(wide, *told)
+                wide, found = _differentiated(model, inputs, width, influences)
+                return Influences(wide, *found)
         return None
 
     def gradients(self, model: Model, inputs: Inputs, scales: Mapping[str, float]) -> dict[str, Array]:
@@ -249,7 +262,7 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         import torch
 
         def load() -> Any:
-            return _plain("", torch.load(path, map_location="cpu", weights_only=False), {})
+            return plain_tree(torch.load(path, map_location="cpu", weights_only=False), "", {})
 
         return run_user_code(load, partial(_load_failed, path))
 
@@ -320,73 +333,12 @@ def _own_parameters(path: str, module: Model, first_name: dict[int, str]) -> Ite
         )
 
 
-def _public_classes(cls: type) -> tuple[str, ...]:
-    """Names of the class and its bases below torch.nn.Module, as `torch.nn.X` where that is the class."""
-    from torch import nn
-
-    bases = [base for base in cls.__mro__ if issubclass(base, nn.Module) and base is not nn.Module]
-    return tuple(
-        f"torch.nn.{base.__name__}"
-        if getattr(nn, base.__name__, None) is base
-        else f"{base.__module__}.{base.__qualname__}"
-        for base in bases
-    )
-
-
 def _load_failed(path: Path, error: BaseException) -> AlignError:
     if isinstance(error, ImportError):
         return MissingClassError(path, f"the module {error.name!r}", str(error))
     if isinstance(error, AttributeError) and (found := MISSING_CLASS.search(str(error))):
         return MissingClassError(path, f"{found['module']}.{found['name']}", "the module has no such name")
     return UserCodeError(f"loading {path} with torch", error)
-
-
-def _plain(name: str, value: Any, known: dict[int, tuple[Any, Any]]) -> Any:
-    """A live tree as plain data, tensors as StoredTensor or OddTensor; `known` keeps what was seen alive, by id."""
-    import torch
-
-    if id(value) in known:
-        return known[id(value)][1]
-    if torch.is_tensor(value):
-        return _stored(name, value)
-    if isinstance(value, torch.nn.Module):
-        known[id(value)] = value, _plain(name, value.state_dict(), known)
-        return known[id(value)][1]
-    if isinstance(value, dict):
-        items: dict[Any, Any] = {}
-        known[id(value)] = value, items
-        items.update((key, _plain(str(key), item, known)) for key, item in value.items())
-        return items
-    if isinstance(value, (list, tuple)):
-        elements: list[Any] = []
-        known[id(value)] = value, elements
-        elements.extend(_plain(name, item, known) for item in value)
-        return elements
-    return value
-
-
-def _stored(name: str, tensor: Any) -> StoredTensor | OddTensor:
-    if odd := _oddness(tensor):
-        hint = "convert it to a plain dense tensor in torch and save the state_dict again"
-        return OddTensor(f"{name!r} is no plain tensor: {odd}", hint)
-    value = to_array(tensor).view()
-    value.flags.writeable = False
-    place = f"{tensor.untyped_storage().data_ptr()}+{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
-    storage = f"{place}:{tensor.dtype}" if tensor.numel() else None
-    return StoredTensor(name, value.shape, value.dtype.name, lambda: value, storage=storage)
-
-
-def _oddness(tensor: Any) -> str:
-    """What keeps a tensor from being plain values, "" if nothing does."""
-    import torch
-
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        return f"{type(tensor).__module__}.{type(tensor).__qualname__}"
-    if tensor.is_quantized or tensor.is_nested or tensor.layout != torch.strided:
-        return "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
-    if tensor.is_meta:
-        return "on the meta device, without values"
-    return "" if is_numeric(dtype_name(tensor)) else str(tensor.dtype)
 
 
 PLUGIN = TorchFramework()

@@ -1,4 +1,4 @@
-"""Where a call came from, and what it was given, told without looking at any value."""
+"""Where a call came from, and what it was given, found without looking at any value."""
 
 from __future__ import annotations
 

@@ -14,11 +14,12 @@ from weakref import ref
 
 import numpy as np
 
+from align.models.thresholds import DEEPEST_ATTRIBUTE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MISSING = object()
-DEEPEST = 6
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 
 
@@ -26,14 +27,14 @@ FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 class LayerTypes:
     """The types of a framework that a layer holds. `equal` tells whether two tensors hold the same.
 
-    `told` are attributes, also of what a layer holds, that are no settings: they say how or when it was built.
+    `ignored` are attributes, also of what a layer holds, that are no settings: they say how or when it was built.
     """
 
     module: Any
     parameter: Any
     tensor: Any
     equal: Callable[[Any, Any], bool]
-    told: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def _collect(
     layers: tuple[dict[str, Any], ...], types: LayerTypes, edits: list[tuple[dict[str, Any], str, Any]]
 ) -> bool:
     target, plain, _, changed = layers
-    for name in sorted((plain.keys() | changed.keys()) - types.told):
+    for name in sorted((plain.keys() | changed.keys()) - types.ignored):
         mine, before, twin, after = (layer.get(name, MISSING) for layer in layers)
         inside = _inside((mine, before, twin, after), types)
         if inside is not None:
@@ -89,7 +90,7 @@ def _inside(values: tuple[Any, ...], types: LayerTypes) -> tuple[dict[str, Any],
     return None
 
 
-def _alike(one: Any, other: Any, types: LayerTypes, depth: int = DEEPEST) -> bool:
+def _alike(one: Any, other: Any, types: LayerTypes, depth: int = DEEPEST_ATTRIBUTE) -> bool:
     """Tell whether two attributes were made of the same settings; a parameter's values are none."""
     if one is other or depth == 0:
         return True
@@ -112,6 +113,6 @@ def _alike_of_one_type(one: Any, other: Any, types: LayerTypes, depth: int) -> b
     mine, theirs = (value if isinstance(value, dict) else getattr(value, "__dict__", None) for value in (one, other))
     if mine is None or theirs is None:
         return bool(one == other)
-    names = mine.keys() - types.told
-    same = names == theirs.keys() - types.told
+    names = mine.keys() - types.ignored
+    same = names == theirs.keys() - types.ignored
     return same and all(_alike(mine[name], theirs[name], types, depth - 1) for name in names)

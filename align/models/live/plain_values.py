@@ -13,13 +13,12 @@ import numpy as np
 
 from align.core.dtypes import is_numeric
 from align.models.nested_values import leaves
+from align.models.thresholds import LONGEST_DECIMAL_BITS, LONGEST_RANGE
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.trace_metadata import PartKind
 
-MOST_OF_A_RANGE = 1_000_000  # elements
-MOST_BITS = 10_000  # Python writes only so many digits
 _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 _TEXT_DTYPES = "USTO"  # kinds of dtypes of NumPy's that may hold texts
 
@@ -99,7 +98,7 @@ def _numbers(value: Any) -> Array | None:
     """A number, and numbers in lists of equal lengths, sets and ranges, as an array of their own dtype."""
     if isinstance(value, range):
         steps = (value.stop - value.start) // value.step
-        return np.asarray(value, None if value else np.int64) if steps <= MOST_OF_A_RANGE else None
+        return np.asarray(value, None if value else np.int64) if steps <= LONGEST_RANGE else None
     if isinstance(value, (set, frozenset)):
         if not value:
             return np.empty(0, np.int64)
@@ -119,7 +118,7 @@ def _digits(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_digits, value))}]"
     whole = int(value)
-    return str(whole) if whole.bit_length() <= MOST_BITS else hex(whole)
+    return str(whole) if whole.bit_length() <= LONGEST_DECIMAL_BITS else hex(whole)
 
 
 def _all(values: Any, kinds: tuple[type, ...]) -> bool:

@@ -1,12 +1,17 @@
 """What a call returned, part by part: tensors, and what else can be held against another one's.
 
-Of inner modules arrays count beside tensors. What the model itself returns is what its user gets: numbers, texts,
-sets of them and what public attributes of objects hold are taken too, and all that cannot be is listed.
+Of inner modules arrays count beside tensors. What the model itself returns is what its user gets: numbers, texts, sets
+of them and what public attributes of objects hold are taken too, and all that cannot be is listed.
+
+A module often returns what the last one inside it returned: the very same tensor, which need not be looked at again.
+That takes a framework that counts how often a tensor was written to, as torch does (but for writes through `.data`);
+MindSpore's `_version` stays 0.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +20,18 @@ import numpy as np
 from align.core.dtypes import is_numeric
 from align.models.live.plain_values import plain_array, plain_values
 from align.models.nested_values import inside, items_of, leaves
+from align.models.thresholds import DEEPEST_OBJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from align.core.dtypes import Array
     from align.core.trace_metadata import ContainerKind, PartKind
+    from align.core.traces import Capture
 
 INNER = ""  # in the place of the dtype of numbers: only tensors and arrays count
-MOST_DEPTH = 8  # objects inside objects
+Writes = Callable[[Any], int | None]
+"""How often a tensor was written to, None where nobody counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class _Parts:
             self.values.found.append(Returned(name, array, value, own if kind is None else kind, is_tensor=False))
             return
         inner, kind = (items(value), kind) if items is not None else _attributes(value, kind)
-        if inner is None or id(value) in around or len(around) >= MOST_DEPTH:
+        if inner is None or id(value) in around or len(around) >= DEEPEST_OBJECT:
             if kind != "cache":
                 self.values.left_out[name] = _called(value)
             return
@@ -119,9 +127,9 @@ def _attributes(value: Any, kind: PartKind | None) -> tuple[list[tuple[str, Any]
     Of a cache of keys and values the tensors count alone, whatever it keeps beside them.
     """
     cache = kind == "cache" or any("Cache" in base.__name__ for base in type(value).__mro__)
-    told: PartKind = "cache" if cache else "attribute"
+    part: PartKind = "cache" if cache else "attribute"
     if callable(value) or hasattr(type(value), "__next__") or isinstance(value, io.IOBase):
-        return None, told
+        return None, part
     held = dict(getattr(value, "__dict__", {}))
     for base in type(value).__mro__:
         slots = vars(base).get("__slots__", ())
@@ -129,7 +137,7 @@ def _attributes(value: Any, kind: PartKind | None) -> tuple[list[tuple[str, Any]
             if not slot.startswith("_") and hasattr(value, slot):
                 held.setdefault(slot, getattr(value, slot))
     public = [(key, item) for key, item in held.items() if not key.startswith("_")]
-    return public or None, told
+    return public or None, part
 
 
 def _container(value: Any, kind: PartKind | None, name: str, known: Mapping[str, ContainerKind]) -> ContainerKind:
@@ -147,3 +155,34 @@ def _called(value: Any) -> str:
         return f"{'a class' if isinstance(value, type) else 'a function'}, {value.__name__}"
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} object"
+
+
+def no_write_count(_tensor: Any) -> int | None:
+    """Nobody counts."""
+    return None
+
+
+class LatestTensors:
+    """The tensors of the call that ended last; they stay alive meanwhile, so that none is mistaken for another."""
+
+    def __init__(self, writes: Writes) -> None:
+        self._writes = writes
+        self._known: list[tuple[Any, int, Capture]] = []
+        self._new: list[tuple[Any, int, Capture]] = []
+
+    def same(self, tensor: Any) -> Capture | None:
+        """The capture of the last call that is this tensor, not written to since; None if there is none."""
+        for known, before, capture in self._known:
+            if known is tensor and before == self._writes(tensor):
+                return capture
+        return None
+
+    def note(self, tensor: Any, capture: Capture) -> None:
+        """Take a tensor of the call that is about to end."""
+        count = self._writes(tensor)
+        if count is not None:
+            self._new.append((tensor, count, capture))
+
+    def finish(self) -> None:
+        """From now on, what was noted is what the last call returned."""
+        self._known, self._new = self._new, []

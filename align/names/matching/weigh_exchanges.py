@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from align.core.name_map import SURE, Ambiguity
+from align.core.name_map import Ambiguity
+from align.core.thresholds import SURE_CONFIDENCE
 from align.names.layers.numbered_lists import NumberedLists
 from align.names.layers.pair_evidence import MOST, SETTLED, BlockAgreement, PairEvidence, read_contents
 from align.words.catalogue import sentence
@@ -122,7 +123,8 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
     previous, sure = settlement, alone
     for turn in range(_ROUNDS):
         weighed = zip(settlement.pairs, settlement.weakest, strict=True)
-        before, sure = sure, [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
+        # No guess teaches another.
+        before, sure = sure, [pair for pair, weak in weighed if confidence(weak) >= SURE_CONFIDENCE]
         if turn and sure == before and settlement.pairs == previous.pairs:
             break
         taught = [*known, *sure]

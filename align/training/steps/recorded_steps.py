@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from align.core.message_words import counted
 from align.core.protocols import OptimizerReader, SettingsReader
 from align.errors import CannotRunError, UsageError
-from align.lint.compare_schedules import STEPS, steps_to_sample
+from align.lint.compare_schedules import steps_to_sample
+from align.lint.thresholds import USUAL_STEPS
 from align.models.inputs import read_batches
 from align.models.recompute_layers import recompute_noted
 from align.models.source_lines import called_at, made_at
@@ -154,9 +155,9 @@ def _groups(opened: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
         return found
     for optimizer in opened.training.optimizers:
         schedulers = reader.schedulers_of(optimizer, ())
-        groups = reader.read_groups(optimizer, opened.training.model, schedulers, max(steps + 1, STEPS))
+        groups = reader.read_groups(optimizer, opened.training.model, schedulers, max(steps + 1, USUAL_STEPS))
         wanted = steps_to_sample(one.rates for one in groups)
-        if wanted > STEPS:
+        if wanted > USUAL_STEPS:
             groups = reader.read_groups(optimizer, opened.training.model, schedulers, wanted)
         for group in groups:
             found |= dict.fromkeys(group.names or (), group)

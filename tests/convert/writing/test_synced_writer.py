@@ -35,7 +35,7 @@ def test_a_failed_flush_behind_the_writer_is_raised_at_the_end(tmp_path, monkeyp
         failed.set()
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(synced_writer, "STEP", 10)
+    monkeypatch.setattr(synced_writer, "FLUSH_BYTES", 10)
     monkeypatch.setattr(os, "fdatasync", refuse)
     before = threading.active_count()
     stream = SyncedWriter(tmp_path / "f")

@@ -6,7 +6,7 @@ import pytest
 
 from align.core.traces import Capture
 from align.models.adapter_parts.torch.state import writes
-from align.models.live.same_tensors import LatestTensors, no_write_count
+from align.models.live.returned_values import LatestTensors, no_write_count
 
 CAPTURE = Capture(0, "fc", 0, "", "Linear", (3,), "float32")
 

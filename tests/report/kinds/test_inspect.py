@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.checkpoints.inspection_result import Inspection, TensorFacts
+from align.checkpoints.inspect_checkpoint import Inspection, TensorFacts
 from align.core.checkpoints import Entry
 from align.report.kinds.inspect import MOST_LINES, MOST_ROWS
 from align.report.rendering.terminal import blocks_as_text

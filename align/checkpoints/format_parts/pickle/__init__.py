@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from align.checkpoints.format_parts.pickle.interpreter import Persistent, mapping_of, read_pickle
-from align.checkpoints.format_parts.pickle.opcodes import LONGEST_PICKLE
 from align.checkpoints.format_parts.pickle.torch_tensors import (
     DTYPES,
-    MOST_REPEATED,
     STORAGES,
     Storage,
     TensorView,
@@ -17,8 +15,6 @@ from align.checkpoints.format_parts.pickle.tree_reader import PickleTreeReader
 
 __all__ = [
     "DTYPES",
-    "LONGEST_PICKLE",
-    "MOST_REPEATED",
     "STORAGES",
     "Persistent",
     "PickleTreeReader",

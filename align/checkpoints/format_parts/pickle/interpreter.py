@@ -2,7 +2,7 @@
 
 A global becomes a pair of strings, a call a record of what would have been called. That is safe by construction, where
 `Unpickler.find_class` has to guess which names are harmless. Memory is bounded at about a gigabyte by the number of
-opcodes, each of which makes at most one value of eighty bytes, and by `MOST_COSTLY` of whatever takes more.
+opcodes, each of which makes at most one value of eighty bytes, and by `MOST_COSTLY_OPCODES` of whatever takes more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.format_parts.pickle.opcodes import CODES, LONGEST_PICKLE, NAMES, READERS
+from align.checkpoints.format_parts.pickle.opcodes import CODES, NAMES, READERS
+from align.checkpoints.thresholds import LONGEST_GLOBAL_NAME, LONGEST_PICKLE_BYTES, MOST_COSTLY_OPCODES, MOST_OPCODES
 from align.errors import HostileFileError, NotACheckpointError
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
     from align.checkpoints.format_parts.pickle.opcodes import Buffer
 
-# Torch writes 32 opcodes a tensor, 8 of which put something into the memo: this is enough for 370,000 of them.
-MOST_OPCODES = 12_000_000
-MOST_COSTLY = 3_500_000  # entries of the memo, globals, items copied out of lists
-LONGEST_NAME = 300
 STOP = CODES["STOP"]
 
 
@@ -36,7 +33,7 @@ class Global:
     name: str
 
     def __str__(self) -> str:
-        text = f"{self.module[:LONGEST_NAME]}.{self.name[:LONGEST_NAME]}"[:LONGEST_NAME]
+        text = f"{self.module[:LONGEST_GLOBAL_NAME]}.{self.name[:LONGEST_GLOBAL_NAME]}"[:LONGEST_GLOBAL_NAME]
         return text if text.isprintable() else repr(text)
 
 
@@ -113,11 +110,11 @@ class _Machine:
         self.outer: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
         self.references: list[Persistent] = []
-        self.left = MOST_COSTLY
+        self.left = MOST_COSTLY_OPCODES
 
     def run(self, data: Buffer, start: int) -> int:
         """Take opcodes up to STOP and return where it ends."""
-        at, end = start, min(len(data), start + LONGEST_PICKLE)
+        at, end = start, min(len(data), start + LONGEST_PICKLE_BYTES)
         for _ in range(MOST_OPCODES):
             if at >= end:
                 raise NotACheckpointError(self.path, f"its pickle has no end within {end - start} bytes")

@@ -1,7 +1,7 @@
 """The arguments of pickle opcodes, read in place from bytes or from a file mapped into memory.
 
 `pickletools.genops` reads the same from a stream, at some four times the time and with a copy of every count that it
-is told. Here nothing is read that does not lie inside the buffer, and nothing longer than a pickle may be; what only
+reads. Here nothing is read that does not lie inside the buffer, and nothing longer than a pickle may be; what only
 the text forms of protocol 0 need is left to the readers of `pickletools`.
 """
 
@@ -12,6 +12,8 @@ import pickletools
 import struct
 from typing import TYPE_CHECKING, Any
 
+from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from mmap import mmap
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     Buffer = bytes | mmap
     # Takes the buffer and where the argument starts; returns the argument and where the next opcode is.
     Reader = Callable[[Buffer, int], tuple[Any, int]]
-
-LONGEST_PICKLE = 256 << 20
 
 
 def _number(layout: str) -> Reader:
@@ -37,7 +37,7 @@ def _counted(width: int, convert: Callable[[bytes], Any]) -> Reader:
     def read(data: Buffer, at: int) -> tuple[Any, int]:
         start = at + width
         end = start + int.from_bytes(data[at:start], "little")
-        if end - start > LONGEST_PICKLE or end > len(data):
+        if end - start > LONGEST_PICKLE_BYTES or end > len(data):
             msg = f"an argument of {end - start} bytes at byte {at}, where {max(len(data) - start, 0)} are left"
             raise ValueError(msg)
         return convert(data[start:end]), end
@@ -49,7 +49,7 @@ def _lines(count: int, convert: Callable[[io.BytesIO], Any]) -> Reader:
     def read(data: Buffer, at: int) -> tuple[Any, int]:
         end = at
         for _ in range(count):
-            end = data.find(b"\n", end, at + LONGEST_PICKLE) + 1
+            end = data.find(b"\n", end, at + LONGEST_PICKLE_BYTES) + 1
             if not end:
                 msg = f"a line without end at byte {at}"
                 raise ValueError(msg)

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.format_parts.claimed_shapes import sound_shape
-from align.checkpoints.format_parts.pickle.interpreter import LONGEST_NAME, Global, Made, Persistent, mapping_of
-from align.core.checkpoints import MOST_AXES
+from align.checkpoints.format_parts.claims import sound_shape
+from align.checkpoints.format_parts.pickle.interpreter import Global, Made, Persistent, mapping_of
+from align.checkpoints.thresholds import DEEPEST_WRAPPING, LONGEST_GLOBAL_NAME, MOST_REPEATED_BYTES
 from align.core.dtypes import numpy_dtype
+from align.core.thresholds import MOST_AXES
 from align.errors import HostileFileError
 
 if TYPE_CHECKING:
@@ -37,9 +38,6 @@ DTYPES = {
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16",
     "uint32", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
 }  # fmt: skip
-# A view may repeat elements (stride 0); forty bytes could claim terabytes so.
-MOST_REPEATED = 1 << 30
-MOST_WRAPPED = 4  # a parameter wraps a tensor, a subclass wraps a parameter
 PLAIN_TYPES = frozenset(("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"))
 # torch_npu writes a plain tensor's bytes and a device format, which only a device needs.
 STRIDED = frozenset(("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_npu_tensor"))
@@ -123,7 +121,7 @@ def read_view(path: Path, name: str, value: Any) -> TensorView:
 
     Raises UnsupportedTensorError for tensors of another kind, HostileFileError for numbers that no writer produces.
     """
-    for _ in range(MOST_WRAPPED):
+    for _ in range(DEEPEST_WRAPPING):
         if not is_tensor(value):
             raise HostileFileError(path, f"tensor {name!r} is made out of what is no tensor")
         kind, arguments = value.callee.name, value.arguments
@@ -135,7 +133,7 @@ def read_view(path: Path, name: str, value: Any) -> TensorView:
 
 def shape_of(value: Any) -> Shape | None:
     """Shape that a tensor's record claims, None where it is of no plain kind or malformed."""
-    for _ in range(MOST_WRAPPED):
+    for _ in range(DEEPEST_WRAPPING):
         if not is_tensor(value) or not value.arguments:
             return None
         if value.callee.name in STRIDED:
@@ -172,7 +170,7 @@ def read_storage(path: Path, what: str, reference: Any) -> Storage:
 def _unwrapped(name: str, kind: str, arguments: tuple[Any, ...]) -> Any:
     if kind in ("_rebuild_parameter", "_rebuild_parameter_with_state") and arguments:
         return arguments[0]
-    if not (kind := kind[:LONGEST_NAME]).isidentifier():
+    if not (kind := kind[:LONGEST_GLOBAL_NAME]).isidentifier():
         kind = repr(kind)
     subclass = ""
     if kind == "_rebuild_from_type_v2" and len(arguments) >= 3 and isinstance(arguments[1], Global):
@@ -234,7 +232,7 @@ def _unknown_dtype(what: str, kind: Global) -> UnsupportedTensorError:
 def _check_bounds(path: Path, what: str, view: TensorView) -> None:
     if view.needs > view.storage_bytes:
         raise HostileFileError(path, f"{what} reaches to byte {view.needs} of a storage of {view.storage_bytes}")
-    if view.nbytes > max(view.storage_bytes, MOST_REPEATED):
+    if view.nbytes > max(view.storage_bytes, MOST_REPEATED_BYTES):
         raise HostileFileError(path, f"{what} claims {view.nbytes} bytes by repeating {view.storage_bytes}")
 
 

@@ -7,8 +7,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.format_parts.nested_entries import describe_plain
-from align.checkpoints.format_parts.pickle.interpreter import LONGEST_NAME, Global, Made, Persistent, mapping_of
+from align.checkpoints.format_parts.pickle.interpreter import Global, Made, Persistent, mapping_of
 from align.checkpoints.format_parts.pickle.torch_tensors import UnsupportedTensorError, is_tensor, read_view, shape_of
+from align.checkpoints.thresholds import LONGEST_GLOBAL_NAME, MOST_MAKER_ARGUMENTS, MOST_VALUES_LOOKED_AT
 from align.core.checkpoints import OddTensor
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 MODULE_STATE = {"_modules", "_parameters"}
 MAKERS = ("_reconstructor", "__newobj__", "_reconstruct")  # of objects, and of NumPy arrays
 NUMPY_ARRAYS = tuple(Global(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core"))
-MOST_ARGUMENTS = 8  # of a function that makes a module
-MOST_LOOKED = 12  # one mapping may be referred to very often
 WRAPPERS = ("DataParallel", "DistributedDataParallel")
 
 
@@ -50,7 +49,7 @@ class PickleTreeReader:
         known = self.views.get(id(tensor))
         if known is None:
             try:
-                known = read_view(self.path, name[:LONGEST_NAME], tensor)
+                known = read_view(self.path, name[:LONGEST_GLOBAL_NAME], tensor)
             except UnsupportedTensorError as fault:
                 return OddTensor(fault.reason, fault.remedy)
             self.views[id(tensor)] = known
@@ -81,7 +80,7 @@ class PickleTreeReader:
         return class_name(value) if mapping is None else self._mapping(mapping)
 
     def _mapping(self, values: dict[Any, Any]) -> str:
-        arrays = any(map(_is_numpy_array, islice(values.values(), MOST_LOOKED)))
+        arrays = any(map(_is_numpy_array, islice(values.values(), MOST_VALUES_LOOKED_AT)))
         return describe_plain(values) + (", NumPy arrays pickled by NumPy" if arrays else "")
 
     def parts(self, value: Any) -> Iterable[Any]:
@@ -114,6 +113,6 @@ def _module_state(value: Any) -> dict[Any, Any] | None:
     """Attributes of a module: set as its state, or given to the function that makes it."""
     if not isinstance(value, Made):
         return None
-    arguments = value.arguments[:MOST_ARGUMENTS] if isinstance(value.arguments, tuple) else ()
+    arguments = value.arguments[:MOST_MAKER_ARGUMENTS] if isinstance(value.arguments, tuple) else ()
     found = (mapping_of(part) for part in (value.state, *arguments))
     return next((state for state in found if state is not None and MODULE_STATE.issubset(state)), None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup, group_paths, plain_settings
+from align.core.thresholds import FLOAT32_ROUNDING
 from align.errors import CannotRunError, UserCodeError
 from align.models.adapter_parts.mindspore.arrays import to_array
 from align.models.adapter_parts.mindspore.settings import cell_settings, plain_value, public_classes
@@ -63,11 +64,11 @@ class MindSporeOptimizers:
             return
         initialise = mindspore.nn.Cell.__init__
 
-        def told(cell: Any, *args: Any, **kwargs: Any) -> None:
+        def noted(cell: Any, *args: Any, **kwargs: Any) -> None:
             kept.append(cell)
             initialise(cell, *args, **kwargs)
 
-        mindspore.nn.Cell.__init__ = told
+        mindspore.nn.Cell.__init__ = noted
         try:
             yield kept
         finally:
@@ -246,15 +247,13 @@ def _gathered_groups(optimizer: Any, steps: int) -> list[ParameterGroup]:
         alike.setdefault((decay, central, id(source)), []).append(one)
     groups = []
     for path, ((decay, central, source), members) in zip(_paths(optimizer, len(alike)), alike.items(), strict=True):
-        told = _with_rate({**values, "grad_centralization": central}, "learning_rate", known[source])
-        told = {**{name: value for name, value in told.items() if name != "weight_decay"}, **_told_decay(decay)}
+        settings = _with_rate({**values, "grad_centralization": central}, "learning_rate", known[source])
+        settings = {name: value for name, value in settings.items() if name != "weight_decay"}
+        if decay is not None:
+            settings["weight_decay"] = decay
         problems = [text for text, holds in ((COMPUTED, decay is None), (CENTRALISED, central)) if holds]
-        groups.append(replace(_group(path, told, members, known[source]), problems=tuple(problems)))
+        groups.append(replace(_group(path, settings, members, known[source]), problems=tuple(problems)))
     return groups
-
-
-def _told_decay(decay: float | None) -> dict[str, Setting]:
-    return {} if decay is None else {"weight_decay": decay}
 
 
 def _paths(optimizer: Any, count: int) -> Sequence[str]:
@@ -336,8 +335,9 @@ def _called(schedule: Any, steps: int) -> tuple[float, ...]:
         at_once = schedule(mindspore.Tensor(np.arange(steps), mindspore.int32)).asnumpy().reshape(-1)
     except (RuntimeError, TypeError, ValueError):
         at_once = np.zeros(0)
-    told = sorted({0, 1, steps // 2, steps - 1} & set(range(steps)))
-    if at_once.shape == (steps,) and np.allclose([one(step) for step in told], at_once[told], rtol=1e-6, atol=0):
+    few = sorted({0, 1, steps // 2, steps - 1} & set(range(steps)))
+    alone = [one(step) for step in few] if at_once.shape == (steps,) else []
+    if alone and np.allclose(alone, at_once[few], rtol=FLOAT32_ROUNDING, atol=0):
         return tuple(map(_digits, at_once))
     return tuple(map(one, range(steps)))
 

@@ -1,17 +1,20 @@
-"""Where, in which precision and in which mode a MindSpore network computes.
+"""Where, in which precision and in which mode a MindSpore network computes, and what of its code is compiled.
 
 Only what stands here knows of devices other than the CPU. MindSpore has one device for a whole process, so single
-layers change their precision but not their place.
+layers change their precision but not their place. What `mindspore.jit` compiles is run uncompiled where its layers are
+to be seen.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from align.errors import CannotRunError
-from align.models.adapter_parts.mindspore.rebuild import copied_cell
+from align.models.adapter_parts.mindspore.copies import copied_cell
 from align.models.nested_values import leaves, with_leaves
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
 
 TARGETS = {"cpu": "CPU", "gpu": "GPU", "cuda": "GPU", "ascend": "Ascend", "npu": "Ascend"}
+_JITTED = "staging_specialize"  # what `mindspore.jit` puts in the place of a function
 
 
 def place_network(network: Model, device: str | None, dtype: str | None) -> None:
@@ -109,3 +113,38 @@ def in_mode(*, graph: bool) -> Iterator[None]:
         yield
     finally:
         mindspore.set_context(mode=mode)
+
+
+def jitted_code(model: Model) -> tuple[str, ...]:
+    """Name the compiled functions of a network's cells, their methods and what these call of their own module.
+
+    Functions of other modules, and what is compiled while the network runs, are not found.
+    """
+    found: dict[str, None] = {}
+    for _, cell in model.cells_and_names():
+        found |= dict.fromkeys(_own(cell))
+        for cls in type(cell).__mro__:
+            if cls.__module__.partition(".")[0] != "mindspore":
+                found |= dict.fromkeys(_of_class(cls))
+    return tuple(found)
+
+
+def _own(cell: Any) -> Iterator[str]:
+    """What was put into the cell itself: `net.construct = mindspore.jit(net.construct)`."""
+    for name, value in vars(cell).items():
+        if _is_jitted(value):
+            yield f"{type(cell).__qualname__}.{name}"
+
+
+def _of_class(cls: type) -> Iterator[str]:
+    module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    for name, value in vars(cls).items():
+        if _is_jitted(value):
+            yield f"{cls.__qualname__}.{name}"
+        elif isinstance(value, FunctionType):
+            yield from (used for used in value.__code__.co_names if _is_jitted(module.get(used)))
+
+
+def _is_jitted(value: Any) -> bool:
+    function = value.__func__ if isinstance(value, MethodType) else value
+    return isinstance(function, FunctionType) and function.__code__.co_name == _JITTED

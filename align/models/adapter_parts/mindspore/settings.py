@@ -71,8 +71,8 @@ def _number(value: Any) -> object:
 def _initializer(value: Any) -> str:
     """Write an initializer as code would: `Normal(sigma=0.01, mean=0)`."""
     settings = plain_settings(vars(value)).items()
-    told = (f"{name}={item:g}" if isinstance(item, float) else f"{name}={item}" for name, item in settings)
-    return f"{type(value).__name__}({', '.join(told)})"
+    written = (f"{name}={item:g}" if isinstance(item, float) else f"{name}={item}" for name, item in settings)
+    return f"{type(value).__name__}({', '.join(written)})"
 
 
 @cache

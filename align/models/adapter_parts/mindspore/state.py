@@ -8,7 +8,6 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array
-from align.models.adapter_parts.mindspore.parameter_names import names_kept
 from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def restored(model: Model) -> Iterator[None]:
 def evaluated(model: Model, *, restores: bool = True) -> Iterator[None]:
     """Run in evaluation mode on the same random numbers; leave modes, random states, names and the rest alone."""
     modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
-    with same_random_numbers(), names_kept(model), restored(model) if restores else nullcontext():
+    with same_random_numbers(), _names_kept(model), restored(model) if restores else nullcontext():
         model.set_train(False)
         try:
             yield
@@ -118,3 +117,15 @@ def random_numbers_kept() -> Iterator[None]:
             mindspore.set_rng_state(state)
             pipeline.set_seed(of_pipeline)
             seeds.update(held)
+
+
+@contextmanager
+def _names_kept(network: Model) -> Iterator[None]:
+    """Give all parameters back the names that they had: two of them may have one name by then."""
+    names = [(parameter, parameter.name) for parameter in network.get_parameters()]
+    try:
+        yield
+    finally:
+        for parameter, name in names:
+            if parameter.name != name:
+                parameter.name = name

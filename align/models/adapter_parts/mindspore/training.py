@@ -1,7 +1,11 @@
-"""One training step of a MindSpore network (PYNATIVE), watched: gradients where the optimizer is called, and moves."""
+"""One training step of a MindSpore network (PYNATIVE), watched: gradients where the optimizer is called, and moves.
+
+Recomputation is passed by: cells that run again on the way back, to save memory, run once.
+"""
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.errors import UserCodeError
-from align.models.adapter_parts.dropout import DropoutForm, find_dropout_layers, masked_outputs
+from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
-from align.models.adapter_parts.mindspore.gradient_forms import MindSporeGradients
+from align.models.adapter_parts.mindspore.gradients import MindSporeGradients
 from align.models.adapter_parts.mindspore.optimizers import (
     living_schedulers,
     rates_of,
@@ -19,13 +23,11 @@ from align.models.adapter_parts.mindspore.optimizers import (
     step_schedulers,
 )
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
-from align.models.adapter_parts.mindspore.recompute import recompute_passed_by
 from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
 from align.models.adapter_parts.split_batch import split_batch
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.step_loss import loss_of_step, own_loss, scalar
-from align.models.adapter_parts.train import dropping
-from align.models.recompute_layers import layers_run_once
+from align.models.recompute_layers import layers_run_once, note_recompute
 from align.models.record_calls import bind_inputs
 from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
     from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink, Training
 
     Schedules = Sequence[tuple[Any, Sequence[Any]]]  # optimizers, with the schedulers of each
+
+# Where a cell keeps what `Cell.recompute()` made, and what `mindspore.recompute` finds in its module at each call.
+OF_CELL = "_recompute_cell"
+REENTRANT, NOT_REENTRANT = "_RecomputeCell", "recompute_without_reentrant"
+MODULE = "mindspore.common.recompute"  # the package has a function of this name
 
 
 class MindSporeTrainer:
@@ -69,7 +76,7 @@ class MindSporeTrainer:
             for number, batch in enumerate(batches):
                 for name, value in sink.begin(number, held).items():
                     fill(tensors[name], value)
-                once = recompute_passed_by(model) if layers_run_once() else nullcontext()
+                once = _recompute_passed_by(model) if layers_run_once() else nullcontext()
                 with _watched(training, own, sink, rates), once:
                     parts = self.split_batch(training, batch)
                     given = {name: self.as_tensor(value, model) for name, value in parts.inputs.items()}
@@ -254,3 +261,47 @@ def _label(value: Array) -> Array:
 
 def _array(value: Any) -> Any:
     return to_array(value) if isinstance(value, launched().Tensor) else value
+
+
+@contextmanager
+def _recompute_passed_by(model: Model) -> Iterator[None]:
+    """Let cells that are set to be recomputed run once, and `mindspore.recompute` call what it is given."""
+    names = vars(sys.modules[MODULE])
+    with ExitStack() as stack:
+        for name, plain in ((REENTRANT, _Block), (NOT_REENTRANT, _called)):
+            if name in names:  # MindSpore keeps them to itself, and may rename them
+                stack.callback(names.__setitem__, name, names[name])
+                names[name] = plain
+        for cell in [one for _, one in model.cells_and_names() if getattr(one, OF_CELL, None) is not None]:
+            stack.callback(_set_aside(cell))
+        yield
+
+
+def _set_aside(cell: Any) -> Callable[[], None]:
+    """Take what recomputes a cell out of it: a child, or a function. Return what puts it back."""
+    note_recompute()
+    attributes, children = vars(cell), cell._cells  # noqa: SLF001 - MindSpore tells of it nowhere else
+    where = children if OF_CELL in children else attributes
+    kept = where.pop(OF_CELL)
+    attributes[OF_CELL] = None
+
+    def put_back() -> None:
+        del attributes[OF_CELL]
+        where[OF_CELL] = kept
+
+    return put_back
+
+
+class _Block:
+    """Takes the place of the class of the cell around a block: what is made of it is the block."""
+
+    def __new__(cls, block: Callable[..., Any]) -> Any:
+        note_recompute()
+        return block
+
+
+def _called(block: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call the block with what stands behind the three settings of recomputation."""
+    note_recompute()
+    kwargs.pop("save_rng_state", None)
+    return block(*args[3:], **kwargs)

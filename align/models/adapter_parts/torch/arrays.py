@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core import dtypes
-from align.core.dtypes import numpy_dtype
+from align.core.checkpoints import OddTensor, StoredTensor
+from align.core.dtypes import is_numeric, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,3 +61,54 @@ def fitted(tensor: Any, held: Iterable[Any], *, keeps: bool = False) -> Any:
         not tensor.is_floating_point() or not floating or (keeps and tensor.dtype in {one.dtype for one in floating})
     )
     return tensor.to(device=like.device, dtype=tensor.dtype if stays else like.dtype)
+
+
+def plain_tree(value: Any, name: str, known: dict[int, tuple[Any, Any]]) -> Any:
+    """Return a live tree as plain data, with each tensor as StoredTensor or OddTensor.
+
+    `name` is where the tree stands; `known` keeps alive what was seen, by id.
+    """
+    import torch
+
+    if id(value) in known:
+        return known[id(value)][1]
+    if torch.is_tensor(value):
+        return _stored(name, value)
+    if isinstance(value, torch.nn.Module):
+        known[id(value)] = value, plain_tree(value.state_dict(), name, known)
+        return known[id(value)][1]
+    if isinstance(value, dict):
+        items: dict[Any, Any] = {}
+        known[id(value)] = value, items
+        items.update((key, plain_tree(item, str(key), known)) for key, item in value.items())
+        return items
+    if isinstance(value, (list, tuple)):
+        elements: list[Any] = []
+        known[id(value)] = value, elements
+        elements.extend(plain_tree(item, name, known) for item in value)
+        return elements
+    return value
+
+
+def _stored(name: str, tensor: Any) -> StoredTensor | OddTensor:
+    if odd := _oddness(tensor):
+        hint = "convert it to a plain dense tensor in torch and save the state_dict again"
+        return OddTensor(f"{name!r} is no plain tensor: {odd}", hint)
+    value = to_array(tensor).view()
+    value.flags.writeable = False
+    place = f"{tensor.untyped_storage().data_ptr()}+{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
+    storage = f"{place}:{tensor.dtype}" if tensor.numel() else None
+    return StoredTensor(name, value.shape, value.dtype.name, lambda: value, storage=storage)
+
+
+def _oddness(tensor: Any) -> str:
+    """What keeps a tensor from being plain values, "" if nothing does."""
+    import torch
+
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+    if tensor.is_quantized or tensor.is_nested or tensor.layout != torch.strided:
+        return "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
+    if tensor.is_meta:
+        return "on the meta device, without values"
+    return "" if is_numeric(dtype_name(tensor)) else str(tensor.dtype)

@@ -57,11 +57,11 @@ class TorchOptimizers:
 
         initial_step = LRScheduler._initial_step  # noqa: SLF001 - called once by each scheduler, when it is made
 
-        def told(scheduler: Any) -> None:
+        def noted(scheduler: Any) -> None:
             kept.append(scheduler)
             initial_step(scheduler)
 
-        LRScheduler._initial_step = told  # noqa: SLF001
+        LRScheduler._initial_step = noted  # noqa: SLF001
         handle = module.register_module_parameter_registration_hook(lambda owner, *_: kept.append(owner))
         inner = module.register_module_module_registration_hook(lambda owner, *_: kept.append(owner))
         try:
@@ -146,7 +146,7 @@ def _largest(objects: Sequence[Any], wanted: set[int]) -> Model | None:
 
 
 def _names(optimizer: Model, model: Model | None) -> dict[int, str]:
-    """The names of parameters by identity: in the model, or else as the optimizer was told them."""
+    """The names of parameters by identity: in the model, or else as they were given to the optimizer."""
     if model is not None:
         return {id(one): name for name, one in reversed(list(model.named_parameters(remove_duplicate=False)))}
     groups = [group for group in optimizer.param_groups if "param_names" in group]

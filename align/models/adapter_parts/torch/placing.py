@@ -26,7 +26,7 @@ def place_model(model: Model, device: str | None, dtype: str | None) -> None:
     import torch
 
     if device is not None:
-        model.to(device=checked_device(device))
+        model.to(device=_checked_device(device))
     if dtype is not None:
         model.to(dtype=getattr(torch, dtype))
 
@@ -77,7 +77,7 @@ def _moved(leaf: Any, device: Any, dtype: Any) -> Any:
     return leaf.to(device=device, dtype=dtype if leaf.is_floating_point() else None)
 
 
-def checked_device(name: str) -> Any:
+def _checked_device(name: str) -> Any:
     """Return a device that is there; raises CannotRunError otherwise."""
     import torch
 

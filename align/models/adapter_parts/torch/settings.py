@@ -14,7 +14,22 @@ if TYPE_CHECKING:
 
 def module_settings(module: Model) -> dict[str, Setting]:
     """Settings of one module; a registered parameter is True if it is there and None if it is not."""
-    return plain_settings({**vars(module), **_presence(vars(module).get("_parameters", {})), **_weights(module)})
+    parameters = vars(module).get("_parameters", {})
+    present = {name: None if value is None else True for name, value in parameters.items()}
+    return plain_settings({**vars(module), **present, **_weights(module)})
+
+
+def public_classes(cls: type) -> tuple[str, ...]:
+    """Names of the class and its bases below torch.nn.Module, as `torch.nn.X` where that is the class."""
+    from torch import nn
+
+    bases = [base for base in cls.__mro__ if issubclass(base, nn.Module) and base is not nn.Module]
+    return tuple(
+        f"torch.nn.{base.__name__}"
+        if getattr(nn, base.__name__, None) is base
+        else f"{base.__module__}.{base.__qualname__}"
+        for base in bases
+    )
 
 
 def group_settings(optimizer: Model) -> list[LayerSettings]:
@@ -23,10 +38,6 @@ def group_settings(optimizer: Model) -> list[LayerSettings]:
     groups = [{key: _number(value) for key, value in group.items()} for group in optimizer.param_groups]
     paths = group_paths(len(groups))
     return [LayerSettings(path, classes, plain_settings(group)) for path, group in zip(paths, groups, strict=True)]
-
-
-def _presence(parameters: dict[str, Any]) -> dict[str, bool | None]:
-    return {name: None if value is None else True for name, value in parameters.items()}
 
 
 def _weights(module: Model) -> dict[str, Setting]:

@@ -63,7 +63,7 @@ def uncompiled() -> AbstractContextManager[Any]:
 
 @contextmanager
 def _plain_transformer_layers() -> Iterator[None]:
-    """Keep torch's transformer layers from their fast path, whose nested tensors have no shape that could be told."""
+    """Keep torch's transformer layers from their fast path, whose nested tensors have no shape to be read."""
     import torch
 
     before = torch.backends.mha.get_fastpath_enabled()

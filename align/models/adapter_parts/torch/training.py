@@ -1,4 +1,8 @@
-"""One training step of a torch model, watched: gradients where the optimizer is called, and what moved."""
+"""One training step of a torch model, watched: gradients where the optimizer is called, and what moved.
+
+Activation checkpointing and wrappers for several devices are passed by: each layer runs once, and the model is called
+by itself.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.errors import UserCodeError
-from align.models.adapter_parts.dropout import DropoutForm, find_dropout_layers, masked_outputs
+from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.split_batch import split_batch
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.step_loss import loss_of_step, own_loss, scalar
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
-from align.models.adapter_parts.torch.gradient_forms import TorchGradients
+from align.models.adapter_parts.torch.gradients import TorchGradients
 from align.models.adapter_parts.torch.optimizers import schedulers_of, set_rates_zero, step_schedulers
-from align.models.adapter_parts.torch.parallel_wrappers import inner_model, run_undistributed
-from align.models.adapter_parts.torch.recompute import recompute_passed_by
 from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
-from align.models.adapter_parts.train import dropping
-from align.models.recompute_layers import layers_run_once
+from align.models.recompute_layers import layers_run_once, note_recompute
 from align.models.record_calls import bind_inputs
 from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink, Training
 
     Schedules = Sequence[tuple[Any, Sequence[Any]]]  # optimizers, with the schedulers of each
+
+# What `torch.utils.checkpoint.checkpoint` calls, and finds in its module at each call.
+REENTRANT, NOT_REENTRANT = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
+COMPILED = "_orig_mod"  # what `torch.compile` calls the model in its module; to import its class takes seconds
 
 
 class TorchTrainer:
@@ -56,12 +61,12 @@ class TorchTrainer:
         tensors = own | dict(model.named_buffers())
         further = dict(model.named_parameters(remove_duplicate=False))
         schedules = [(one, schedulers_of(one)) for one in training.optimizers]
-        with _left_alone(training, schedules), same_random_numbers(), uncompiled(), run_undistributed(model):
+        with _left_alone(training, schedules), same_random_numbers(), uncompiled(), _run_undistributed(model):
             if not model.training:  # else parts of it may be held in evaluation mode on purpose
                 model.train()
             for number, batch in enumerate(batches):
                 _fill(further, tensors, sink.begin(number, _held(training, own)))
-                once = recompute_passed_by() if layers_run_once() else nullcontext()
+                once = _recompute_passed_by() if layers_run_once() else nullcontext()
                 with _watched(training, own, sink, rate_zero=rate_zero), once:
                     parts = self.split_batch(training, batch)
                     given = {name: self.as_tensor(value, model) for name, value in batch.items()}
@@ -75,7 +80,7 @@ class TorchTrainer:
 
     def split_batch(self, training: Training, batch: Batch) -> BatchParts:
         """By the names of what the model takes; see Trainer."""
-        return split_batch(training, batch, inner_model(training.model).forward)
+        return split_batch(training, batch, _inner_model(training.model).forward)
 
     def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
         """Keep each in evaluation mode; see ModelFreezer."""
@@ -142,7 +147,7 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
     """Forward, loss, backward, update and the schedules, as everybody writes them."""
     for optimizer in training.optimizers:
         optimizer.zero_grad(set_to_none=True)
-    args, kwargs = bind_inputs(inner_model(training.model).forward, {name: tensors[name] for name in batch.inputs})
+    args, kwargs = bind_inputs(_inner_model(training.model).forward, {name: tensors[name] for name in batch.inputs})
     outputs = training.model(*args, **kwargs)
     loss = (
         own_loss(outputs)
@@ -241,3 +246,86 @@ def _array(value: Any) -> Array | None:
     import torch
 
     return to_array(value.detach()) if torch.is_tensor(value) else value
+
+
+@contextmanager
+def _recompute_passed_by() -> Iterator[None]:
+    """Let `torch.utils.checkpoint` call what it is given, and keep what the way back needs.
+
+    Each layer then runs once, so that its tensors and the gradients of these are seen as of any other.
+    """
+    from torch.utils import checkpoint
+
+    names = vars(checkpoint)
+    with ExitStack() as stack:
+        for name, plain in ((REENTRANT, _Once), (NOT_REENTRANT, _once)):
+            if name in names:  # torch keeps them to itself, and may rename them
+                stack.callback(names.__setitem__, name, names[name])
+                names[name] = plain
+        yield
+
+
+class _Once:
+    """Takes the place of the autograd function."""
+
+    @staticmethod
+    def apply(function: Callable[..., Any], _keeps_random_state: bool, *args: Any) -> Any:
+        """Call the function."""
+        note_recompute()
+        return function(*args)
+
+
+def _once(*_args: Any, **_settings: Any) -> Iterator[None]:
+    """Take the place of the generator that prepares a call, and ends it."""
+    note_recompute()
+    yield
+
+
+def _inner_model(model: Model) -> Model:
+    """The model in all wrappers around it, whose `forward` names its inputs."""
+    from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+    while True:
+        children = dict(model.named_children())
+        if isinstance(model, (DataParallel, DistributedDataParallel)):
+            model = model.module
+        elif children.keys() == {COMPILED}:
+            model = children[COMPILED]
+        else:
+            return model
+
+
+@contextmanager
+def _run_undistributed(model: Model) -> Iterator[None]:
+    """Let wrappers call what they hold, where no gradient of another process is to be awaited.
+
+    DistributedDataParallel counts the gradients that come back, and refuses the next step where one did not come, or
+    where one comes another way; copies of a model on several devices have no hooks of their own.
+    """
+    held = [one for one in model.modules() if _is_alone(one)]
+    for wrapper in held:
+        vars(wrapper)["forward"] = _Inner(wrapper)
+    try:
+        yield
+    finally:
+        for wrapper in held:
+            vars(wrapper).pop("forward", None)
+
+
+class _Inner:
+    """Calls the module that a wrapper holds."""
+
+    def __init__(self, wrapper: Any) -> None:
+        self._wrapper = wrapper
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._wrapper.module(*args, **kwargs)
+
+
+def _is_alone(module: Any) -> bool:
+    """Tell whether it is a wrapper that no other process waits for, and that casts nothing."""
+    from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+    if not isinstance(module, DistributedDataParallel):
+        return isinstance(module, DataParallel)
+    return module.process_group.size() == 1 and module.mixed_precision is None

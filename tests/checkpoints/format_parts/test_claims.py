@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.checkpoints.format_parts.strict_json import parse_json
+from align.checkpoints.format_parts.claims import parse_json
 
 
 def test_json_is_parsed() -> None:

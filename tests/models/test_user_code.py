@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from align.errors import UserCodeError
-from align.models.kept_process import kept_process
 from align.models.open_side import load_function
-from align.models.user_code import run_user_code
+from align.models.user_code import kept_process, run_user_code
 
 CODE = {
     "parses.py": """

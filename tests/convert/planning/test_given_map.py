@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from align.convert.planning.record_as_map import is_record, read_record_map
+from align.convert.planning.given_map import is_record, read_record_map
 from align.core.transforms import Chain
 from align.errors import MapError
 

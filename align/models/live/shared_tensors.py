@@ -1,23 +1,26 @@
-"""Which memory the tensors of live models lie in: two models that share some are not two."""
+"""What two live models share: memory that their tensors lie in, and what functions keep, which are not copied.
+
+Two models that share some are not two.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import partial
 from itertools import accumulate
+from types import CellType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
 
 from align.core.parameters import TensorMemory
+from align.models.thresholds import CHECKSUM_ELEMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-
-SAMPLE = 4096
-"""Elements of a tensor that its checksum takes: filling or scaling a tensor changes nearly all of them."""
 
 
 def array_memory(value: Array) -> TensorMemory:
@@ -31,8 +34,8 @@ def array_memory(value: Array) -> TensorMemory:
 
 
 def sample(size: int) -> slice:
-    """Places of at most SAMPLE elements, spread over all of a flat tensor."""
-    return slice(None, None, max(1, -(-size // SAMPLE)))
+    """Places of at most CHECKSUM_ELEMENTS elements, spread over all of a flat tensor."""
+    return slice(None, None, max(1, -(-size // CHECKSUM_ELEMENTS)))
 
 
 def checksum(elements: Array) -> int:
@@ -65,3 +68,35 @@ def changed_tensors(before: Mapping[str, TensorMemory], after: Mapping[str, Tens
 
 def _held(one: TensorMemory) -> tuple[Any, ...]:
     return one.dtype, one.device, one.content
+
+
+def refuse_captured(modules: Sequence[Any], tensors: Iterable[Any], kinds: tuple[type, ...]) -> None:
+    """Raise TypeError if a function of a copy's modules, or a hook, keeps what is of these kinds and not the copy's."""
+    own = {id(one) for one in (*modules, *tensors)}
+    owners = {id(owner): owner for module in modules for owner in (module, *type(module).__mro__)}
+    for owner in owners.values():
+        for name, function in _functions(vars(owner)):
+            for kept in _kept(function):
+                if isinstance(kept, kinds) and id(kept) not in own:
+                    what = f"{(owner if isinstance(owner, type) else type(owner)).__name__}.{name}"
+                    msg = f"{what} is a function, which is not copied, and keeps a {type(kept).__name__}"
+                    raise TypeError(msg)
+
+
+def _functions(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in attributes.items():
+        for one in value.values() if isinstance(value, dict) else (value,):  # hooks are kept in dicts
+            if isinstance(one, (FunctionType, MethodType, partial)):
+                yield name, one
+
+
+def _kept(function: Any) -> Iterator[Any]:
+    """What a function keeps in its closure and its defaults, a method as its object."""
+    if isinstance(function, partial):
+        yield from (*function.args, *function.keywords.values())
+        yield from _kept(function.func)
+    elif isinstance(function, MethodType):
+        yield function.__self__
+    elif isinstance(function, FunctionType):
+        yield from function.__defaults__ or ()
+        yield from (cell.cell_contents for cell in function.__closure__ or () if cell != CellType())

@@ -1,6 +1,7 @@
-"""How MindSpore (PYNATIVE) watches gradients on their way back, and lets others take their place; see GradientForms.
+"""Gradients of a MindSpore network (PYNATIVE): one pass back from a fixed mix of what it returns, and all on their way.
 
-A cell with a `bprop` of its own sees what arrives and says what goes on.
+On their way back they are watched, and others take their place; see GradientForms. A cell with a `bprop` of its own
+sees what arrives and says what goes on.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from align.models.adapter_parts.gradients import GradientRecorder, random_weighted_sum
 from align.models.adapter_parts.mindspore.arrays import launched, to_array, to_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from align.core.dtypes import Array
+    from align.core.protocols import Model
+    from align.core.traces import CaptureSink
+    from align.models.adapter_parts.gradients import FromArray, ToArray
 
 
 class MindSporeGradients:
@@ -38,7 +43,7 @@ class MindSporeGradients:
         """Pass the tensor through a cell."""
         return _watched()(arrived)(tensor)
 
-    def settle(self, tensor: Any, given: Any, returned: Any) -> None:
+    def copy_back(self, tensor: Any, given: Any, returned: Any) -> None:
         """Nothing: layers write into no tensor that they are given."""
 
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
@@ -116,3 +121,32 @@ def _tied() -> Any:
             return (to_tensor(value).astype(tensor.dtype).reshape(tensor.shape),)
 
     return Tied
+
+
+def differentiate(
+    model: Model,
+    call: Callable[[Mapping[str, Any]], Any],
+    inputs: Mapping[str, Any],
+    sink: CaptureSink,
+    forms: tuple[ToArray, FromArray],
+) -> None:
+    """Run `call` on the inputs, then back to the parameters and to the floating inputs."""
+    import mindspore
+
+    def has_gradient(value: Any) -> bool:
+        return isinstance(value, mindspore.Tensor) and value.is_floating_point()
+
+    to_array, from_array = forms
+    floating = [name for name, value in inputs.items() if value.is_floating_point()]
+
+    def mix(*given: Any) -> Any:
+        return random_weighted_sum(
+            call({**inputs, **dict(zip(floating, given, strict=True))}), has_gradient, from_array
+        )
+
+    recorder = GradientRecorder(sink, to_array, has_gradient)
+    places = tuple(range(len(floating))) or None
+    parameters = model.trainable_params() or None
+    with recorder.watching(model.cells_and_names()):
+        if places or parameters:
+            mindspore.value_and_grad(mix, places, parameters)(*(inputs[name] for name in floating))

@@ -1,0 +1,65 @@
+"""The limits that several rooms share. Each says why it is there, and where its number comes from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# user_patterns
+
+PATTERN_SECONDS: Final = 3
+"""A regular expression that a user writes may take this long for a name or a block of lines, and is refused after that.
+Choice: a sound one takes microseconds for a name; a smaller limit would refuse sound ones on a busy machine, a larger
+one would let the user wait longer for the same message."""
+
+# rounding
+
+FLOAT64_ROUNDING: Final = 1e-9
+"""Sums in float64 of numbers around 1 in another order, and what passes through a model of any depth, differ by less
+than this; what differs by less is taken for equal.
+Choice: the unit of float64 is 2.2e-16, so that millions of roundings stay below; a larger number would hide what is
+small but there, a smaller one would call rounding a difference."""
+
+FLOAT32_ROUNDING: Final = 1e-6
+"""What passed through float32, by a cast there and back or by a few operations, differs by less than this, relative to
+the largest of what was computed; what differs by less is taken for equal.
+Choice: the unit of float32 is 1.2e-7, and a few operations lose a few units; a smaller number would call rounding a
+difference, a larger one would hide small differences."""
+
+# names
+
+SURE_CONFIDENCE: Final = 0.8
+"""A pairing of names is sure from this confidence on.
+Choice: it lies above what the order of execution alone gives, since two correct ports may call two branches in another
+order; a smaller number would let that order decide, a larger one would leave open what shapes and places prove."""
+
+# messages
+
+NAMES_IN_SENTENCE: Final = 3
+"""A sentence lists this many names before it breaks off with dots.
+Choice: more would push what the sentence says out of sight, fewer would show no pattern in the names."""
+
+MOST_NAMES_COMPARED: Final = 50_000
+"""So many pairs of names are compared to propose names that are close to a wrong one.
+Measured: that many take a few seconds, which is as long as a message about wrong names may take."""
+
+# files
+
+BLOCK_BYTES: Final = 1 << 20
+"""Files are read, written and hashed in blocks of this many bytes.
+Measured: a buffer of 1 MiB is the fastest way to copy a checkpoint; maps of a tensor at a time cost a third more."""
+
+SCRATCH_NAME_LENGTH: Final = 60
+"""The name of a scratch folder begins with this many characters of the destination's name.
+Choice: with what is added it stays below the 255 bytes that file systems take, also in letters of three bytes; fewer
+characters would give more destinations one name."""
+
+MOST_AXES: Final = 32
+"""A file that claims an array of more axes is not believed.
+Source: NumPy before 2.0 holds no more (NPY_MAXDIMS); torch allows 64, and no model has ten."""
+
+# schedules
+
+LONGEST_SCHEDULE: Final = 100_000
+"""A schedule of learning rates is followed over at most this many steps; a larger number in its settings is taken for a
+seed or a size.
+Measured: a scheduler of torch takes about two seconds for so many steps."""

@@ -1,0 +1,86 @@
+"""The limits of how models are run. Each says why it is there, and where its number comes from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# runs
+
+SEED: Final = 0
+"""Every run starts from the random numbers of this seed, so that two runs of one model draw the same.
+Choice: any number does, as long as it stays the same; another one would change traces that are kept."""
+
+SAME_SEED_RUNS: Final = 3
+"""A model that differs at another seed is run so often again from the seed of the first run.
+Choice: numbers that vary by themselves may be the same once, and in fewer runs that would not be seen; more runs take
+longer."""
+
+# inputs
+
+MOST_CASTS_TRIED: Final = 16
+"""So many choices of inputs in another width of whole numbers are tried before a side is said to take none.
+Choice: it covers all choices of three inputs; each costs a run of the model."""
+
+LONGEST_DEFAULT: Final = 40
+"""A default of a parameter that takes more characters is shown by its type alone.
+Choice: longer texts would fill the line, shorter ones would hide plain settings."""
+
+USUAL_INTEGER_BOUND: Final = 2
+"""Whole numbers of inputs that are made from a seed are below this where no bound is given.
+Choice: 0 and 1 are valid as labels, as masks and in every vocabulary; larger numbers might be in none."""
+
+MOST_INPUT_ELEMENTS: Final = 1 << 31
+"""An input that is made from a seed may have this many elements.
+Choice: it is 8 GiB in float32, more than a batch needs; a larger number would let a slip in a shape take all memory."""
+
+# what calls return
+
+LONGEST_RANGE: Final = 1_000_000
+"""Of a range that a model returns, this many elements are taken as numbers.
+Choice: it is 8 MB; a range costs nothing however long it is, and a larger number would let one take all memory."""
+
+LONGEST_DECIMAL_BITS: Final = 10_000
+"""A whole number of more bits is written in hexadecimal digits.
+Source: Python refuses to write numbers of more than 4300 decimal digits, which is 14,283 bits
+(`sys.set_int_max_str_digits`)."""
+
+DEEPEST_OBJECT: Final = 8
+"""Of what a model returns, objects inside objects are looked into down to this depth.
+Choice: outputs of models nest two or three deep; a larger number would follow objects that refer to a whole program."""
+
+# layers
+
+DEEPEST_ATTRIBUTE: Final = 6
+"""Attributes of a layer are compared with those of a rebuilt one down to this depth of lists, dicts and objects.
+Choice: settings lie one or two deep; a larger number would compare what layers refer to, and might never end."""
+
+DEEPEST_CALLS: Final = 4
+"""Padding in the user's code is followed through so many methods and functions that call each other.
+Choice: code that pads lies one or two calls away; a larger number would take longer, and might never end."""
+
+SHARE_DIGITS: Final = 12
+"""The share of values that a layer drops is rounded to this many digits behind the point.
+Choice: 1 - keep_prob is off by some 1e-16; fewer digits would make two shares one, 16 would keep the rounding."""
+
+# gradients
+
+ROUNDING_UNITS: Final = 100
+"""An influence below this many rounding units of the coarsest dtype on the way is taken for rounding.
+Measured: of key biases, which softmax cancels, 4 units are left in one layer, and the rounding of some hundred layers
+adds up like a random walk."""
+
+# memory
+
+CHECKSUM_ELEMENTS: Final = 4096
+"""So many elements of a tensor, spread over all of it, make its checksum.
+Choice: filling or scaling a tensor changes nearly all elements, so that a few thousand show it; more take longer."""
+
+SMALLEST_SPILLED_BYTES: Final = 1 << 16
+"""An array of no more bytes stays in memory, a larger one is written to disk while nobody reads it.
+Choice: a file costs more than such an array; a larger number would keep the many arrays of small layers in memory."""
+
+# messages
+
+ARGUMENTS_SHOWN: Final = 2
+"""A message about a call that ends the program shows so many of its arguments.
+Choice: the third one of `os.execve` is the environment, which may hold secrets."""
