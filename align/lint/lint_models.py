@@ -21,6 +21,7 @@ from align.lint.thresholds import USUAL_STEPS
 from align.lint.uncovered_settings import uncovered_settings
 from align.lint.written_layers import written_epsilons
 from align.models.open_sides import refuse_one_object
+from align.models.source_lines import made_at, made_in
 from align.names.apply_user_rules import check_shapes
 from align.names.frozen_parameters import freezing, frozen_apart
 from align.names.map_file import read_map
@@ -90,7 +91,9 @@ def _parts(sides: tuple[LintSide, LintSide], given: Given, steps: int | None) ->
     if models:
         yield _layers(models, given)
     if left.optimizer and right.optimizer:
-        yield _lint_optimizers((left.optimizer, right.optimizer), _map_of_optimizers(left, right, given), steps)
+        compared = _lint_optimizers((left.optimizer, right.optimizer), _map_of_optimizers(left, right, given), steps)
+        line = made_in(right.factory, type(right.optimizer.optimizer).__name__)
+        yield replace(compared, findings=tuple(replace(one, line=line) for one in compared.findings))
     if left.loss and right.loss:
         refuse_one_object((left.loss, right.loss))
         yield compare_losses((left.loss, right.loss), pitfalls())
@@ -129,7 +132,8 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     known = {name for rule in pitfalls() for form in rule.forms for name in form.classes}
     counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
     compared = _compare_layers(pairs, sides)
-    findings = (*compared.findings, *_frozen_findings((left, right), names))
+    made = (replace(one, line=made_at(sides[1].model, one.candidate)) for one in compared.findings)
+    findings = (*made, *_frozen_findings((left, right), names))
     bare = not (left.parameters or right.parameters)  # of a loss that users wrote nothing else is to be seen
     unknown = [one for own in settings if len(own) == 1 for one in own if bare and known.isdisjoint(one.classes)]
     names_of_unknown = () if compared.compared or findings else dict.fromkeys(one.classes[0] for one in unknown)

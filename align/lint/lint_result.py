@@ -21,7 +21,8 @@ class SettingFinding:
     Paths are "" for the model itself. The settings are given as the user would write them on each side (`eps=1e-05`),
     `change` is what to write in the candidate, `arguments` the same as arguments of its layer's constructor, none where
     it takes another layer. A pair that is not `certain` is paired by its place alone. A finding about groups of an
-    optimizer counts the `parameters` that it concerns, of which `example` is one. `part` is what it is about.
+    optimizer counts the `parameters` that it concerns, of which `example` is one. `part` is what it is about. `line` is
+    where the candidate makes it (`port.py:12`), "" where no source shows it.
     """
 
     rule: str
@@ -40,6 +41,7 @@ class SettingFinding:
     parameters: int = 0
     example: str = ""
     part: Part = "layer"
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True)

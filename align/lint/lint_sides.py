@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from align.core.protocols import OptimizerReader, SettingsReader
@@ -30,12 +30,13 @@ class OptimizerSide:
 
 @dataclass(frozen=True, slots=True)
 class LintSide:
-    """What a side gave: any of these parts."""
+    """What a side gave: any of these parts, and the function that made them, if one did."""
 
     label: str
     model: Side | None = None
     optimizer: OptimizerSide | None = None
     loss: Side | None = None
+    factory: object = None
 
     @property
     def parts(self) -> dict[str, object]:
@@ -80,7 +81,7 @@ def root_settings(side: Side) -> LayerSettings:
 def _called(label: str, function: Callable[[], Any]) -> LintSide:
     with ExitStack() as stack:
         kept = {reader.name: stack.enter_context(reader.keep_alive()) for reader in _readers()}
-        return _sorted_out(label, function(), kept)
+        return replace(_sorted_out(label, function(), kept), factory=function)
 
 
 def _readers() -> list[OptimizerReader]:

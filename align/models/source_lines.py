@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.models.live.source_code import called_name, function_source, is_own, methods_of
+from align.models.live.source_code import called_name, function_source, functions_of, is_own, methods_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,6 +60,22 @@ def called_at(owner: object, path: str) -> str:
         for source in [*forward, *others]:
             if line := _calling_line(source, names[0]):
                 return _shown(source, line)
+    return ""
+
+
+def made_in(function: object, class_name: str) -> str:
+    """Return `file.py:12`, the line of a function that calls a class; of its whole file where it does not itself.
+
+    "" where nothing calls it, or several lines do.
+    """
+    source = function_source(function) if isinstance(function, FunctionType) else None
+    if source is None:
+        return ""
+    for nodes in ([source.node], functions_of(source.file)):
+        calls = (one for node in nodes for one in ast.walk(node) if called_name(one) == class_name)
+        lines = {one.lineno for one in calls if isinstance(one, ast.Call)}
+        if lines:
+            return _shown(source, lines.pop()) if len(lines) == 1 else ""
     return ""
 
 

@@ -52,6 +52,11 @@ def function_source(function: FunctionType) -> FunctionSource | None:
     return None if node is None else FunctionSource(code.co_filename, function.__module__ or "", node)
 
 
+def functions_of(file: str) -> tuple[FunctionNode, ...]:
+    """All functions of a file; () where it cannot be read."""
+    return tuple(_functions("".join(linecache.getlines(file))).values())
+
+
 @lru_cache(maxsize=64)
 def _functions(text: str) -> dict[tuple[str, int], FunctionNode]:
     """All functions of a file by name and first line, which is that of the first decorator."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TONES: dict[str, Tone] = {"error": "bad", "warning": "open", "note": "quiet"}
-ALIKE = ("severity", "reference_setting", "candidate_setting", "change", "certain")
+ALIKE = ("severity", "reference_setting", "candidate_setting", "change", "certain", "line")
 
 
 def lint_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -49,7 +49,7 @@ def _table(findings: list[dict[str, Any]], *, show_all: bool) -> Table:
     if show_all:
         groups = [[finding] for finding in findings]
     else:
-        alike = ((finding["reference"], tuple(finding[key] for key in ALIKE)) for finding in findings)
+        alike = ((finding["reference"], tuple(finding.get(key) for key in ALIKE)) for finding in findings)
         groups = [[findings[place] for place in places] for _, places in fold_alike(alike)]
     note = "" if all(finding["certain"] for finding in findings) else say("lint.uncertain")
     return Table(say("lint.title"), columns, tuple(map(_row, groups)), note)
@@ -64,7 +64,7 @@ def _row(group: list[dict[str, Any]]) -> Row:
         _setting(group),
         _names(group, "candidate"),
         first["candidate_setting"],
-        first["change"],
+        say("lint.at_line", change=first["change"], line=first.get("line", "")),
     )
     return Row(cells, TONES[first["severity"]])
 
