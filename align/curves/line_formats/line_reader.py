@@ -196,6 +196,7 @@ class _Reading:
             steps_per_epoch=line_format.steps_per_epoch,
             ignored_lines=self._ignored + self._builder.ignored + self._validation + len(self._cut),
             notes=tuple(self._notes()),
+            headed=any(self._carried.get(name) for name in self._counters),
         )
 
     def _notes(self) -> Iterator[str]:

@@ -31,7 +31,7 @@ def without_cut_line(
     """
     if not source.was_cut or source.is_binary:
         return source, ()
-    start = max(source.data.rfind(b"\n"), source.data.rfind(b"\r")) + 1
+    start = _last_start(source)
     last, text = (part.decode("utf-8", "replace") for part in (source.data[start:], _before(source.data, start)))
     lines = text.splitlines()[start > BEFORE_BYTES :]
     if is_record is not None:
@@ -39,6 +39,17 @@ def without_cut_line(
     if not _is_beginning(last, lines, LEAST_ALIKE if is_record is None else 1):
         return source, ()
     return LogSource(source.label, source.data[:start], source.metric), (NOTE,)
+
+
+def without_last_line(source: LogSource, is_cut: Callable[[str], bool]) -> tuple[LogSource, tuple[str, ...]]:
+    """Return the log without a last line that has no end and of which `is_cut` says so by itself, and a note."""
+    if not source.was_cut or not is_cut(source.data[(start := _last_start(source)) :].decode("utf-8", "replace")):
+        return source, ()
+    return LogSource(source.label, source.data[:start], source.metric), (NOTE,)
+
+
+def _last_start(source: LogSource) -> int:
+    return max(source.data.rfind(b"\n"), source.data.rfind(b"\r")) + 1
 
 
 def _before(data: bytes, start: int) -> bytes:
