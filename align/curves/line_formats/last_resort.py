@@ -89,7 +89,7 @@ def _refuse_short_end(log: LossLog) -> None:
     if log.counting == "step in epoch" and table.epochs is not None:
         steps = table.epochs[series.rows] * LARGEST_STEP + steps
     kept = deduplicate_steps(steps, series.values, headed=log.headed)
-    if kept.each > 1 or kept.unsettled or len(kept.index) == len(steps):
+    if kept.each > 1 or len(kept.index) == len(steps):
         return
     told = len(np.unique(np.stack([steps, series.values]), axis=1)[0])
     left_out = len(np.unique(steps)) - len(kept.index)

@@ -67,13 +67,14 @@ def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) 
     otherwise = len(np.union1d(again, back))
     each = round((len(steps) - repeats) / distinct)
     numbers = len(np.unique(steps[1:][at_once & (np.abs(np.diff(values)) > 0)]))
-    often = otherwise >= max(FEW, distinct / 2) or numbers == distinct or (numbers * 2 >= distinct and each > FEW)
+    often = otherwise >= max(FEW, distinct / 2) or numbers == distinct
+    crowded = numbers * 2 >= distinct and each > FEW
     return KeptPoints(
         index[kept],
         tuple(filter(None, told)),
         np.isin(kept, resumed) if len(resumed) else None,
         max(2, each) if often else 1,
-        "" if often else _unsettled(steps[index], kept, again, resumed, headed=headed),
+        "" if often else "unlike values" if crowded else _unsettled(steps[index], kept, again, resumed, headed=headed),
     )
 
 
