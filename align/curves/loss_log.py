@@ -95,7 +95,8 @@ class LossLog:
     `loss_name` is what the log calls its training loss. `base` is what it calls its first step (and first epoch); None
     where the format does not fix it and the smallest step has to tell. `steps_per_epoch` is given by the format
     (`batch: [1/4]`) or None; a fraction only where shares of epochs are told. `notes` says what the plugin assumed or
-    could not read, `settled_by` what would tell the length of an epoch where the log leaves it open.
+    could not read, `settled_by` what would tell the length of an epoch where the log leaves it open. `headed`: what
+    counts stands in lines of its own above the records, so that records out of order have lost it.
     """
 
     label: str
@@ -108,6 +109,7 @@ class LossLog:
     ignored_lines: int = 0
     notes: tuple[str, ...] = ()
     settled_by: str = ""
+    headed: bool = False
 
     def series(self, metric: str) -> Series | None:
         """Return a metric by its name in the log or a usual one; None if it is not there.

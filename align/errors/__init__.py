@@ -37,6 +37,7 @@
     │   ├── AmbiguousLogError
     │   ├── SeveralLossesError
     │   ├── SeveralRunsError
+    │   ├── UnorderedLogError
     │   ├── UnlikeLogsError
     │   ├── RepeatedColumnError
     │   ├── MetricMissingError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from align.errors.base import CannotRunError
 
@@ -108,6 +108,23 @@ class SeveralRunsError(CannotRunError):
             f"{label} holds several runs, or epochs that its lines do not number: {kept} steps stand (from line {line} "
             f"on), and would replace {replaced} other points",
             "put the lines of one run in a file of its own, or write --pattern with a group epoch",
+        )
+
+
+class UnorderedLogError(CannotRunError):
+    """A log whose lines are out of order so that they cannot be sorted, for one of the `REASONS`."""
+
+    REASONS: ClassVar[Mapping[str, str]] = {
+        "unlike values": "some steps have several values, and which is the later one is not known",
+        "counters above": "their steps or epochs stand in other lines above them",
+        "steps between": "it goes back, and tells other steps than it told there before: these may be two runs",
+    }
+
+    def __init__(self, label: Path | str, metric: str, reason: str) -> None:
+        super().__init__(
+            f"the lines of {label} are not in the order of their steps, and those with {metric!r} cannot be sorted: "
+            + self.REASONS[reason],
+            "put the lines of one run in a file of its own, in the order in which they were printed",
         )
 
 

@@ -171,9 +171,17 @@ def _by_share(log: LossLog, shares: Floats, copies: int, hints: AxisHints) -> Nu
     shares = shares[: len(shares) // copies]
     length = hints.steps_per_epoch or log.steps_per_epoch
     if length is None and hints.assumed:
-        return Numbering(np.tile(np.arange(1, len(shares) + 1), copies), "step", 1, None, ())
+        return Numbering(np.tile(_ordinals(shares), copies), "step", 1, None, ())
     if length is None:
         raise UnknownEpochLengthError(log.label, "it counts only epochs, with their fraction")
     steps, notes = steps_from_shares(log.label, shares, length)
     steps = np.tile(steps, copies)
     return Numbering(steps, "step", 1, int(length) if length == int(length) else None, notes)
+
+
+def _ordinals(shares: Floats) -> Integers:
+    """Number points by the size of their shares, from 1; of those in a row that print the same, by their order."""
+    at = np.arange(len(shares))
+    begun = np.maximum.accumulate(np.where(np.append(True, np.diff(shares) != 0), at, 0))
+    ordinals: Integers = np.unique(np.stack([shares, at - begun]), axis=1, return_inverse=True)[1].reshape(-1) + 1
+    return ordinals

@@ -17,7 +17,7 @@ from align.curves.axis.skipped_steps import compare_skips, skips_of, until_step,
 from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.loss_log import RAW, Curve, PairedCurves
 from align.curves.reading.split_jobs import choose_job
-from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesError
+from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesError, UnorderedLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +28,16 @@ if TYPE_CHECKING:
 def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> Curve:
     """Put a metric of a log on the global step.
 
-    Raises MetricMissingError, StepsPerEpochError, MixedJobsError, MixedProcessesError.
+    Raises MetricMissingError, StepsPerEpochError, MixedJobsError, MixedProcessesError, UnorderedLogError.
     """
     log = choose_job(log)
     series, told = with_skipped(log, find_series(log, metric), metric)
     numbering = number_steps(log, series, hints)
-    kept = deduplicate_steps(numbering.steps, series.values)
+    kept = deduplicate_steps(numbering.steps, series.values, headed=log.headed)
     if kept.each > 1:
         raise MixedProcessesError(log.label, metric, kept.each)
+    if kept.unsettled:
+        raise UnorderedLogError(log.label, metric, kept.unsettled)
     steps, told = numbering.steps[kept.index], told[kept.index]
     curve = Curve(
         label=log.label,

@@ -160,7 +160,7 @@ def _paired(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records 
             kept.append(one)
             headers.append(header)
     once = len({one.number for one in headers})
-    if _stand_above(kept, headers, losses):
+    if _stand_above(kept, headers, losses) or _are_closed(roles, headers, losses):
         return None
     # Where lines were shuffled, some counters have several losses and others none.
     return Records(tuple(kept), tuple(headers)) if len(kept) > 1 and once == len(kept) else None
@@ -169,6 +169,15 @@ def _paired(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records 
 def _stand_above(kept: Sequence[LineRoles], headers: Sequence[LineRoles], losses: Sequence[LineRoles]) -> bool:
     """Tell whether losses stand above their counters: one comes before the first of these, all others between."""
     return bool(kept) and losses[0].number < headers[0].number and len(kept) == len(losses) - 1
+
+
+def _are_closed(roles: Sequence[LineRoles], headers: Sequence[LineRoles], losses: Sequence[LineRoles]) -> bool:
+    """Tell whether lines of the usual counter stand below their losses: one is last of all, and none is first."""
+    if not headers:
+        return False
+    usual = _shape(headers[len(headers) // 2])
+    alike = [one.number for one in roles if is_header(one) and not one.validation and _shape(one) == usual]
+    return alike[0] > losses[0].number and alike[-1] > losses[-1].number
 
 
 def _belongs(loss: LineRoles, header: LineRoles) -> bool:

@@ -97,6 +97,11 @@ class ConsoleLines:
         return self._compiled([*self._training(), *validation, *self.header])
 
     @cached_property
+    def head(self) -> re.Pattern[str]:
+        """Find a line that holds only counters in a block of lines."""
+        return self._compiled(self.header)
+
+    @cached_property
     def pair(self) -> re.Pattern[str]:
         """Find a metric and its number in what follows in a line."""
         never = "".join(rf"(?!{name}\b)" for name in ("eta", "ETA", *self.left_out))

@@ -16,6 +16,7 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.line_formats.console_lines import COUNTERS, REST, SKIPPED, VALIDATION
+from align.curves.line_formats.headed_records import HeadedRecords, refuse_unnumbered_epochs
 from align.curves.log_parts.counting import starts_again
 from align.curves.log_parts.cut_line import without_cut_line
 from align.curves.log_parts.delimited import double_notes
@@ -28,22 +29,26 @@ from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBui
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import RAW, LossLog, Window
-from align.errors import EmptyLogError
+from align.errors import EmptyLogError, UnorderedLogError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.curves.line_formats.console_lines import ConsoleLines
     from align.curves.log_sources import LogSource
-    from align.curves.loss_log import Base, Counting, Integers, LogTable
+    from align.curves.loss_log import Base, Booleans, Counting, Integers, LogTable
 
 _NOT_SKIPPED = ("", "False", "false", "0", "None")
 
 
 def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
-    """Read all lines of the format; raises EmptyLogError if no line of training has a loss."""
-    reading = _Reading(lines)
+    """Read all lines of the format; raises EmptyLogError if no line of training has a loss.
+
+    Raises UnorderedLogError, SeveralRunsError where lines that count stand above the losses, out of order or not at
+    all.
+    """
     source, cut = without_cut_line(source, lines.record.search)
+    reading = _Reading(lines, source)
     records = RecordLines(source, lines.record_start, *([] if lines.double else [twice(lines.once)]))
     for block in records.blocks():
         reading.add(block)
@@ -52,7 +57,9 @@ def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
     if "loss" not in table.metrics:
         reading.odd_steps.refuse(source.label)
         raise EmptyLogError(source.label, [lines.summary])
-    return LossLog(
+    if reading.are_mixed:
+        raise UnorderedLogError(source.label, "loss", "counters above")
+    log = LossLog(
         label=source.label,
         format=lines.name,
         table=table,
@@ -62,13 +69,19 @@ def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
         steps_per_epoch=reading.steps_per_epoch,
         ignored_lines=reading.ignored + reading.builder.ignored + len(reading.double) + len(cut),
         notes=(*cut, *records.notes(), *reading.notes()),
+        headed=reading.headed,
     )
+    if lines.header and not reading.headed:
+        refuse_unnumbered_epochs(log)
+    return log
 
 
 class _Reading:
     """The columns so far; what lines with a counter alone tell is carried on to those that follow."""
 
-    def __init__(self, lines: ConsoleLines) -> None:
+    def __init__(self, lines: ConsoleLines, source: LogSource) -> None:
+        self.headed = bool(lines.header) and any(lines.head.search(block.text) for block in source.blocks())
+        self._records = HeadedRecords()
         printed = all_fixed if lines.fixed else None
         self.builder = TableBuilder(self.window, phase_by_name, loss="loss", printed_of=printed)
         self.ignored, self.odd_steps = 0, InvalidSteps()
@@ -81,7 +94,12 @@ class _Reading:
     def notes(self) -> tuple[str, ...]:
         """Say what was left out, and what the format takes for granted."""
         told = self.builder.notes(), self.odd_steps.notes(), filter(None, (self._lines.note,))
-        return (*double_notes(self.double), *chain.from_iterable(told))
+        return (*double_notes(self.double), *self._records.notes(), *chain.from_iterable(told))
+
+    @property
+    def are_mixed(self) -> bool:
+        """True if lines that count, one above each loss, are out of order."""
+        return self.headed and not self._lines.bar and self._records.are_mixed
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
@@ -96,7 +114,9 @@ class _Reading:
         numbers = block.numbers[found.places]
         columns = {name: _joined([found.columns[at] for at in places]) for name, places in self._lines.places.items()}
         counts = {name: self._counted(name, columns.pop(name)) for name in COUNTERS if name in columns}
-        kept = self._records(columns, counts)
+        if self.headed:
+            self._records.add(numbers, *self._told_by_headers(columns, counts))
+        kept = self._kept(columns, counts)
         self.ignored += len(numbers) - len(kept)
         validation = np.zeros(len(kept), np.bool_)
         if VALIDATION in columns:
@@ -138,10 +158,18 @@ class _Reading:
         self._carried[name] = int(counts[-1])
         return counts
 
-    def _records(self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers]) -> Integers:
+    def _told_by_headers(
+        self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers]
+    ) -> tuple[Integers, Booleans]:
+        """Return what each line counts that holds no metric, -1 for all others, and which hold one of training."""
+        filled = _hold_metric(columns)
+        validation = are_filled(columns[VALIDATION]) if VALIDATION in columns else np.zeros(len(filled), np.bool_)
+        counted = counts["epoch"] if "epoch" in counts else counts["step"]
+        return np.where(filled, -1, counted), filled & ~validation
+
+    def _kept(self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers]) -> Integers:
         """Return the rows that hold a metric; of a bar's rows at the same counters only the last."""
-        metrics = [texts for name, texts in columns.items() if name not in (VALIDATION, *SKIPPED)]
-        kept = np.any([are_filled(texts) for texts in metrics], axis=0)
+        kept = _hold_metric(columns)
         if self._lines.bar:
             same = np.all([np.diff(values) == 0 for values in counts.values()], axis=0)
             kept[:-1] &= ~(same & kept[1:])
@@ -168,16 +196,22 @@ class _Reading:
         steps = counted.get("step", epochs)
         if steps is None:
             return
-        if not validated and "loss" in metrics and NO_STEP in steps:
+        if not validated and not self.headed and "loss" in metrics and NO_STEP in steps:
             self.odd_steps.look(numbers, steps, list(map(str, steps.tolist())), metrics["loss"])
         self.builder.add(
             numbers,
             _moved(steps, lines.first_step if "step" in counts else lines.first_epoch, lines),
             named_validation(metrics) if validated else metrics,
-            epochs=None if epochs is None else np.maximum(_moved(epochs, lines.first_epoch, lines), -1),
+            epochs=None if epochs is None else _known(_moved(epochs, lines.first_epoch, lines), headed=self.headed),
             totals=None if total is None else np.maximum(total, 0),
             skipped=skipped,
         )
+
+
+def _hold_metric(columns: Mapping[str, Sequence[str]]) -> Booleans:
+    metrics = [texts for name, texts in columns.items() if name not in (VALIDATION, *SKIPPED)]
+    filled: Booleans = np.any([are_filled(texts) for texts in metrics], axis=0)
+    return filled
 
 
 def _joined(groups: Sequence[Sequence[str]]) -> Sequence[str]:
@@ -191,6 +225,11 @@ def _skipped(columns: Sequence[Sequence[str]]) -> Integers | None:
         return None
     counts = [min(int(text), LARGEST_STEP) if text.isdecimal() else text not in _NOT_SKIPPED for text in columns[0]]
     return np.array(counts, np.int64)
+
+
+def _known(epochs: Integers, *, headed: bool) -> Integers:
+    """Leave records without an epoch out where lines above others tell it; elsewhere it is not known of any."""
+    return epochs if headed else np.maximum(epochs, -1)
 
 
 def _unlike(lines: ConsoleLines) -> bool:

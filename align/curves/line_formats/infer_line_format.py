@@ -16,6 +16,7 @@ from align.curves.line_formats.choose_records import Records, choose_records, co
 from align.curves.line_formats.header_tables import find_table, table_pattern
 from align.curves.line_formats.line_format import LineFormat
 from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, is_validation
+from align.curves.line_formats.refuse_grouped_digits import refuse_grouped_digits
 from align.curves.line_formats.write_pattern import counter_pattern, loss_pattern, record_pattern
 from align.curves.log_parts.first_step import distance_from_zero
 
@@ -50,8 +51,12 @@ class Inference:
 
 
 def infer_line_format(source: LogSource) -> Inference | None:
-    """Infer the format of the lines of a log; None if no expression finds what its lines seem to tell."""
+    """Infer the format of the lines of a log; None if no expression finds what its lines seem to tell.
+
+    Raises NoStepError or NoNumberError where the digits of a step or a loss are parted.
+    """
     roles = sample_lines(source)
+    refuse_grouped_digits(source.label, roles)
     records = choose_records(roles)
     if records is not None and _varies(records) and not _crosses_objects(source, records):
         for pattern in _patterns(records, roles):

@@ -20,6 +20,7 @@ from align.curves.line_formats.infer_line_format import (
     settle_counting,
 )
 from align.curves.line_formats.line_reader import read_lines
+from align.curves.line_formats.refuse_passes import refuse_other_passes
 from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.log_parts.table_builder import LARGEST_STEP
 from align.curves.log_parts.text import known
@@ -60,7 +61,7 @@ class LinesFormat:
         settled = settle_counting(inference, log)
         if settled.line_format != inference.line_format:
             log = read_lines(settled.line_format, source)
-        _refuse_short_end(log)
+        _refuse_short_end(log, source)
         return log.with_notes((*_told(settled), *settled.notes))
 
 
@@ -81,16 +82,21 @@ def _refuse_several(label: str, inference: Inference) -> None:
         raise SeveralLossesError(label, inference.number, inference.parts)
 
 
-def _refuse_short_end(log: LossLog) -> None:
-    """Raise SeveralRunsError where the log goes back, and most steps have other losses in what is replaced."""
+def _refuse_short_end(log: LossLog, source: LogSource) -> None:
+    """Raise SeveralRunsError where the log goes back, and most steps have other losses in what is replaced.
+
+    Raises MixedProcessesError where a line says that what follows is no training.
+    """
     table = log.table
     series = table.metrics["loss"]
     steps = table.steps[series.rows]
     if log.counting == "step in epoch" and table.epochs is not None:
         steps = table.epochs[series.rows] * LARGEST_STEP + steps
-    kept = deduplicate_steps(steps, series.values)
+    kept = deduplicate_steps(steps, series.values, headed=log.headed)
     if kept.each > 1 or len(kept.index) == len(steps):
         return
+    if kept.resumed is not None:
+        refuse_other_passes(source, table.lines[series.rows], steps, kept)
     told = len(np.unique(np.stack([steps, series.values]), axis=1)[0])
     left_out = len(np.unique(steps)) - len(kept.index)
     if left_out > len(kept.index) or told > _MANY_RUNS * len(kept.index) or _starts_over(log):

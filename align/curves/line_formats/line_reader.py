@@ -5,6 +5,7 @@ A progress bar prints a step again and again as it moves: of such lines that fol
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from align.curves.line_formats.line_format import LineFormat
     from align.curves.line_layouts import LineLayouts
     from align.curves.log_sources import LogSource
-    from align.curves.loss_log import Integers
+    from align.curves.loss_log import Integers, LogTable
 
+# So many rows, each printed twice, are no accident.
+TWICE_PRINTED = 6
 _COUNTERS = ("step", "epoch", "total")
 _OTHERS = (*_COUNTERS, "validation", *SKIP_GROUPS)
 _BAR = "%|"
@@ -181,6 +184,7 @@ class _Reading:
         if "loss" not in table.metrics:
             self._odd.refuse(label)
             raise EmptyLogError(label, [line_format.summary], EmptyLogError.OWN_PATTERN)
+        table = _numbered_once(table) if line_format.numbers_rows else table
         inside = "step" in self._counters and "epoch" in self._counters
         return LossLog(
             label=label,
@@ -192,6 +196,7 @@ class _Reading:
             steps_per_epoch=line_format.steps_per_epoch,
             ignored_lines=self._ignored + self._builder.ignored + self._validation + len(self._cut),
             notes=tuple(self._notes()),
+            headed=any(self._carried.get(name) for name in self._counters),
         )
 
     def _notes(self) -> Iterator[str]:
@@ -203,3 +208,13 @@ class _Reading:
             yield f"{self._validation} lines with a loss are of another phase than training: they are left out"
         if self._counter == "epoch" and self._format.window is None:
             yield ONLY_EPOCHS
+
+
+def _numbered_once(table: LogTable) -> LogTable:
+    """Count rows that are numbered by their order, and all printed twice, one below the other, once."""
+    losses = table.metrics["loss"]
+    twice = len(losses.rows) == len(table.lines) >= TWICE_PRINTED and not len(table.lines) % 2
+    if not twice or not np.array_equal(losses.values[::2], losses.values[1::2], equal_nan=True):
+        return table
+    epochs = None if table.epochs is None else (table.epochs + 1) // 2
+    return replace(table, steps=(table.steps + 1) // 2, epochs=epochs)

@@ -24,6 +24,7 @@ Place = Literal["through", "named", "ratio", "first"]
 _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
 _FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
+_LIST, _NEXT = re.compile(r"[\[(]\s*$"), re.compile(r"\s*,\s*[-+]?\.?[0-9]")
 _WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
 # A log is asked about its first lines once to know it and once to read it.
 _REMEMBERED = 8192
@@ -70,7 +71,7 @@ def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozense
     epoch = _bare_epoch(found) if epoch is None else epoch
     if step is None and epoch is None and (pair := _in_front(line, found)):
         step, place, epoch = pair[-1], "ratio", pair[0] if len(pair) > 1 else None
-    losses = _losses(found, bare)
+    losses = _losses([one for one in found if not _begins_list(line, one)], bare)
     rate = next((one for one in found if is_rate(one.label)), None)
     return LineRoles(number, line, step, place, epoch, losses, rate, _of_validation(line, found, losses), len(found))
 
@@ -116,6 +117,11 @@ def _place(line: str, found: list[NumberInLine], index: int) -> Place | None:
         behind_epoch = index > 0 and counter_kind(found[index - 1].label) == "epoch"
         return "ratio" if behind_epoch or _OPEN_RATIO.search(line[: one.start]) else None
     return "first" if index == 0 and not line[: one.start].strip() and line[one.end : one.end + 1] == " " else None
+
+
+def _begins_list(line: str, one: NumberInLine) -> bool:
+    """Tell whether a number is the first of several in a bracket, of which any may be meant."""
+    return _LIST.search(line[: one.start]) is not None and _NEXT.match(line, one.end) is not None
 
 
 def _losses(found: list[NumberInLine], bare: bool) -> tuple[tuple[int, NumberInLine], ...]:

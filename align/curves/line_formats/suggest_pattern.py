@@ -58,8 +58,9 @@ def _pattern(line: str) -> str:
     step = roles.step or roles.epoch or next((one for one in numbers if one.whole), None)
     others = [one for one in numbers if one is not step and one.start != (step.start if step else -1)]
     named = [one for one in others if is_loss_name(one.label)]
-    loss = roles.loss or next(iter(named or [one for one in others if "." in one.text][-1:]), None)
-    if step is None or loss is None:
+    of_training = [one for one in others if "." in one.text and not is_validation(one.label)]
+    loss = roles.loss or next(iter(named or of_training), None)
+    if step is None or loss is None or step.start == loss.start:
         return ""
     counter = "epoch" if step is roles.epoch else "step"
     groups = {step.start: (step, rf"(?P<{counter}>\d+)"), loss.start: (loss, r"(?P<loss>[-+.\w]+)")}

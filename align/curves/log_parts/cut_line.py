@@ -31,7 +31,7 @@ def without_cut_line(
     """
     if not source.was_cut or source.is_binary:
         return source, ()
-    start = max(source.data.rfind(b"\n"), source.data.rfind(b"\r")) + 1
+    start = _last_start(source)
     last, text = (part.decode("utf-8", "replace") for part in (source.data[start:], _before(source.data, start)))
     lines = text.splitlines()[start > BEFORE_BYTES :]
     if is_record is not None:
@@ -39,6 +39,17 @@ def without_cut_line(
     if not _is_beginning(last, lines, LEAST_ALIKE if is_record is None else 1):
         return source, ()
     return LogSource(source.label, source.data[:start], source.metric), (NOTE,)
+
+
+def without_last_line(source: LogSource, is_cut: Callable[[str], bool]) -> tuple[LogSource, tuple[str, ...]]:
+    """Return the log without a last line that has no end and of which `is_cut` says so by itself, and a note."""
+    if not source.was_cut or not is_cut(source.data[(start := _last_start(source)) :].decode("utf-8", "replace")):
+        return source, ()
+    return LogSource(source.label, source.data[:start], source.metric), (NOTE,)
+
+
+def _last_start(source: LogSource) -> int:
+    return max(source.data.rfind(b"\n"), source.data.rfind(b"\r")) + 1
 
 
 def _before(data: bytes, start: int) -> bytes:
@@ -63,16 +74,27 @@ def _shape(line: str) -> str:
 def _is_shorter(last: str, alike: Sequence[str]) -> bool:
     """Tell whether the number at the end has fewer decimals than all others, or is a whole one of too few digits.
 
-    A lone other proves nothing of whole numbers, as 9 may follow 10, unless they only grew.
+    Numbers of unlike decimals are printed with all their digits: then far fewer of these tell too. A lone other proves
+    nothing of whole numbers, as 9 may follow 10, unless they only grew.
     """
     tail, tails = _tail(last), list(map(_tail, alike))
     if not tail or not all(tails):
         return False
     decimals, lengths = list(map(_decimals, tails)), list(map(len, tails))
     if max(decimals) > 0:
-        return _decimals(tail) < min(decimals)
+        return _decimals(tail) < min(decimals) or (min(decimals) < max(decimals) and _has_few_digits(tail, tails))
     shorter = len(tails) >= LEAST_ALIKE and len(tail) < min(lengths)
     return shorter or (lengths == sorted(lengths) and len(tail) < lengths[-1])
+
+
+def _has_few_digits(tail: str, tails: Sequence[str]) -> bool:
+    """Tell whether a number has at least two significant digits less than all others, which print all they have."""
+    return _significant(tail) + LEAST_ALIKE <= min(map(_significant, tails))
+
+
+def _significant(number: str) -> int:
+    """Count the digits from the first that is no zero, without those of an exponent."""
+    return sum(map(str.isdigit, re.split("[eE]", number)[0].lstrip("+-0.")))
 
 
 def _tail(line: str) -> str:

@@ -2,23 +2,26 @@
 
 A log that goes back tells the same points again, goes on with a resumed training, or has its lines out of order; where
 it hardly goes on without going back, several processes wrote into it. What it tells of a step again decides: equal
-values prove nothing by themselves, as a resumed training may well come to some of them.
+values prove nothing by themselves, as a resumed training may well come to some of them. Lines out of order that tell
+unlike values of a step do not show which is the later one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Floats, Integers
 
+Unsettled = Literal["", "unlike values", "counters above", "steps between"]
 # A log tells fewer steps again by accident.
 FEW = 3
-# Fewer points may go back so often by resuming.
-SHUFFLED_POINTS = 12
+# So many points go back at every third line only where lines are out of order, and fewer need not; so many points that
+# stand before others of later steps are no accident either.
+SHORT_LOG = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,21 +29,24 @@ class KeptPoints:
     """Which points of a log stand on the curve, in the order of steps; `resumed`: the log went back before these.
 
     `each` is how many values the log has of a step, 1 unless it tells unlike ones of most steps: then they are of
-    several processes, not of a resumed run.
+    several processes, not of a resumed run. `unsettled` says why the order of lines does not show which points are the
+    latest, "" where it does.
     """
 
     index: Integers
     notes: tuple[str, ...] = ()
     resumed: Booleans | None = None
     each: int = 1
+    unsettled: Unsettled = ""
 
 
-def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
+def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) -> KeptPoints:
     """Keep one point a step, the latest, in the order of steps.
 
     Where the log goes back to an earlier step and tells another value of one before it goes back again, the training
     was resumed: what stood before from there on belongs to the abandoned run, be it equal or not. Where nothing is
-    contradicted, what is printed again is dropped and what is out of order is sorted.
+    contradicted, what is printed again is dropped and what is out of order is sorted, unless the log is `headed`: then
+    lines out of order stand below the counters of others.
     """
     if np.all(steps[1:] > steps[:-1]):
         return KeptPoints(np.arange(len(steps)))
@@ -49,8 +55,6 @@ def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
     index = np.flatnonzero(np.append(~at_once, True))
     resumed = _resumed_at(steps[index], values[index])
     standing = _not_replaced(steps[index], resumed)
-    if len(resumed) and _is_shuffled(steps[index], unlike := _told_otherwise(steps, values)):
-        again, resumed, standing = np.union1d(again, unlike), resumed[:0], np.arange(len(index))[::-1]
     kept = standing[np.unique(steps[index][standing], return_index=True)[1]]
     back, distinct = steps[index][resumed], len(np.unique(steps))
     repeats = int(np.count_nonzero(at_once & same)) + len(standing) - len(kept)
@@ -62,12 +66,15 @@ def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
     )
     otherwise = len(np.union1d(again, back))
     each = round((len(steps) - repeats) / distinct)
-    often = otherwise >= max(FEW, distinct / 2) or (otherwise == distinct and each > FEW)
+    numbers = len(np.unique(steps[1:][at_once & (np.abs(np.diff(values)) > 0)]))
+    often = otherwise >= max(FEW, distinct / 2) or numbers == distinct
+    crowded = numbers * 2 >= distinct and each > FEW
     return KeptPoints(
         index[kept],
         tuple(filter(None, told)),
         np.isin(kept, resumed) if len(resumed) else None,
         max(2, each) if often else 1,
+        "" if often else "unlike values" if crowded else _unsettled(steps[index], kept, again, resumed, headed=headed),
     )
 
 
@@ -86,18 +93,22 @@ def _resumed_at(steps: Integers, values: Floats) -> Integers:
     return resumed
 
 
-def _is_shuffled(steps: Integers, unlike: Integers) -> bool:
-    """Tell whether the log goes back at every third line, as no resumed training does, with few contradictions."""
-    back = int(np.count_nonzero(np.diff(steps) < 0))
-    return back * FEW > len(steps) >= SHUFFLED_POINTS and len(unlike) * SHUFFLED_POINTS < len(steps)
+def _unsettled(steps: Integers, kept: Integers, again: Integers, resumed: Integers, *, headed: bool) -> Unsettled:
+    """Tell why the latest points are not known; `kept` are the places of those that stand, in the order of steps."""
+    moved, back = (int(np.count_nonzero(np.diff(places) < 0)) for places in (kept, steps))
+    if (len(resumed) or len(again)) and (moved >= SHORT_LOG or _is_shuffled(steps)):
+        return "unlike values"
+    if headed and (moved or len(again) * 2 >= len(np.unique(steps))):
+        return "counters above"
+    return "steps between" if moved > FEW * back else ""
 
 
-def _told_otherwise(steps: Integers, values: Floats) -> Integers:
-    """Return the steps of which unlike values are told."""
-    order = np.argsort(steps, kind="stable")
-    unlike = (np.diff(steps[order]) == 0) & ~_same(values[order][1:], values[order][:-1])
-    told: Integers = np.unique(steps[order][1:][unlike])
-    return told
+def _is_shuffled(steps: Integers) -> bool:
+    """Tell whether the log hardly ever goes on to the next step that it tells, as each pass of a resumed run does."""
+    moves = np.diff(np.unique(steps, return_inverse=True)[1])
+    back = int(np.count_nonzero(moves < 0))
+    often_back = back * FEW >= len(moves) or len(moves) < SHORT_LOG
+    return often_back and int(np.count_nonzero(moves == 1)) * 2 < len(moves)
 
 
 def _not_replaced(steps: Integers, resumed: Integers) -> Integers:

@@ -17,6 +17,7 @@ import numpy as np
 from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import all_fixed
+from align.curves.log_parts.cut_line import without_last_line
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
@@ -71,8 +72,9 @@ class MegatronFormat:
         return any(_TRAINING.search(block.text) for block in source.blocks() if "elapsed time" in block.text)
 
     def read(self, source: LogSource) -> LossLog:
-        """Read all iterations and validations; raises EmptyLogError if there is no iteration."""
+        """Read all iterations and validations; raises EmptyLogError if no iteration has a loss."""
         reading = _Reading()
+        source, cut = without_last_line(source, _lacks_its_loss)
         lines = RecordLines(source, _START, *_TOGETHER)
         for block in lines.blocks():
             reading.add(block)
@@ -86,8 +88,8 @@ class MegatronFormat:
             loss_name=reading.loss,
             counting="global step",
             base=1,
-            ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*lines.notes(), *reading.notes()),
+            ignored_lines=reading.ignored + reading.builder.ignored + len(cut),
+            notes=(*cut, *lines.notes(), *reading.notes()),
         )
 
 
@@ -183,6 +185,12 @@ class _Reading:
             return SINCE_LAST_PRINT
         interval = int(np.median(distances))
         return RAW if interval == 1 else Window("mean of last", interval)
+
+
+def _lacks_its_loss(line: str) -> bool:
+    """Tell whether a line of an iteration stops before its loss, or in it."""
+    record = _TRAINING.search(line)
+    return record is not None and not any(_is_loss(found[1]) for found in _PAIR.finditer(line, record.end()))
 
 
 def _loss_name(names: Iterable[str]) -> str:

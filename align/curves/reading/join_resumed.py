@@ -44,6 +44,7 @@ def join_logs(logs: Sequence[LossLog], label: str) -> LossLog:
         base=min((log.base for log in logs if log.base is not None), default=None),
         steps_per_epoch=lengths.pop() if len(lengths) == 1 else None,
         ignored_lines=sum(log.ignored_lines for log in logs),
+        headed=any(log.headed for log in logs),
         notes=(f"{len(logs)} files in this order: {', '.join(log.label for log in logs)}", *notes),
     )
 

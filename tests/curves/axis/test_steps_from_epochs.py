@@ -104,3 +104,16 @@ def test_coarse_shares_that_begin_anew_are_counted_from_the_first_again() -> Non
     assert once.tolist() == list(range(15, 1501, 15))
     assert twice.tolist() == [*once.tolist(), *once.tolist()]
     assert notes == ("the steps are told by their even distance: every 15 steps",)
+
+
+@pytest.mark.parametrize("shares", [[0.01, 0.02, 0.05, 0.1, 1.5], [0.01, 0.01, 0.02, 0.02, 0.03]])
+def test_points_without_the_length_of_an_epoch_stand_in_the_order_of_their_shares(shares: list[float]) -> None:
+    curve = place_on_axis(_log(shares), hints=AxisHints(assumed=True))
+    assert (curve.steps.tolist(), curve.values.tolist()) == ([1, 2, 3, 4, 5], [0.5, 1.5, 2.5, 3.5, 4.5])
+
+
+def test_a_run_begun_anew_and_lines_out_of_order_share_the_places_of_their_shares() -> None:
+    anew = place_on_axis(_log([0.01, 0.02, 0.05, 0.1, 0.01, 0.02]), hints=AxisHints(assumed=True))
+    assert (anew.steps.tolist(), anew.values.tolist()) == ([1, 2], [4.5, 5.5])
+    mixed = place_on_axis(_log([0.05, 0.01, 0.1, 0.02]), hints=AxisHints(assumed=True))
+    assert mixed.values.tolist() == [1.5, 3.5, 0.5, 2.5]

@@ -73,6 +73,12 @@ def test_a_second_copy_foreign_lines_and_a_cut_end_change_nothing(name: str, tmp
     assert _points(_read(tmp_path, text + text.splitlines()[-2][:3])) == list(enumerate(LOSSES, 1))
 
 
+@pytest.mark.parametrize("name", ["no step", "no step, tabs"])
+def test_a_table_of_which_each_line_is_printed_twice_is_as_long_as_the_table(name: str, tmp_path: Path) -> None:
+    text = "".join(line * 2 for line in TABLES[name].splitlines(keepends=True))
+    assert _points(_read(tmp_path, text)) == list(enumerate(LOSSES, 1))
+
+
 def test_rows_without_a_number_say_what_they_are_taken_as(tmp_path: Path) -> None:
     steps = _read(tmp_path, TABLES["no step"])
     epochs = _read(tmp_path, TABLES["no step"].replace("time", "val_loss"))

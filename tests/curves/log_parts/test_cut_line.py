@@ -15,11 +15,14 @@ LINES = {
         b"epoch: 1 step: 1, loss is 2.5000\nepoch: 1 step: 2, loss is 2.2500\n",
         b"epoch: 1 step: 3, loss is 2.1",
     ),
+    "digits": (b"step: 1, loss is 420.11783\nstep: 2, loss is 476.802\n", b"step: 3, loss is 3.128"),
     "a step that grew": (b"0.5,8\n0.4,9\n0.3,10\n", b"0.2,1"),
     "an object": (b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.25}\n', b'{"step": 3, "los'),
 }
 WHOLE = {
     "a line like the others": (b"1,2.5\n2,2.25\n3,2.125\n", b"4,2.0"),
+    "one digit less": (b"step: 1, loss is 420.11783\nstep: 2, loss is 476.802\n", b"step: 3, loss is 3.1283"),
+    "as many decimals": (b"step: 1, loss is 420.1178\nstep: 2, loss is 476.8020\n", b"step: 3, loss is 3.1283"),
     "another line": (b"step 1 loss 2.5\nstep 2 loss 2.25\n", b"done after 3 s"),
     "the end of a document": (b'{\n "a": 1\n},\n{\n "b": 2\n},\n', b"}"),
     "a lone line": (b"", b"step 1 lo"),

@@ -149,6 +149,16 @@ def test_a_run_that_is_nan_from_the_beginning_is_read_as_such() -> None:
     assert all(math.isnan(value) for value in place_on_axis(_read(_line(1, None) + _line(2, None))).values)
 
 
+def test_a_last_record_that_stops_before_its_loss_is_left_out_and_a_lone_one_is_refused() -> None:
+    whole, last = _line(1, "1.0E+01"), _line(2, "9.0E+00")
+    for stop in (" learning", " lm loss", "9.0E"):
+        log = _read(whole + last[: last.index(stop) + 3])
+        assert place_on_axis(log).steps.tolist() == [1]
+        assert "the last line was cut: it is left out" in log.notes
+        with pytest.raises(EmptyLogError):
+            _read(last[: last.index(stop) + 3])
+
+
 @pytest.mark.parametrize("loss", [None, "0.000000E+00"])
 def test_skipped_iterations_have_no_loss_and_changed_no_weight(loss: str | None) -> None:
     log = _read(_line(1, "1.0E+01") + _line(2, loss, skipped=1) + _line(3, "9.0E+00"))
