@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from align.core.thresholds import SURE_CONFIDENCE
+from align.core.thresholds import SURE
 from align.core.transforms import IDENTITY, Transform
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Pairing:
     with the narrowest lead over a rival. A lead below `SETTLED` (in names/layers/exchange_evidence.py) pairs nothing.
     What holds the same values in another form has 0.9 at most; the pieces of a fused layer 0.7 by name and 0.6 by
     number, 0.9 only for torch's packed attention, since no shape tells whether they are interleaved. From
-    `SURE_CONFIDENCE` on a pair is called sure; one below it is the best reading of names, to be confirmed by values.
+    `SURE` on a pair is called sure; one below it is the best reading of names, to be confirmed by values.
     """
 
     source: str
@@ -40,7 +40,7 @@ class Pairing:
     @property
     def sure(self) -> bool:
         """Tell whether the pair may be relied on without a trial."""
-        return self.confidence >= SURE_CONFIDENCE or self.evidence == "user"
+        return self.confidence >= SURE or self.evidence == "user"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ difference, a larger one would hide small differences."""
 
 # names
 
-SURE_CONFIDENCE: Final = 0.8
+SURE: Final = 0.8
 """A pairing of names is sure from this confidence on.
 Choice: it lies above what the order of execution alone gives, since two correct ports may call two branches in another
 order; a smaller number would let that order decide, a larger one would leave open what shapes and places prove."""

@@ -22,7 +22,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from align.core.name_map import NameMap, Pairing
-from align.core.thresholds import SURE_CONFIDENCE
+from align.core.thresholds import SURE
 from align.names.apply_user_rules import apply_rules_to_sides, follow_fused
 from align.names.layers.read_layers import (
     LayeredSides,
@@ -137,7 +137,7 @@ class Matching:
     @property
     def known(self) -> list[Pair]:
         """The pairs that are sure enough to teach, without those of other forms."""
-        return [pair for pair, sure in self.pairs if sure >= SURE_CONFIDENCE]
+        return [pair for pair, sure in self.pairs if sure >= SURE]
 
     def names(self) -> Names:
         """Names on each side whose layers are paired, or that are ambiguous."""

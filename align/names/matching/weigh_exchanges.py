@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from scipy.cluster.hierarchy import DisjointSet
 
 from align.core.name_map import Ambiguity
-from align.core.thresholds import SURE_CONFIDENCE
+from align.core.thresholds import SURE
 from align.names.layers.numbered_lists import NumberedLists
 from align.names.layers.pair_evidence import MOST, SETTLED, BlockAgreement, PairEvidence, read_contents
 from align.words.catalogue import sentence
@@ -123,8 +123,7 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
     previous, sure = settlement, alone
     for turn in range(_ROUNDS):
         weighed = zip(settlement.pairs, settlement.weakest, strict=True)
-        # No guess teaches another.
-        before, sure = sure, [pair for pair, weak in weighed if confidence(weak) >= SURE_CONFIDENCE]
+        before, sure = sure, [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
         if turn and sure == before and settlement.pairs == previous.pairs:
             break
         taught = [*known, *sure]
