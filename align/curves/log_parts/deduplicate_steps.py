@@ -26,13 +26,14 @@ class KeptPoints:
     """Which points of a log stand on the curve, in the order of steps; `resumed`: the log went back before these.
 
     `each` is how many values the log has of a step, 1 unless it tells unlike ones of most steps: then they are of
-    several processes, not of a resumed run.
+    several processes, not of a resumed run. `whole`: the points stand there as they are.
     """
 
     index: Integers
     notes: tuple[str, ...] = ()
     resumed: Booleans | None = None
     each: int = 1
+    whole: bool = False
 
 
 def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
@@ -43,7 +44,7 @@ def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
     contradicted, what is printed again is dropped and what is out of order is sorted.
     """
     if np.all(steps[1:] > steps[:-1]):
-        return KeptPoints(np.arange(len(steps)))
+        return KeptPoints(np.arange(len(steps)), whole=True)
     at_once, same = np.diff(steps) == 0, _same(values[1:], values[:-1])
     again = np.unique(steps[1:][at_once & ~same])
     index = np.flatnonzero(np.append(~at_once, True))
