@@ -151,8 +151,11 @@ def _compare(
     json: bool,
 ) -> int:
     from align.cli.parts.shared import finish
+    from align.core.atomic_files import hash_meanwhile
     from align.curves.compare_losses import compare_readings
 
+    if json or run is not None:
+        hash_meanwhile([log for log in (*logs, *asked.reference_runs) if log.is_file()])
     comparison = compare_readings(logs, readings, **asked._asdict())
     if plot is not None:
         from align.report.save_plot import save_plot

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from align.curves.columns.number_forms import number_form, read_alike, read_numbers
+from align.curves.columns.number_forms import NumberForm, number_form, read_alike, read_numbers
 from align.curves.line_layouts import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from align.curves.columns.number_forms import NumberColumn, NumberForm
+    from align.curves.columns.number_forms import NumberColumn
     from align.curves.line_layouts import Letters
     from align.curves.loss_log import Booleans, Integers
 
@@ -30,6 +30,8 @@ class Field(NamedTuple):
     text: str
 
 
+# Where a number's form begins to tell of its exponent.
+_EXPONENT = NumberForm._fields.index("exponent_end")
 # In place of a text that is not there; no text of a cell, without the spaces around it, is like it.
 ABSENT = " "
 NO_FIELD, ABSENT_FIELD = Field(0, 0, ""), Field(0, 0, ABSENT)
@@ -127,7 +129,7 @@ class PrintedColumn(Sequence[str]):
         if not known or len(known) < len(forms):
             return None
         starts = self.starts + (self._places[self.kinds, 0] if len(used) > 1 else self._places[used, 0])
-        if len({form._replace(exponent=0, exponent_end=0) for form in known}) == 1:
+        if len({form[:_EXPONENT] for form in known}) == 1 and len({form.exponent_sign for form in known}) == 1:
             alike = self._read_alike(used.tolist(), starts, known[0])
             if alike is not None:
                 return alike
