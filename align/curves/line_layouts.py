@@ -70,11 +70,23 @@ class LineLayouts:
         return np.sort(order[ranks < most])
 
 
-def find_layouts(text: str) -> LineLayouts | None:
-    """Part the lines of a text by layout; None if there are too many layouts to be worth it."""
+class PaddedText(NamedTuple):
+    """The bytes of a text behind `PADDING` spaces, with a line end behind it, and where its lines end."""
+
+    letters: Letters
+    ends: Integers
+
+
+def pad_text(text: str) -> PaddedText:
+    """Make the bytes of a text ready for numbers to be read out of them."""
     content = text.encode("utf-8", "surrogatepass")
     letters = np.frombuffer(b"".join((b" " * PADDING, content, b"\n")), np.uint8)
-    ends = np.flatnonzero(letters == _LINE_END)
+    return PaddedText(letters, np.flatnonzero(letters == _LINE_END))
+
+
+def find_layouts(text: str | PaddedText) -> LineLayouts | None:
+    """Part the lines of a text by layout; None if there are too many layouts to be worth it."""
+    letters, ends = pad_text(text) if isinstance(text, str) else text
     starts = np.append(PADDING, ends[:-1] + 1)
     found = list(islice(_layouts(letters, starts, ends - starts), len(starts) // LEAST_ALIKE + 1))
     if len(found) * LEAST_ALIKE > len(starts):

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.line_layouts import find_layouts
+from align.curves.line_layouts import find_layouts, pad_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from align.curves.file_bytes import FileBytes
-    from align.curves.line_layouts import LineLayouts
+    from align.curves.line_layouts import LineLayouts, PaddedText
     from align.curves.loss_log import Integers
 
 # What is made of so many lines fits into a processor's cache, and is enough for what each block costs.
@@ -53,11 +53,13 @@ def _utf16(data: bytes) -> str:
 class LogBlock:
     """Whole lines of a log, parted by line feeds: `numbers[i]` is the number in the file, from 1, of the i-th line.
 
-    A carriage return ends a line but counts none, so several lines may bear one number.
+    A carriage return ends a line but counts none, so several lines may bear one number. `padded` is the text once more,
+    if it was already made.
     """
 
     text: str
     numbers: Integers
+    padded: PaddedText | None = None
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number, content) of every line."""
@@ -70,7 +72,7 @@ class LogBlock:
     @cached_property
     def layouts(self) -> LineLayouts | None:
         """Its lines by layout; None if they have too many."""
-        return find_layouts(self.text)
+        return find_layouts(self.padded or self.text)
 
     def count_filled(self) -> int:
         """Count the lines that are not blank."""
@@ -177,7 +179,8 @@ def _cleaned(text: str, first: int) -> LogBlock:
         text = text.replace("\r\n", "\n").removesuffix("\r")
     if "\r" in text:
         return _parted_at_returns(text, first)
-    return LogBlock(text, np.arange(first, first + text.count("\n") + 1, dtype=np.int64))
+    padded = pad_text(text)
+    return LogBlock(text, np.arange(first, first + len(padded.ends), dtype=np.int64), padded)
 
 
 def _parted_at_returns(text: str, first: int) -> LogBlock:
