@@ -151,8 +151,11 @@ def _compare(
     json: bool,
 ) -> int:
     from align.cli.parts.shared import finish
+    from align.core.atomic_files import hash_meanwhile
     from align.curves.compare_losses import compare_readings
 
+    if json or run is not None:
+        hash_meanwhile([log for log in (*logs, *asked.reference_runs) if log.is_file()])
     comparison = compare_readings(logs, readings, **asked._asdict())
     if plot is not None:
         from align.report.save_plot import save_plot
@@ -189,8 +192,7 @@ def _ratio(text: str) -> tuple[int, int]:
 
 def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, json: bool) -> int:
     """Show one log; nothing is judged, so the exit code is 0 unless it cannot be read."""
-    import json as json_module
-
+    from align.core.json_data import json_text
     from align.curves.compare_losses import describe_log
     from align.report.show_log import print_log
     from align.runs.run_folder import RunFolder, as_document
@@ -199,7 +201,7 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
     document = as_document(summary, {"log": log})
     written = RunFolder.create(run).write(summary, {"log": log}) if run is not None else None
     if json:
-        typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
+        typer.echo(json_text(document))
         return 0
     print_log(document)
     if written is not None:

@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import shutil
+import threading
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.core.message_words import first_few
@@ -23,7 +24,7 @@ from align.core.thresholds import BLOCK_BYTES, SCRATCH_NAME_LENGTH
 from align.errors import DestinationError, MissingFileError, NoSpaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -136,7 +137,22 @@ def sha256_of(path: Path) -> str:
     A file that the same process has hashed and whose inode, size and time are as they were is not read again.
     """
     state = path.stat()
-    return _sha256_of(path, (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns))
+    with _ONE_AT_A_TIME:  # whoever asks for what is being hashed waits for it
+        return _sha256_of(path, (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+def hash_meanwhile(paths: Iterable[Path]) -> None:
+    """Hash files in a thread, so that `sha256_of` knows them when the work on them is done; what fails, fails there."""
+
+    def hash_all() -> None:
+        for path in paths:
+            with contextlib.suppress(OSError):
+                sha256_of(path)
+
+    threading.Thread(target=hash_all, daemon=True).start()
+
+
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @functools.lru_cache(maxsize=64)

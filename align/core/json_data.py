@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,29 @@ def _compound(value: Any) -> Any:
     raise TypeError(msg)
 
 
+def json_text(data: Any, level: int = 0) -> str:
+    """Return plain JSON data as text, indented by one space a level; long lists of numbers cost little.
+
+    >>> print(json_text({"steps": [1, 2], "notes": []}))
+    {
+     "steps": [
+      1,
+      2
+     ],
+     "notes": []
+    }
+    """
+    start, end = "\n" + " " * (level + 1), "\n" + " " * level
+    if isinstance(data, dict) and data:
+        pairs = (f"{_compact(key)}: {json_text(value, level + 1)}" for key, value in data.items())
+        return "{" + start + f",{start}".join(pairs) + end + "}"
+    if not isinstance(data, list) or not data:
+        return _compact(data)
+    if {*map(type, data)} <= {int, float, bool}:
+        return "[" + start + _compact(data)[1:-1].replace(", ", f",{start}") + end + "]"
+    return "[" + start + f",{start}".join(json_text(value, level + 1) for value in data) + end + "]"
+
+
 def own_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an object that was read back, without what its sentences were made from.
 
@@ -95,9 +119,14 @@ def _origin(value: Any) -> Any:
 
 def _column(values: np.ndarray[Any, Any]) -> list[Any]:
     listed: list[Any] = values.tolist()
-    if values.dtype.kind == "f" and np.isfinite(values).all():
-        return listed
-    return [to_json_data(value) for value in listed]
+    if values.ndim != 1 or values.dtype.kind not in "biuf":
+        return [to_json_data(value) for value in listed]
+    for place in () if values.dtype.kind != "f" else np.flatnonzero(~np.isfinite(values)).tolist():
+        listed[place] = _non_finite(listed[place])
+    return listed
+
+
+_compact = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _non_finite(value: float) -> str:

@@ -31,7 +31,7 @@ else:
 LEAST_ALIKE = 4
 # Numbers are read eight digits at a time, backwards from their end: so many bytes stand before the first line.
 PADDING = 24
-_ZERO, _DIGITS, _LINE_END = np.uint8(ord("0")), 10, ord("\n")
+_ZERO, _NINE, _DIGITS, _LINE_END = np.uint8(ord("0")), np.uint8(ord("9")), 10, ord("\n")
 _SHORT = 1 << 16
 # So many layouts of one length are looked for one by one.
 _FEW = 24
@@ -70,11 +70,23 @@ class LineLayouts:
         return np.sort(order[ranks < most])
 
 
-def find_layouts(text: str) -> LineLayouts | None:
-    """Part the lines of a text by layout; None if there are too many layouts to be worth it."""
+class PaddedText(NamedTuple):
+    """The bytes of a text behind `PADDING` spaces, with a line end behind it, and where its lines end."""
+
+    letters: Letters
+    ends: Integers
+
+
+def pad_text(text: str) -> PaddedText:
+    """Make the bytes of a text ready for numbers to be read out of them."""
     content = text.encode("utf-8", "surrogatepass")
     letters = np.frombuffer(b"".join((b" " * PADDING, content, b"\n")), np.uint8)
-    ends = np.flatnonzero(letters == _LINE_END)
+    return PaddedText(letters, np.flatnonzero(letters == _LINE_END))
+
+
+def find_layouts(text: str | PaddedText) -> LineLayouts | None:
+    """Part the lines of a text by layout; None if there are too many layouts to be worth it."""
+    letters, ends = pad_text(text) if isinstance(text, str) else text
     starts = np.append(PADDING, ends[:-1] + 1)
     found = list(islice(_layouts(letters, starts, ends - starts), len(starts) // LEAST_ALIKE + 1))
     if len(found) * LEAST_ALIKE > len(starts):
@@ -109,32 +121,45 @@ def _layouts(letters: Letters, starts: Integers, lengths: Integers) -> Iterator[
 
 
 def _layouts_of_length(rows: Integers, lines: Letters) -> Iterator[_Layout]:
-    """Take the lines like the first, then those like the first of the rest, and so on."""
+    """Part lines by the few columns of letters that are neither the same nor digits in all of them."""
+    least, most = _extreme(np.minimum, lines), _extreme(np.maximum, lines)
+    varying = least != most
+    unlike = np.flatnonzero(varying & ((least < _ZERO) | (most > _NINE)))
+    if not len(unlike):
+        yield _Layout(rows, varying)
+        return
+    for own, shown in _alike(np.arange(len(rows)), np.ascontiguousarray(lines[:, unlike])):
+        layout = varying.copy()
+        layout[unlike] = (shown >= _ZERO) & (shown <= _NINE)
+        yield _Layout(rows[own], layout)
+
+
+def _alike(rows: Integers, lines: Letters) -> Iterator[tuple[Integers, Letters]]:
+    """Take the lines like the first, then those like the first of the rest, and so on; each with one of them."""
     for _ in range(_FEW):
         digits = np.less(lines[0] - _ZERO, _DIGITS)
-        values = lines - np.where(digits, _ZERO, lines[0])
-        alike = values <= np.where(digits, _DIGITS - 1, 0).astype(np.uint8)
-        if alike.all():
-            yield _Layout(rows, _varying(values))
-            return
-        whole = alike.all(axis=1)
-        yield _Layout(rows[whole], _varying(values[whole]))
+        most = np.where(digits, _DIGITS - 1, 0).astype(np.uint8)
+        whole = (lines - np.where(digits, _ZERO, lines[0]) <= most).all(axis=1)
+        yield rows[whole], lines[0]
         rows, lines = rows[~whole], lines[~whole]
+        if not len(rows):
+            return
     digits = np.less(lines - _ZERO, _DIGITS)
-    texts = map(bytes, np.where(digits, _ZERO, lines))
     places: dict[bytes, list[int]] = {}
-    for place, text in enumerate(texts):
+    for place, text in enumerate(map(bytes, np.where(digits, _ZERO, lines))):
         places.setdefault(text, []).append(place)
-    yield from (_Layout(rows[own], None) for own in places.values())
+    yield from ((rows[own], lines[own[0]]) for own in places.values())
 
 
-def _varying(lines: Letters) -> Booleans:
-    """Tell which columns of letters are not the same in all lines."""
-    changes = lines ^ lines[0]
-    few = len(changes) % _TOGETHER
-    joined = np.bitwise_or.reduce(changes[few:].reshape(-1, _TOGETHER * lines.shape[1]), axis=0)
-    varying: Booleans = (joined.reshape(_TOGETHER, -1).any(axis=0)) | changes[:few].any(axis=0)
-    return varying
+def _extreme(which: np.ufunc, lines: Letters) -> Letters:
+    """Return the least or the largest letter of each column."""
+    few, width = len(lines) % _TOGETHER, lines.shape[1]
+    rest: Letters = which.reduce(lines[:few], axis=0) if few else lines[0]
+    if few == len(lines):
+        return rest
+    joined = which.reduce(lines[few:].reshape(-1, _TOGETHER * width), axis=0)
+    extreme: Letters = which(which.reduce(joined.reshape(_TOGETHER, width), axis=0), rest)
+    return extreme
 
 
 @functools.lru_cache(maxsize=256)

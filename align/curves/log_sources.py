@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.line_layouts import find_layouts
+from align.curves.line_layouts import find_layouts, pad_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from align.curves.line_layouts import LineLayouts
+    from align.curves.file_bytes import FileBytes
+    from align.curves.line_layouts import LineLayouts, PaddedText
     from align.curves.loss_log import Integers
 
 # What is made of so many lines fits into a processor's cache, and is enough for what each block costs.
@@ -52,11 +53,13 @@ def _utf16(data: bytes) -> str:
 class LogBlock:
     """Whole lines of a log, parted by line feeds: `numbers[i]` is the number in the file, from 1, of the i-th line.
 
-    A carriage return ends a line but counts none, so several lines may bear one number.
+    A carriage return ends a line but counts none, so several lines may bear one number. `padded` is the text once more,
+    if it was already made.
     """
 
     text: str
     numbers: Integers
+    padded: PaddedText | None = None
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number, content) of every line."""
@@ -69,7 +72,7 @@ class LogBlock:
     @cached_property
     def layouts(self) -> LineLayouts | None:
         """Its lines by layout; None if they have too many."""
-        return find_layouts(self.text)
+        return find_layouts(self.padded or self.text)
 
     def count_filled(self) -> int:
         """Count the lines that are not blank."""
@@ -83,16 +86,24 @@ class LogBlock:
 
 
 class LogSource:
-    """The content of one log; `label` is what messages call it, `data` is as it stands in the file.
+    """The content of one log; `label` is what messages call it. A file is read as far as its bytes are asked for.
 
     `metric` is what is read in any case where a log has very many metrics.
     """
 
-    def __init__(self, label: str, data: bytes, metric: str = "loss") -> None:
+    def __init__(self, label: str, data: bytes | FileBytes, metric: str = "loss") -> None:
         self.label, self.metric = label, metric
-        if wide := _utf16(data):
-            data = data.decode(wide, errors="replace").encode()
-        self.data = data.removeprefix(codecs.BOM_UTF8)
+        head = data[:_PAIRS_BYTES]
+        if wide := _utf16(head):
+            data = data[:].decode(wide, errors="replace").encode()
+        self._content = data[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else data
+
+    @property
+    def data(self) -> bytes:
+        """All of it as it stands in the file: for formats that need it at once."""
+        if not isinstance(self._content, bytes):
+            self._content = self._content[:]
+        return self._content
 
     @classmethod
     def of_text(cls, text: str, label: str = "log") -> LogSource:
@@ -102,18 +113,19 @@ class LogSource:
     @property
     def is_binary(self) -> bool:
         """True if the beginning holds a zero byte, as event files do and no text does."""
-        return b"\0" in self.data[:_BINARY_BYTES]
+        return b"\0" in self._content[:_BINARY_BYTES]
 
     def head(self, size: int = HEAD_BYTES) -> LogSource:
         """Return the beginning: whole lines, `size` bytes or fewer if there is a line's end among them."""
-        if len(self.data) <= size:
+        if len(self._content) <= size:
             return self
-        return LogSource(self.label, self.data[: self.data.rfind(b"\n", 0, size) + 1 or size])
+        shown = self._content[:size]
+        return LogSource(self.label, shown[: shown.rfind(b"\n") + 1 or size])
 
     @property
     def was_cut(self) -> bool:
         """True if the text stops in the middle of a line: its last number may lack digits."""
-        return bool(self.data) and not self.data.endswith((b"\n", b"\r"))
+        return self._content[-1:] not in (b"", b"\n", b"\r")
 
     @cached_property
     def text(self) -> str:
@@ -122,7 +134,7 @@ class LogSource:
 
     def blocks(self) -> Iterable[LogBlock]:
         """Give the cleaned lines in order, in blocks of a size that suits the processor."""
-        return self._few_blocks if len(self.data) <= HEAD_BYTES else self._made_blocks()
+        return self._few_blocks if len(self._content) <= HEAD_BYTES else self._made_blocks()
 
     @cached_property
     def _few_blocks(self) -> tuple[LogBlock, ...]:
@@ -130,17 +142,17 @@ class LogSource:
         return tuple(self._made_blocks())
 
     def _made_blocks(self) -> Iterator[LogBlock]:
-        start, number, size = 0, 1, self._block_bytes()
-        while start < len(self.data):
-            end = self.data.find(b"\n", start + size) + 1 or len(self.data)
-            text = _decoded(self.data[start:end]).removesuffix("\n")
-            block = _cleaned(text, number)
+        content, start, number, size = self._content, 0, 1, self._block_bytes()
+        while start < len(content):
+            end = content.find(b"\n", start + size)
+            piece = content[start:].removesuffix(b"\n") if end < 0 else content[start:end]
+            block = _cleaned(_decoded(piece), number)
             yield block
-            start, number = end, int(block.numbers[-1]) + 1
+            start, number = len(content) if end < 0 else end + 1, int(block.numbers[-1]) + 1
 
     def _block_bytes(self) -> int:
         """Return how many bytes hold the lines of a block, going by some at the beginning."""
-        shown = self.data[:_SHOWN_BYTES]
+        shown = self._content[:_SHOWN_BYTES]
         return min(max(BLOCK_LINES * len(shown) // (shown.count(b"\n") + 1), LEAST_BYTES), MOST_BYTES)
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -167,8 +179,8 @@ def _cleaned(text: str, first: int) -> LogBlock:
         text = text.replace("\r\n", "\n").removesuffix("\r")
     if "\r" in text:
         return _parted_at_returns(text, first)
-    letters = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
-    return LogBlock(text, np.arange(first, first + np.count_nonzero(letters == _LINE_END) + 1, dtype=np.int64))
+    padded = pad_text(text)
+    return LogBlock(text, np.arange(first, first + len(padded.ends), dtype=np.int64), padded)
 
 
 def _parted_at_returns(text: str, first: int) -> LogBlock:
@@ -178,10 +190,10 @@ def _parted_at_returns(text: str, first: int) -> LogBlock:
     lines = np.cumsum(letters[ends] == _LINE_END)
     lines = np.append(0, lines[:-1])
     filled = np.diff(ends, prepend=-1) > 1
-    alone = np.ones(len(ends), np.bool_)
-    alone[np.isin(lines, lines[filled])] = False
+    alone = np.bincount(lines[filled], minlength=int(lines[-1]) + 1)[lines] == 0
     kept = filled | (alone & (np.diff(lines, prepend=-1) > 0))
-    cleaned = np.where(letters == _RETURN, _LINE_END, letters).astype(np.uint8)
+    cleaned = letters.copy()
+    cleaned[ends] = _LINE_END
     rest = np.delete(cleaned, ends[~kept])[:-1]
     return LogBlock(rest.tobytes().decode("utf-8", "surrogatepass"), first + lines[kept])
 

@@ -40,9 +40,7 @@ class FoundMetric(NamedTuple):
 
 def find_metric(names: Collection[str], metric: str) -> FoundMetric | None:
     """Find a metric among the names of a log; None if none of its names is there."""
-    plain = {_plain(name): name for name in reversed(list(names))}
-    wanted = (metric, *NAMES.get(same_metric(metric), ()))
-    found = metric if metric in names else next((plain[w] for w in map(_plain, wanted) if w in plain), None)
+    found = metric if metric in names else _spelled_otherwise(names, metric)
     if found is None:
         return None
     in_unit = next((factor for end, factor in _UNITS.items() if found.endswith(end)), 1.0)
@@ -61,7 +59,13 @@ def usual_names(names: Collection[str], metric: str) -> list[str]:
 
 def same_metric(metric: str) -> str:
     """Return the name under which a metric is compared: `lr` for `learning_rate`, a strange one as it is."""
-    return next((known for known, names in NAMES.items() if _plain(metric) in map(_plain, (known, *names))), metric)
+    return _KNOWN.get(_plain(metric), metric)
+
+
+def _spelled_otherwise(names: Collection[str], metric: str) -> str | None:
+    wanted = (metric, *NAMES.get(same_metric(metric), ()))
+    plain = {_plain(name): name for name in reversed(list(names))}
+    return next((plain[one] for one in map(_plain, wanted) if one in plain), None)
 
 
 def _plain(name: str) -> str:
@@ -72,3 +76,6 @@ def _plain(name: str) -> str:
 def is_loss(metric: str) -> bool:
     """Tell by its name whether a metric is a loss; `loss_scale` is none."""
     return "loss" in metric.lower() and "scale" not in metric.lower()
+
+
+_KNOWN = {_plain(name): known for known, names in reversed(NAMES.items()) for name in (*names, known)}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.about import __version__
 from align.core.atomic_files import sha256_of, write_text
-from align.core.json_data import to_json_data
+from align.core.json_data import json_text, to_json_data
 from align.errors import DestinationError, RunFolderError
 from align.runs.unfinished_runs import clear_mark, read_unfinished
 
@@ -89,7 +89,7 @@ class RunFolder:
     def write(self, result: Result, made_from: Mapping[str, Path | str]) -> Path:
         """Write a result whole or not at all; `made_from` maps a role to the file (or text) it was made from."""
         document = as_document(result, made_from)
-        write_text(self.file(result.result_kind), json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        write_text(self.file(result.result_kind), json_text(document) + "\n")
         clear_mark(self.path, result.result_kind)
         return self.file(result.result_kind)
 

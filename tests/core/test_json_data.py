@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from align.core.json_data import to_json_data
+from align.core.json_data import json_text, to_json_data
 from align.core.transforms import Permute
 from align.core.verdicts import Outcome
 
@@ -61,3 +63,15 @@ def test_fields_kept_out_of_the_repr_stay_out() -> None:
 def test_what_has_no_plain_form_is_refused_not_guessed(value: object) -> None:
     with pytest.raises(TypeError, match=f"no plain form for {type(value).__name__}"):
         to_json_data(value)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(PLAIN)
+def test_text_is_what_a_json_writer_makes_of_it(data: object) -> None:
+    assert json_text(data) == json.dumps(data, indent=1, ensure_ascii=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json as json_module
 import sys
 import threading
 from pathlib import Path
@@ -105,13 +104,14 @@ def hand_over(
     result: Result, made_from: Mapping[str, Path | str], run: Path | None, json: bool, *, show_all: bool = False
 ) -> None:
     """Write the result into the run folder if one is given, and print it, as a document or for the eye."""
+    from align.core.json_data import json_text
     from align.runs.run_folder import RunFolder, as_document
 
     written = RunFolder.create(run).write(result, made_from) if run is not None else None
     hashed = json or run is not None  # for the eye alone, nobody need wait until every file is read once more
     document = as_document(result, made_from, hashed=hashed)
     if json:
-        typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
+        typer.echo(json_text(document))
         return
     from align.report.show_result import print_result
 

@@ -46,6 +46,8 @@ def match_windows(reference: Curve, candidate: Curve) -> MatchedCurves:
     medians = "median of last" in (reference.window.kind, candidate.window.kind)
     if reference.axis == "epoch" or (medians and reference.window != candidate.window):
         raise _unlike(reference, candidate)
+    if reference.window == candidate.window and _have_the_same_spans(reference, candidate):
+        return MatchedCurves(reference, candidate)
     left, right = _smoothed(reference, candidate), _smoothed(candidate, reference)
     if not left.used and not right.used:
         if _reach_into_each_other(reference, candidate):
@@ -56,6 +58,14 @@ def match_windows(reference: Curve, candidate: Curve) -> MatchedCurves:
         return MatchedCurves(reference, right.curve, 0, len(candidate.steps) - right.used, notes)
     notes = tuple(_notes(("reference", reference), left, ("candidate", candidate)))
     return MatchedCurves(left.curve, candidate, len(reference.steps) - left.used, 0, notes)
+
+
+def _have_the_same_spans(reference: Curve, candidate: Curve) -> bool:
+    """Tell whether each value is over the same steps, all of them known, as that of the other side."""
+    if reference.skips or candidate.skips or not np.array_equal(reference.steps, candidate.steps):
+        return False
+    known = spans_of(reference).starts
+    return bool((known != UNKNOWN).all()) and np.array_equal(known, spans_of(candidate).starts)
 
 
 def _smoothed(fine: Curve, wide: Curve) -> Averages:

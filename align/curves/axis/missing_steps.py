@@ -55,8 +55,8 @@ def starts_late(steps: Integers, other: Integers) -> bool:
 
 def usual_distance(steps: Integers) -> int:
     """Return the distance that half of the points keep from the one before, or from step 0; 1 for fewer than two."""
-    gaps = np.sort(np.diff(steps, prepend=0))
-    return int(gaps[(len(gaps) - 1) // 2]) if len(gaps) > 1 else 1
+    gaps, middle = np.diff(steps, prepend=0), (len(steps) - 1) // 2
+    return int(np.partition(gaps, middle)[middle]) if len(gaps) > 1 else 1
 
 
 def _unexplained(steps: Integers) -> tuple[Integers, Integers]:
@@ -67,6 +67,8 @@ def _unexplained(steps: Integers) -> tuple[Integers, Integers]:
     distance from step 0 to the first point is none.
     """
     gaps = np.diff(steps, prepend=0)
+    if gaps.min() == gaps.max():
+        return gaps[:0], gaps[:0]
     cadence = np.maximum(usual_distance(steps), _width_of_runs(gaps))
     twice = gaps + (steps - gaps == 1) >= 2 * cadence
     wide = np.flatnonzero(twice & (gaps > cadence + (cadence > 1)))

@@ -38,20 +38,21 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         raise MixedProcessesError(log.label, metric, kept.each)
     if kept.unsettled:
         raise UnorderedLogError(log.label, metric, kept.unsettled)
-    steps, told = numbering.steps[kept.index], told[kept.index]
+    at = slice(None) if kept.whole else kept.index
+    steps, told = numbering.steps[at], told[at]
     curve = Curve(
         label=log.label,
         metric=metric,
         steps=steps,
-        values=series.values[kept.index],
-        resolution=series.resolution[kept.index],
+        values=series.values[at],
+        resolution=series.resolution[at],
         window=series.window if series.phase == "training" else RAW,
         axis=numbering.axis,
         notes=(*log.notes, *numbering.notes, *kept.notes),
         base_guessed=numbering.base_guessed,
         base_given=None if hints is None else hints.base,
         steps_per_epoch=numbering.steps_per_epoch,
-        skips=skips_of(log, series.rows[kept.index], steps),
+        skips=skips_of(log, series.rows[at], steps),
         phase=series.phase,
         resumed=kept.resumed,
     )
@@ -75,20 +76,25 @@ def pair_curves(reference: Curve, candidate: Curve, last_step: int | None = None
     whole = cut_after(reference, last_step), cut_after(candidate, last_step)
     like = match_windows(*whole)
     left, right = like.reference, like.candidate
-    at_left, at_right = common_places(left.steps, right.steps)
+    common = left, right
+    if not np.array_equal(left.steps, right.steps):
+        at_left, at_right = common_places(left.steps, right.steps)
+        common = left.take(at_left), right.take(at_right)
     return PairedCurves(
-        steps=left.steps[at_left],
-        reference=left.values[at_left],
-        candidate=right.values[at_right],
-        widening=(left.resolution[at_left] + right.resolution[at_right]) / 2,
-        unmatched_reference=like.unused_reference + len(left.steps) - len(at_left),
-        unmatched_candidate=like.unused_candidate + len(right.steps) - len(at_right),
+        steps=common[0].steps,
+        reference=common[0].values,
+        candidate=common[1].values,
+        widening=(common[0].resolution + common[1].resolution) / 2,
+        unmatched_reference=like.unused_reference + len(left.steps) - len(common[0].steps),
+        unmatched_candidate=like.unused_candidate + len(right.steps) - len(common[1].steps),
         notes=(*like.notes, *_skipped_notes(*whole)),
     )
 
 
 def common_places(one: Integers, other: Integers) -> tuple[Integers, Integers]:
     """Return the places of the common steps in two arrays of increasing steps."""
+    if np.array_equal(one, other):
+        return np.arange(len(one)), np.arange(len(one))
     at = np.searchsorted(one, other)
     common = np.flatnonzero(at < len(one))
     common = common[one[at[common]] == other[common]]

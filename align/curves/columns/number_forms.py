@@ -7,6 +7,7 @@ Longer ones are divided with the rest carried along; where that cannot tell whic
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
 
 _NUMBER = re.compile(r"([-+]?)([0-9]*)(?:(\.)([0-9]*))?(?:[eE]([-+]?)([0-9]{1,3}))?")
+_TO_ZEROS = str.maketrans("123456789", "0" * 9)
 _WORD = 8
 _LOW_DIGITS = 2 * _WORD
 # More have to be read one by one: that many digits fit into 64 bits.
@@ -54,6 +56,11 @@ class NumberForm(NamedTuple):
 
 def number_form(text: str) -> NumberForm | None:
     """Take a number apart; None if it is none, or needs a look of its own: `nan`, or very many digits."""
+    return _form_of(text.translate(_TO_ZEROS)) if text.isascii() else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _form_of(text: str) -> NumberForm | None:
     found = _NUMBER.fullmatch(text)
     if found is None or not (found[2] or found[4]):
         return None
@@ -76,8 +83,7 @@ class NumberColumn(NamedTuple):
 
     def repeated(self, count: int) -> NumberColumn:
         """Return one number so many times."""
-        values, mantissas, decimals, exponents, too_long = (np.full(count, column[0]) for column in self)
-        return NumberColumn(values, mantissas, decimals, exponents, too_long)
+        return NumberColumn(*(np.broadcast_to(column[0], count) for column in self))
 
     def significant(self) -> Integers:
         """Count the digits from the first that is not 0."""
@@ -107,8 +113,7 @@ def read_alike(letters: Letters, starts: Integers, form: NumberForm, exponent: i
     values = mantissas.astype(np.float64)
     if places:
         values = values / _TENS[places] if places > 0 else values * _TENS[-places]
-    decimals, exponents = np.full(len(starts), form.decimals), np.full(len(starts), -places)
-    short = np.zeros(len(starts), np.bool_)
+    decimals, exponents, short = (np.broadcast_to(one, len(starts)) for one in (form.decimals, -places, False))
     return NumberColumn(-values if form.negative else values, mantissas, decimals, exponents, short)
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from align.curves.columns.number_forms import number_form, read_alike, read_numbers
+from align.curves.columns.number_forms import NumberForm, number_form, read_alike, read_numbers
+from align.curves.line_layouts import PADDING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
-    from align.curves.columns.number_forms import NumberColumn, NumberForm
+    from align.curves.columns.number_forms import NumberColumn
     from align.curves.line_layouts import Letters
     from align.curves.loss_log import Booleans, Integers
 
@@ -29,6 +30,8 @@ class Field(NamedTuple):
     text: str
 
 
+# Where a number's form begins to tell of its exponent.
+_EXPONENT = NumberForm._fields.index("exponent_end")
 # In place of a text that is not there; no text of a cell, without the spaces around it, is like it.
 ABSENT = " "
 NO_FIELD, ABSENT_FIELD = Field(0, 0, ""), Field(0, 0, ABSENT)
@@ -56,7 +59,12 @@ class PrintedColumn(Sequence[str]):
     def __getitem__(self, index: slice) -> Sequence[str]: ...
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         """Return texts, as a list has them."""
-        return self._texts[index]
+        if isinstance(index, slice) or "_texts" in self.__dict__:
+            return self._texts[index]
+        return next(iter(self.take(np.array([range(len(self))[index]]))))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
 
     def __contains__(self, text: object) -> bool:
         """Tell whether some text is this one; of the lack of one, the layouts tell."""
@@ -67,10 +75,15 @@ class PrintedColumn(Sequence[str]):
 
     @cached_property
     def _texts(self) -> list[str]:
-        content = self.letters.tobytes()
         starts, ends = (self.starts + self._places[self.kinds, side] for side in (0, 1))
-        spans = zip(starts.tolist(), ends.tolist(), strict=True)
-        texts = [content[start:end].decode("utf-8", "surrogatepass") for start, end in spans]
+        first = int(starts.min(initial=len(self.letters)))
+        content = self.letters[first : ends.max(initial=first)].tobytes()
+        spans = zip((starts - first).tolist(), (ends - first).tolist(), strict=True)
+        if content.isascii():
+            letters = content.decode("ascii")
+            texts = [letters[start:end] for start, end in spans]
+        else:
+            texts = [content[start:end].decode("utf-8", "surrogatepass") for start, end in spans]
         for row in np.flatnonzero(~self.filled).tolist() if ABSENT in self else ():
             texts[row] = self.fields[self.kinds[row]].text
         return texts
@@ -116,7 +129,7 @@ class PrintedColumn(Sequence[str]):
         if not known or len(known) < len(forms):
             return None
         starts = self.starts + (self._places[self.kinds, 0] if len(used) > 1 else self._places[used, 0])
-        if len({form._replace(exponent=0, exponent_end=0) for form in known}) == 1:
+        if len({form[:_EXPONENT] for form in known}) == 1 and len({form.exponent_sign for form in known}) == 1:
             alike = self._read_alike(used.tolist(), starts, known[0])
             if alike is not None:
                 return alike
@@ -179,10 +192,31 @@ def may_hold(texts: Sequence[str], letter: str) -> bool:
 def shown_texts(texts: Sequence[str]) -> Collection[str]:
     """Return unlike texts; of a column one for each layout, which differ from others like it in digits alone."""
     return (
-        {texts.fields[kind].text for kind in set(texts.kinds.tolist())}
+        {texts.fields[kind].text for kind in np.flatnonzero(np.bincount(texts.kinds)).tolist()}
         if isinstance(texts, PrintedColumn)
         else set(texts)
     )
+
+
+def without_letter(texts: Sequence[str], letter: str) -> Sequence[str]:
+    """Leave out an ASCII letter that is no digit, such as the comma of `1,024`, wherever it stands."""
+    if not may_hold(texts, letter):
+        return texts
+    if not isinstance(texts, PrintedColumn) or not all(field.text.isascii() for field in texts.fields):
+        return [text.replace(letter, "") for text in texts]
+    places = [[at for at, one in enumerate(field.text) if one != letter and field.end] for field in texts.fields]
+    width = max(map(len, places))
+    taken = np.array([own + [0] * (width - len(own)) for own in places], np.int64).reshape(-1, width)
+    begins = np.array([field.start for field in texts.fields], np.int64)
+    shown = texts.letters[(texts.starts + begins[texts.kinds])[:, None] + taken[texts.kinds]]
+    letters = np.concatenate(
+        [np.full(PADDING, ord(" "), np.uint8), shown.ravel(), np.full(PADDING, ord(" "), np.uint8)]
+    )
+    fields = [
+        Field(0, len(own), field.text.replace(letter, "")) if own else field
+        for own, field in zip(places, texts.fields, strict=True)
+    ]
+    return PrintedColumn(letters, PADDING + np.arange(len(texts)) * width, texts.kinds, fields)
 
 
 def bare_texts(texts: Sequence[str], around: str, empty: Collection[str]) -> Sequence[str]:

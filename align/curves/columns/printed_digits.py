@@ -102,9 +102,9 @@ class DigitColumn:
         if self._fixed and finite.all():
             self._exact |= bool(numbers.too_long.any() or numbers.mantissas.max() >= _FLOAT64)
             self._finite.append(finite)
-            self._figures.append(np.stack([numbers.exponents, numbers.decimals, numbers.decimals]).astype(np.int16))
+            self._figures.append(_figures(numbers.exponents, numbers.decimals, numbers.decimals))
         elif not self._exact:
-            figures = np.stack([numbers.exponents, numbers.significant(), numbers.decimals]).astype(np.int16)
+            figures = _figures(numbers.exponents, numbers.significant(), numbers.decimals)
             padded = not self._padded and numbers.has_padded(LEAST_DECIMALS)
             self._learn(numbers.values, finite, figures, padded)
 
@@ -163,6 +163,13 @@ def printed_resolution(texts: Sequence[str], measured: bool = True) -> Floats:
     column = DigitColumn(measured=measured)
     column.add(np.array(texts, np.bytes_), np.array([float(text) for text in texts], np.float64))
     return column.resolution()
+
+
+def _figures(*columns: Integers) -> NDArray[np.int16]:
+    """Put columns below each other; where each is one number in memory, they are three."""
+    if any(any(column.strides) for column in columns):
+        return np.stack(columns).astype(np.int16)
+    return np.broadcast_to(np.array([column[:1] for column in columns], np.int16), (len(columns), len(columns[0])))
 
 
 def _look_at(texts: NDArray[np.bytes_], finite: NDArray[np.bool_]) -> tuple[NDArray[np.int16], bool]:

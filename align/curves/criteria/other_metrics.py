@@ -52,11 +52,23 @@ def read_other_metrics(
     reference: LossLog, candidate: LossLog, metric: str, place: Place, preset: Preset = GUIDE
 ) -> OtherMetrics:
     """Compare what both logs have besides `metric`, and take the learning rates and loss scales of either."""
-    others, notes = compare_others(reference, candidate, metric, place, preset)
+    evidence = ("lr", "loss_scale") if metric == "loss" else ("lr", "loss_scale", "loss")
+    known: dict[tuple[int, str], Curve] = {}
+
+    def place_once(log: LossLog, name: str) -> Curve:
+        found = known.get((id(log), name)) or place(log, name)
+        if name in evidence:
+            known[id(log), name] = found
+        return found
+
+    others, notes = compare_others(reference, candidate, metric, place_once, preset)
     rates, scales, losses = (
-        (_placed(reference, name, place), _placed(candidate, name, place)) for name in ("lr", "loss_scale", "loss")
+        (_placed(reference, name, place_once), _placed(candidate, name, place_once))
+        if name in evidence
+        else (None, None)
+        for name in ("lr", "loss_scale", "loss")
     )
-    return OtherMetrics(others, rates, scales, losses if metric != "loss" else (None, None), notes)
+    return OtherMetrics(others, rates, scales, losses, notes)
 
 
 def compare_others(

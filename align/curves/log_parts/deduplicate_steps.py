@@ -30,7 +30,7 @@ class KeptPoints:
 
     `each` is how many values the log has of a step, 1 unless it tells unlike ones of most steps: then they are of
     several processes, not of a resumed run. `unsettled` says why the order of lines does not show which points are the
-    latest, "" where it does.
+    latest, "" where it does. `whole`: the points stand there as they are.
     """
 
     index: Integers
@@ -38,6 +38,7 @@ class KeptPoints:
     resumed: Booleans | None = None
     each: int = 1
     unsettled: Unsettled = ""
+    whole: bool = False
 
 
 def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) -> KeptPoints:
@@ -49,7 +50,7 @@ def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) 
     lines out of order stand below the counters of others.
     """
     if np.all(steps[1:] > steps[:-1]):
-        return KeptPoints(np.arange(len(steps)))
+        return KeptPoints(np.arange(len(steps)), whole=True)
     at_once, same = np.diff(steps) == 0, _same(values[1:], values[:-1])
     again = np.unique(steps[1:][at_once & ~same])
     index = np.flatnonzero(np.append(~at_once, True))

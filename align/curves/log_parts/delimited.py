@@ -48,10 +48,12 @@ class Cells:
 
 
 def find_header(source: LogSource) -> Header | None:
-    """Find the first line that is neither blank nor a comment; None if it has no delimiter."""
+    """Find the first line that is neither blank nor a comment; None if it has no delimiter, or is a JSON object."""
     for number, line in source.lines():
         if not line.strip() or line.startswith("#"):
             continue
+        if line.startswith("{"):
+            return None
         delimiter = max(_DELIMITERS, key=line.count)
         return Header(number, tuple(_parted(line, delimiter)), delimiter) if delimiter in line else None
     return None

@@ -18,10 +18,11 @@ def distance_from_zero(steps: Integers) -> int:
 
     What prints every 20th step shows 20, 40 ... where it counts from 1, and 19, 39 ... where it counts from 0.
     """
-    known = np.unique(steps)
-    if len(known) < LEAST_MULTIPLES:
+    distances = np.diff(steps)
+    if not (distances > 0).all():
+        steps = np.unique(steps)
+        distances = np.diff(steps)
+    if len(steps) < LEAST_MULTIPLES or (distance := int(distances.min())) < LEAST_DISTANCE:
         return 0
-    distances = np.diff(known)
-    distance = int(np.gcd.reduce(distances))
-    regular = distance == distances.min() and distance >= LEAST_DISTANCE
-    return distance if regular and (int(known[0]) + 1) % distance == 0 else 0
+    regular = not (distances % distance).any()
+    return distance if regular and (int(steps[0]) + 1) % distance == 0 else 0

@@ -123,7 +123,7 @@ class TableBuilder:
         return loss.notes() if loss else ()
 
     def _series(self, name: str, column: _Column, every: Integers) -> Series:
-        values = _emptied(column.values)
+        values = _shared(_emptied(column.values))
         return Series(
             every if len(values) == len(every) else _emptied(column.rows),
             values,

@@ -73,9 +73,7 @@ def find_columns(names: Iterable[str]) -> LogColumns | None:
 def _find_columns(names: tuple[str, ...]) -> LogColumns | None:
     if table := known_table(names):
         return _of_known(table, names)
-    spelled: dict[str, str] = {}
-    for name in names:
-        spelled.setdefault(_plain(name), name)
+    spelled = dict(zip(reversed(_all_plain(names)), reversed(names), strict=True))
     step, epoch, loss, phase = (_first(spelled, known) for known in (STEP_NAMES, EPOCH_NAMES, LOSS_NAMES, PHASE_NAMES))
     if loss is None and {phase_by_name(name) for name in spelled if "loss" in name} == {"validation"}:
         loss = ""
@@ -247,7 +245,18 @@ def _base(names: Iterable[str]) -> Base | None:
 
 
 def _plain(name: str) -> str:
-    return name.strip().lower().replace(" ", "_").replace("-", "_")
+    return _joined_words(name.strip())
+
+
+def _joined_words(text: str) -> str:
+    return text.lower().replace(" ", "_").replace("-", "_")
+
+
+def _all_plain(names: Sequence[str]) -> list[str]:
+    """Spell many names plainly, at once if that is sure to be the same: a row may have 100,000."""
+    joined = "\n".join(map(str.strip, names))
+    alone = joined.isascii() and joined.count("\n") == len(names) - 1
+    return _joined_words(joined).split("\n") if alone else list(map(_plain, names))
 
 
 def _first(spelled: Mapping[str, str], known: Sequence[str]) -> str | None:

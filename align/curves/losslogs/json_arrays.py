@@ -61,11 +61,12 @@ def _read_cells(source: LogSource) -> tuple[LogColumns, dict[str, Sequence[str]]
     except (ValueError, RecursionError):
         return None
     within = document.values() if isinstance(document, dict) and _OTHERS not in document else ()
-    return next(filter(None, map(_cells, (document, *within))), None)
+    parts = (part for part in (document, *within) if isinstance(part, (list, dict)))
+    return next(filter(None, map(_cells, parts)), None)
 
 
-def _cells(part: Any) -> tuple[LogColumns, dict[str, Sequence[str]]] | None:
-    cells = _of_objects(part) if isinstance(part, list) else _of_arrays(part) if isinstance(part, dict) else {}
+def _cells(part: list[Any] | dict[str, Any]) -> tuple[LogColumns, dict[str, Sequence[str]]] | None:
+    cells = _of_objects(part) if isinstance(part, list) else _of_arrays(part)
     columns = find_columns(cells) if cells else None
     return (columns, cells) if columns is not None and columns.loss else None
 

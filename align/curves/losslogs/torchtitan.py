@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.curves.columns.line_columns import find_columns
-from align.curves.columns.printed_column import are_filled, may_hold, take_texts
+from align.curves.columns.printed_column import are_filled, take_texts, without_letter
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
@@ -80,8 +80,7 @@ class _Reading:
             _, steps, *texts = (take_texts(column, at) for column in found.columns)
             metrics = dict(zip(_NAMES, texts, strict=True))
             for name in _WITH_COMMAS:
-                if may_hold(metrics[name], ","):
-                    metrics[name] = [text.replace(",", "") for text in metrics[name]]
+                metrics[name] = without_letter(metrics[name], ",")
             self.averages &= not are_filled(metrics["tflops"]).any()
             self.builder.add(lines[at], read_steps(steps), named_validation(metrics) if validated else metrics)
 

@@ -8,6 +8,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import existing_file
+from align.curves.file_bytes import FileBytes
 from align.curves.log_sources import HEAD_BYTES, LogSource, first_lines
 from align.errors import UnreadableLogError
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _GZIP = b"\x1f\x8b"
+# A larger file is read a piece at a time, which costs nothing and keeps memory for the numbers.
+LARGE_BYTES = 1 << 23
 # What a document in JSON begins with; `[12:03` and `{ Epoch` do not.
 _DOCUMENT = re.compile(rb"\s*(?:\{|\[\s*\{)\s*(?:[\"}]|$)")
 # Lines of a layout by which a format is told.
@@ -33,6 +36,8 @@ def open_log(path: Path, most: int = -1) -> LogSource:
     try:
         with path.open("rb") as stream:
             packed = stream.read(len(_GZIP)) == _GZIP
+        if not packed and most < 0 and path.stat().st_size > LARGE_BYTES:
+            return LogSource(str(path), FileBytes(path))
         with gzip.open(path) if packed else path.open("rb") as stream:
             return LogSource(str(path), stream.read(most))
     except (OSError, EOFError, zlib.error) as error:

@@ -50,7 +50,7 @@ def _begins(log: LossLog) -> Integers:
     A run may go on with a new total, as it was prolonged, and a new epoch may have another length.
     """
     table, loss = log.table, log.series("loss")
-    if loss is None or table.totals is None:
+    if loss is None or table.totals is None or not (table.totals != table.totals[:1]).any():
         return table.lines[:0]
     rows = loss.rows[table.totals[loss.rows] > 0]
     place = table.steps[rows] if table.epochs is None or log.counting != "step in epoch" else table.epochs[rows]

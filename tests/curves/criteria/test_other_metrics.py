@@ -124,3 +124,11 @@ def test_other_metrics_are_held_to_the_criteria_that_were_asked_for() -> None:
     assert found.within == STEPS
     (found,), _ = compare_others(left, right, "loss", place_on_axis, PRESETS["exact"])
     assert found.within == 0
+
+
+def test_many_metrics_cost_in_proportion_to_their_number(growth) -> None:
+    def compare(count: int) -> None:
+        sides = (_log(side, **{f"metric_{number}": LOSSES for number in range(count)}) for side in ("a", "b"))
+        assert len(_compare(*sides)) == count
+
+    assert growth(compare, 60) < 2.2
