@@ -18,7 +18,7 @@ STILL_WORDED = {
     "checkpoints": 18,
     "convert": 7,
     "core": 6,
-    "curves": 67,
+    "curves": 41,
     "models": 14,
     "names": 10,
     "rules": 3,
