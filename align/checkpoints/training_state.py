@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from align.checkpoints.framework_of_names import source_framework
 from align.core.dtypes import numpy_dtype
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, StoredTensor]
 
-STATE = "optimizer state"
-COUNTER = "a wrapper's count of averaged models"
-REASONS = frozenset({STATE, COUNTER})
+Reason = Literal["optimizer state", "a wrapper's count of averaged models"]  # by which records are read back
+STATE: Final = "optimizer state"
+COUNTER: Final = "a wrapper's count of averaged models"
+REASONS: frozenset[Reason] = frozenset({STATE, COUNTER})
 ENOUGH = 2  # parameters of one state, or kinds of state, that need no number beside them
 
 

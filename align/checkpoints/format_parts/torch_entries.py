@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
 
 MOST_VIEWED = 8  # how often each byte is in another tensor: the flat weights of an LSTM and their parts make two
-RESAVE = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
+RESAVE_HINT = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
 
 
 def torch_checkpoint(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, StoredTensor]
 
 MOST_REASONS = 12
-NOTHING_MEETS = "followed either way, it leads from no name of the reference to one of the candidate"
+MEETS_NOTHING_FAULT = "followed either way, it leads from no name of the reference to one of the candidate"
 
 
 def map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> DirectedMap:
@@ -45,7 +45,7 @@ def map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> D
     ways = (follow(two_way, reference) for follow in (follow_forward, follow_backward))
     way = max((_with_drops(way, two_way.rules, reference, candidate) for way in ways), key=meeting)
     if way.problems or not meeting(way)[1]:
-        raise MapError(two_way.rules.label, way.problems or [NOTHING_MEETS])
+        raise MapError(two_way.rules.label, way.problems or [MEETS_NOTHING_FAULT])
     return replace(way, warnings=tuple(_warnings(two_way, way)))
 
 
