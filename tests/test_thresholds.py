@@ -56,10 +56,10 @@ def outside(room: str) -> list[str]:
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.parent.name)
 def test_each_limit_says_why_it_is_there_and_where_its_number_comes_from(table: Path) -> None:
     tree = ast.parse(table.read_text(encoding="utf-8"))
-    follows = dict(zip(tree.body, tree.body[1:], strict=False))
+    follows = {one.lineno: other for one, other in zip(tree.body, tree.body[1:], strict=False)}
     assert constants(table)
     for name, node in constants(table):
-        text = _text(follows.get(node))
+        text = _text(follows.get(node.lineno))
         origin = ORIGIN.search(text)
         assert origin, f"{name} needs a text below it that ends in Measured:, Source: or Choice:"
         assert len(text[: origin.start()].strip()) >= SHORTEST_REASON, f"{name} does not say why it is there"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint
 
 # What lies in the place of a checkpoint when it was not fetched: how it starts, what it is and what to do.
-NOT_FETCHED = (
+NOT_FETCHED_FAULTS = (
     (b"version https://git-lfs", "it is a pointer of Git LFS, not the file itself", "run `git lfs pull` where it is"),
     (b"<!doctype html", "it is a web page", "the download failed, often for want of a login: download it again"),
     (b"<html", "it is a web page", "the download failed, often for want of a login: download it again"),
@@ -87,7 +87,7 @@ def _open_file(path: Path, key: str | None, odd_too: bool) -> Checkpoint:
         if plugin.recognizes(path, head):
             found = printable_checkpoint(plugin.read(path, key))
             return found if odd_too else require_plain(found)
-    for start, reason, hint in NOT_FETCHED:
+    for start, reason, hint in NOT_FETCHED_FAULTS:
         if head.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(start):
             raise NotACheckpointError(path, reason, hint=hint)
     reason = "its content is of no known format" if head else "it is empty"

@@ -71,7 +71,7 @@ class _LoadedTreeReader:
 
     def describe(self, value: Any) -> str:
         if isinstance(value, StoredTensor):
-            return f"tensor of shape {value.shape}"
+            return sentence("entry_note.tensor", shape=str(value.shape))
         return "tensor" if isinstance(value, OddTensor) else describe_plain(value)
 
     def parts(self, value: Any) -> Iterable[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from align.checkpoints.framework_of_names import source_framework
 from align.checkpoints.thresholds import FEWEST_STATES
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, StoredTensor]
 
-STATE = "optimizer state"
-COUNTER = "a wrapper's count of averaged models"
-REASONS = frozenset({STATE, COUNTER})
+Reason = Literal["optimizer state", "a wrapper's count of averaged models"]  # by which records are read back
+STATE: Final = "optimizer state"
+COUNTER: Final = "a wrapper's count of averaged models"
+REASONS: frozenset[Reason] = frozenset({STATE, COUNTER})
 
 
 def state_beside_weights(checkpoint: Checkpoint) -> dict[str, str]:

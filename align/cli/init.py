@@ -34,16 +34,16 @@ def init_command(  # noqa: PLR0913 - one parameter an option
     from align.runs.write_project import write_project
 
     given = {
-        "reference.model": reference,
-        "reference.checkpoint": reference_checkpoint,
-        "reference.training": reference_training,
-        "reference.log": reference_log,
-        "candidate.model": candidate,
-        "candidate.checkpoint": candidate_checkpoint,
-        "candidate.training": candidate_training,
-        "candidate.log": candidate_log,
-        "forward.inputs": inputs,
-        "training.batch": batch,
+        "reference model": reference,
+        "reference checkpoint": reference_checkpoint,
+        "reference training": reference_training,
+        "reference log": reference_log,
+        "candidate model": candidate,
+        "candidate checkpoint": candidate_checkpoint,
+        "candidate training": candidate_training,
+        "candidate log": candidate_log,
+        "forward inputs": inputs,
+        "training batch": batch,
     }
     ask = _ask if sys.stdin.isatty() and sys.stdout.isatty() else None
     known = {name: value for name, value in given.items() if value}

@@ -9,12 +9,12 @@ import typer
 
 def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
     """List frameworks, checkpoint formats, log formats and model families, and whether each can be used here."""
-    from align.core.registry import INSTALL, plugin_states
+    from align.core.registry import INSTALL_HINT, plugin_states
     from align.rules.model_families import model_families
 
     rows = []
     for state in plugin_states(try_import=False):
-        hint = "; ".join(INSTALL.get(package, f"pip install {package}") for package in state.missing)
+        hint = "; ".join(INSTALL_HINT.get(package, f"pip install {package}") for package in state.missing)
         rows.append(
             {
                 "room": state.kind,

@@ -115,11 +115,11 @@ def remove_dead_parts(folder: Path) -> None:
 def existing_file(path: Path, what: str) -> Path:
     """Return `path` if it is a file; raises MissingFileError with the word `what` otherwise."""
     if not path.is_file():
-        raise MissingFileError(path, what, _why_no_file(path))
+        raise MissingFileError(path, what, _place_fault(path))
     return path
 
 
-def _why_no_file(path: Path) -> str:
+def _place_fault(path: Path) -> str:
     """What stands in the place of a file; "" if nothing does."""
     if path.is_dir():
         return "it is a folder"

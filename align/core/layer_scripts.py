@@ -32,7 +32,7 @@ for name, value in {{{outputs}}}.items():
         difference = f"{{np.abs(mine - saved).max():.9e}}" if alike else f"shape {{mine.shape}}, not {{saved.shape}}"
         print(f"{{name}}: largest difference from the {{side}}: {{difference}}")
 '''
-FROM_FACTORY = "import importlib\nimport sys\n"
+FACTORY_SCRIPT = "import importlib\nimport sys\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class LayerScript:
         """Return the script."""
         return SCRIPT.format(
             title=self.title,
-            imports="" if self.factory is None else FROM_FACTORY,
+            imports="" if self.factory is None else FACTORY_SCRIPT,
             package=forms.package,
             side=self.side,
             layer="\n".join(self._making(forms)),

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
-from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.core.dtypes import Array
 
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...] | None"
 LONGEST, DEEPEST = 64, 2
@@ -79,16 +77,6 @@ def plain_settings(attributes: Mapping[str, object]) -> dict[str, Setting]:
     """Return the public attributes that are plain, lists as tuples; long and deep lists are no settings."""
     public = {name: value for name, value in attributes.items() if not name.startswith("_")}
     return {name: _plain(value) for name, value in public.items() if _is_plain(value)}
-
-
-def weights_as_setting(numbers: Array | None) -> Setting:
-    """Weights of classes as a setting: the numbers, or of more than LONGEST how many and a checksum."""
-    if numbers is None:
-        return None
-    flat = numbers.astype("float32").reshape(-1)
-    if len(flat) <= LONGEST:
-        return tuple(float(f"{number:.7g}") for number in flat)
-    return f"{len(flat)} numbers of checksum {crc32(flat.tobytes()):08x}"
 
 
 def _is_plain(value: object, depth: int = DEEPEST) -> bool:

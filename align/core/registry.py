@@ -27,7 +27,7 @@ PACKAGES: dict[PluginKind, str] = {
     "losslogs": "align.curves.losslogs",
     "foreign": "align.traces.foreign",
 }
-INSTALL = {
+INSTALL_HINT = {
     "torch": 'pip install "mindalign[torch]"',
     "mindspore": 'pip install "mindalign[mindspore]" (Python 3.10-3.12; needs numpy<2)',
 }
@@ -94,7 +94,7 @@ def trusted_loaders() -> dict[str, TrustedLoader]:
 def check_packages(plugin: Plugin) -> None:
     """Raise FrameworkMissingError with the install line if a package that the plugin needs is absent or broken."""
     for package in plugin.requires:
-        install = INSTALL.get(package, f"pip install {package}")
+        install = INSTALL_HINT.get(package, f"pip install {package}")
         if importlib.util.find_spec(package) is None:
             raise FrameworkMissingError(package, install)
         if reason := _import_failure(package):

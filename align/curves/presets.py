@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.curves.metric_names import is_loss, same_metric
 from align.errors import UsageError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ NOT_ASKED = inf
 class CurveLimits:
     """Bounds on the first difference, on the mean and on every single one; each passes below its absolute or relative.
 
+    `source` is a text of the user's, or the key of one of `SOURCES`, which `limits_for` puts in its place.
     A bound of 0 leaves only the other one, both 0 ask for equality, both infinite for nothing. `points` is how many
     common points the source asks for before the mean means much. `drift`: a drift fails, however small it is.
     """
@@ -47,8 +49,18 @@ class CurveLimits:
         return (self.every_abs, self.every_rel) if self.asks("every") else (self.mean_abs, self.mean_rel)
 
 
-OTHER = CurveLimits("mindalign's own default", first_abs=0.0, first_rel=0.01, mean_abs=0.0, mean_rel=0.01)
-_MINDFORMERS = "MindSpore Transformers migration guide"
+SOURCES = frozenset(
+    {
+        "limits_source.own_default",
+        "limits_source.mindformers",
+        "limits_source.printed_digits",
+        "limits_source.openrlhf",
+        "limits_source.megatron",
+        "limits_source.reprod_log",
+    }
+)
+OTHER = CurveLimits("limits_source.own_default", first_abs=0.0, first_rel=0.01, mean_abs=0.0, mean_rel=0.01)
+_MINDFORMERS = "limits_source.mindformers"
 GRADIENT_NORM = CurveLimits(_MINDFORMERS, first_abs=0.0, first_rel=0.1, mean_abs=0.0, mean_rel=0.1, points=1000)
 
 
@@ -66,16 +78,16 @@ GUIDE = Preset(
     "guide",
     CurveLimits(_MINDFORMERS, first_abs=0.005, first_rel=0.005, mean_abs=0.01, mean_rel=0.01, points=1000),
 )
-_EXACT = CurveLimits("equal to the printed digits", first_abs=0.0, first_rel=0.0, every_abs=0.0, every_rel=0.0)
+_EXACT = CurveLimits("limits_source.printed_digits", first_abs=0.0, first_rel=0.0, every_abs=0.0, every_rel=0.0)
 PRESETS: Mapping[str, Preset] = {
     one.name: one
     for one in (
         GUIDE,
         Preset("exact", _EXACT, metrics={}, other=_EXACT),
         # Its formula takes the mean of absolute differences and calls it 2 %.
-        Preset("openrlhf", CurveLimits("OpenRLHF, GPU against Ascend", mean_abs=0.02, mean_rel=0.0)),
-        Preset("megatron", CurveLimits("Megatron-LM, functional tests", every_abs=0.0, every_rel=0.05)),
-        Preset("reprod_log", CurveLimits("reprod_log, its default threshold", every_abs=1e-6, every_rel=0.0)),
+        Preset("openrlhf", CurveLimits("limits_source.openrlhf", mean_abs=0.02, mean_rel=0.0)),
+        Preset("megatron", CurveLimits("limits_source.megatron", every_abs=0.0, every_rel=0.05)),
+        Preset("reprod_log", CurveLimits("limits_source.reprod_log", every_abs=1e-6, every_rel=0.0)),
     )
 }
 
@@ -93,8 +105,12 @@ def limits_for(metric: str, loss_scale: float, preset: Preset = GUIDE) -> CurveL
     """Return the limits for a metric whose reference is `loss_scale` large on average (in the metric's unit)."""
     named = preset.metrics.get(same_metric(metric))
     if named is not None:
-        return named
-    return _held(preset.loss, SHARE_OF_LOSS * loss_scale) if is_loss(metric) else preset.other
+        return _worded(named)
+    return _held(_worded(preset.loss), SHARE_OF_LOSS * loss_scale) if is_loss(metric) else _worded(preset.other)
+
+
+def _worded(limits: CurveLimits) -> CurveLimits:
+    return replace(limits, source=sentence(limits.source)) if limits.source in SOURCES else limits
 
 
 def _held(limits: CurveLimits, largest: float) -> CurveLimits:
@@ -105,4 +121,4 @@ def _held(limits: CurveLimits, largest: float) -> CurveLimits:
     held = replace(limits, first_abs=first, mean_abs=mean, every_abs=every)
     if held == limits:
         return limits
-    return replace(held, source=f"{limits.source}, absolute limits held to {SHARE_OF_LOSS:.0%} of the mean loss")
+    return replace(held, source=sentence("limits_source.held", source=limits.source, share=SHARE_OF_LOSS))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from align.curves.metric_names import same_metric
 from align.curves.presets import GUIDE, PRESETS, CurveLimits, Preset
 from align.curves.read_patterns import PATTERN_KEYS
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def _limits(name: str, table: dict[str, Any]) -> CurveLimits:
     for part in _PARTS:
         if given.keys() & {f"{part}_abs", f"{part}_rel"}:
             given = {f"{part}_abs": 0.0, f"{part}_rel": 0.0, **given}
-    return CurveLimits(**{"source": f"preset {name} of the project file", **given})
+    return CurveLimits(**{"source": sentence("limits_source.of_project", preset=name), **given})
 
 
 def _faults(where: str, table: object, known: set[str]) -> Iterator[str]:

@@ -23,6 +23,7 @@ class EmptyLogError(CannotRunError):
     """A log in which no line could be read as a training step."""
 
     ONE_FORMAT = "leave the format out, and the content tells it; `align plugins` lists the formats"
+    COLUMNS = "a step column (global_step, step, iter, epoch ...) and a loss column (loss, train_loss, train/loss ...)"
     OWN_PATTERN = "try the expression on one line of the log; it has to be found within a line, by itself"
 
     def __init__(self, path: Path | str, looked_for: Iterable[str], hint: str = ONE_FORMAT) -> None:

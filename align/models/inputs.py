@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SPEC = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:<(?P<below>\d+))?")
 _DTYPES = FLOATS | {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
 InputsSource: TypeAlias = "Path | str | Mapping[str, Array] | Sequence[InputsSource]"
-SPEC_HELP = "NAME=DTYPE[SHAPE], for integers NAME=DTYPE[SHAPE]<BOUND, for example x=float32[2,3,224,224]"
+SPEC_HINT = "NAME=DTYPE[SHAPE], for integers NAME=DTYPE[SHAPE]<BOUND, for example x=float32[2,3,224,224]"
 
 
 def read_inputs(source: InputsSource) -> dict[str, Array]:
@@ -87,14 +87,14 @@ def _batch(source: object, made: Any) -> dict[str, Array]:
     if not hasattr(made, "items"):
         place = source if isinstance(source, str) else "what is given as inputs"
         hint = "return a dict of input name -> numpy array, or a list of them for several batches"
-        raise InputsError(f"{place} returned {_called(made)}", hint)
+        raise InputsError(f"{place} returned {_returned_fault(made)}", hint)
     arrays = {str(name): as_array(value) for name, value in made.items()}
     if unlike := [f"{name} ({_kind(value)})" for name, value in made.items() if arrays[str(name)].dtype.hasobject]:
         raise _no_numbers(unlike)
     return _checked(source, arrays)
 
 
-def _called(made: Any) -> str:
+def _returned_fault(made: Any) -> str:
     name = type(made).__name__
     if not isinstance(made, (list, tuple)):
         return f"a {name}"
@@ -156,7 +156,7 @@ def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
     faults = [f"{spec}: {fault}" for spec, match in found if (fault := _fault(match))]
     faults += [f"{name} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
     if faults:
-        raise InputsError(f"cannot make the inputs: {'; '.join(faults)}", f"write {SPEC_HELP}")
+        raise InputsError(f"cannot make the inputs: {'; '.join(faults)}", f"write {SPEC_HINT}")
     generator = np.random.default_rng(seed)
     return {match["name"]: _draw(match, generator) for _, match in found if match}
 

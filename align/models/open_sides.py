@@ -134,15 +134,15 @@ def _with_copy(sides: Sides, shared: str) -> Sides:
     Raises SharedModelError where it cannot be copied, or was filled, moved or cast before.
     """
     first, second = sides
-    why = f"shared {shared}" if shared else "was one object"
+    sharing_fault = f"shared {shared}" if shared else "was one object"
     if first.prepared != second.prepared or (second.prepared != Preparation() and first.model is not second.model):
-        reason = f"were filled, moved or cast one after the other, but the latter {why} with the former"
+        reason = f"were filled, moved or cast one after the other, but the latter {sharing_fault} with the former"
         hint = "open both at once, with align.open_sides, or let each function build a model of its own"
         raise SharedModelError(_labels(sides), reason, hint)
 
     def uncopied(error: BaseException) -> SharedModelError:
         said = str(error).strip().partition("\n")[0]
-        reason = f"are not apart: the latter {why} with the former, and cannot be copied"
+        reason = f"are not apart: the latter {sharing_fault} with the former, and cannot be copied"
         return SharedModelError(_labels(sides), f"{reason}: {type(error).__name__}: {said}")
 
     model = run_user_code(lambda: _copied(second), uncopied)

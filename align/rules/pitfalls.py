@@ -112,7 +112,8 @@ def read_pitfalls(path: Path) -> tuple[list[Pitfall], list[str]]:
         return [], [f"not TOML: {error}"]
     tables = document.pop("pitfall", None)
     if document or not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
-        return [], ["expected [[pitfall]] tables and nothing else"]
+        faults = ["expected [[pitfall]] tables and nothing else"]
+        return [], faults
     faults = [f"rule {table.get('id', '?')!r}: {fault}" for table in tables for fault in _faults(table)]
     return ([] if faults else [_pitfall(path.stem, table) for table in tables]), faults
 

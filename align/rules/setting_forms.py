@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from align.words.catalogue import sentence
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -107,7 +109,7 @@ class Form:
         arguments = self._written(value)
         if not arguments:
             same = 'padding="same" (with stride 1 only)'
-            return same if value == SAME else f"padding=0 after a padding layer of {value}"
+            return same if value == SAME else sentence("lint_change.padding_layer", padding=str(value))
         return ", ".join(f"{name}={_literal(own)}" for name, own in arguments)
 
     def arguments(self, value: Setting) -> tuple[tuple[str, Setting], ...]:

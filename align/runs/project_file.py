@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
 NAME = "align.toml"
 _PLACE = ("device", "dtype", "mode")
-_TEXT, _TEXTS, _NUMBER = "text", "text, or a list of texts", "a whole number from 1"
+_TEXT, _TEXTS, _NUMBER = "text", "texts", "number"
+_KIND_HINT = {_TEXT: "text", _TEXTS: "text, or a list of texts", _NUMBER: "a whole number from 1"}
 _SIDE = dict.fromkeys(("model", "checkpoint", *_PLACE, "trace", "training", "log"), _TEXT)
 _METRIC = dict.fromkeys(("data", "metric", "candidate_data", "candidate_metric"), _TEXT)
 _KEYS = {
@@ -160,7 +161,7 @@ def _table_faults(table: str, content: dict[str, Any]) -> Iterator[str]:
         if key not in known:
             yield f"[{table}] unknown key {key!r}; known: {', '.join(sorted(known))}"
         elif not _fits(value, known[key]):
-            yield f"[{table}] {key} must be {known[key]}, not {value!r}"
+            yield f"[{table}] {key} must be {_KIND_HINT[known[key]]}, not {value!r}"
 
 
 def _fits(value: object, kind: str) -> bool:

@@ -30,21 +30,21 @@ EXAMPLES = {
 
 
 def first_missing(project: Project, *keys: str) -> Missing | None:
-    """Return what is said of the first key, such as `reference.model`, that the project file lacks."""
+    """Return what is said of the first key, such as `reference model`, that the project file lacks."""
     given = {
         **{
-            f"reference.{name}": getattr(project.reference, name) for name in ("model", "checkpoint", "training", "log")
+            f"reference {name}": getattr(project.reference, name) for name in ("model", "checkpoint", "training", "log")
         },
         **{
-            f"candidate.{name}": getattr(project.candidate, name) for name in ("model", "checkpoint", "training", "log")
+            f"candidate {name}": getattr(project.candidate, name) for name in ("model", "checkpoint", "training", "log")
         },
-        "forward.inputs": project.inputs,
-        "metric.data": project.metric.data,
-        "training.batch": project.batches,
+        "forward inputs": project.inputs,
+        "metric data": project.metric.data,
+        "training batch": project.batches,
     }
     for key in keys:
         if not given[key]:
-            table, _, name = key.partition(".")
+            table, _, name = key.partition(" ")
             reason = sentence("ladder.no_key", table=table, name=name)
             return Missing(reason, f"[{table}] {name} = {EXAMPLES[name]}")
     return None

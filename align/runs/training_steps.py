@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def plan_steps(project: Project, run: Path) -> Plan | Missing:
     """Take training steps of both sides."""
-    if missing := first_missing(project, "reference.training", "candidate.training", "training.batch"):
+    if missing := first_missing(project, "reference training", "candidate training", "training batch"):
         return missing
     chosen = map_file(project, run)
     batches = [part for batch in project.batches for part in ("--batch", source(batch))]

@@ -9,6 +9,7 @@ from align.core.atomic_files import write_text
 from align.errors import DestinationError, UsageError
 from align.runs.find_sides import Purpose, SideName, choices, find_sides
 from align.runs.project_file import NAME
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +24,12 @@ class Key:
     name: str
     purpose: Purpose
     side: SideName | None
-    about: str
     is_needed: bool = False
+
+    @property
+    def about(self) -> str:
+        """What it is for."""
+        return say(f"project_key.{self.table}_{self.name}")
 
     @property
     def option(self) -> str:
@@ -33,16 +38,16 @@ class Key:
 
 
 KEYS = (
-    Key("reference", "model", "model", "reference", "returns the original model; takes no arguments", is_needed=True),
-    Key("reference", "checkpoint", "checkpoint", "reference", "fills the model"),
-    Key("reference", "training", "training", "reference", "returns model, loss and optimizer"),
-    Key("reference", "log", "log", "reference", "what its training printed"),
-    Key("candidate", "model", "model", "candidate", "returns the port", is_needed=True),
-    Key("candidate", "checkpoint", "checkpoint", "candidate", "left out: the reference's is converted"),
-    Key("candidate", "training", "training", "candidate", "returns model, loss and optimizer"),
-    Key("candidate", "log", "log", "candidate", "what its training printed"),
-    Key("forward", "inputs", "inputs", None, "arrays by name: a file, or a function that returns them"),
-    Key("training", "batch", "batch", None, "inputs and labels of one training step"),
+    Key("reference", "model", "model", "reference", is_needed=True),
+    Key("reference", "checkpoint", "checkpoint", "reference"),
+    Key("reference", "training", "training", "reference"),
+    Key("reference", "log", "log", "reference"),
+    Key("candidate", "model", "model", "candidate", is_needed=True),
+    Key("candidate", "checkpoint", "checkpoint", "candidate"),
+    Key("candidate", "training", "training", "candidate"),
+    Key("candidate", "log", "log", "candidate"),
+    Key("forward", "inputs", "inputs", None),
+    Key("training", "batch", "batch", None),
 )
 
 
@@ -53,7 +58,7 @@ def write_project(
     *,
     overwrite: bool = False,
 ) -> dict[str, str]:
-    """Write `align.toml` into a folder and return what it names, by `table.key`.
+    """Write `align.toml` into a folder and return what it names, by `table key`.
 
     `given` has what the user says by the same keys; `ask` chooses among several, and is asked for models of which
     nothing is found. Without it a key of which there are several is left out, but for the models: then UsageError
@@ -65,7 +70,7 @@ def write_project(
     found = find_sides(folder)
     chosen: dict[str, str] = {}
     for key in KEYS:
-        name = f"{key.table}.{key.name}"
+        name = f"{key.table} {key.name}"
         fits = choices(found, key.purpose, key.side)
         value = given.get(name) or (fits[0] if len(fits) == 1 else _asked(key, fits, ask))
         if value:
@@ -89,13 +94,13 @@ def _asked(key: Key, fits: Sequence[str], ask: Callable[[Key, Sequence[str]], st
 
 def _text(chosen: Mapping[str, str]) -> str:
     """The file: what is known, and as comments what may be added."""
-    lines = ["# What `align run` compares; docs/project-file.md explains every key."]
+    lines = [say("project_key.head")]
     table = ""
     for key in KEYS:
         if key.table != table:
             table = key.table
             lines += ["", f"[{table}]"]
-        value = chosen.get(f"{key.table}.{key.name}")
+        value = chosen.get(f"{key.table} {key.name}")
         quoted = f'{key.name} = "{value}"' if value else f'# {key.name} = ""'
         lines.append(f"{quoted}  # {key.about}")
     return "\n".join(lines) + "\n"

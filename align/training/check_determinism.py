@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from align.training.open_training import TrainingSide
 
 # What torch says of an operation that has no deterministic kernel.
-_UNORDERED = "does not have a deterministic implementation"
+_UNORDERED_PRINTED = "does not have a deterministic implementation"
 
 
 def check_determinism(
@@ -146,8 +146,8 @@ def _operations_told(said: set[str]) -> Iterator[None]:
         yield
     for one in caught:
         text = str(one.message)
-        if _UNORDERED in text:
-            said.add(sentence("determinism_reason.no_kernel", operation=text.partition(_UNORDERED)[0].strip()))
+        if _UNORDERED_PRINTED in text:
+            said.add(sentence("determinism_reason.no_kernel", operation=text.partition(_UNORDERED_PRINTED)[0].strip()))
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 

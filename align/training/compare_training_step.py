@@ -256,7 +256,7 @@ def _verdict(
     culprits: Sequence[StepCulprit], gradients: Sequence[ComparedGradient], *, apart: bool, loss: float | None
 ) -> Verdict:
     compared = sum(one.outcome != "could not tell" for one in gradients)
-    coverage = Coverage("gradients of parameters", compared, len(gradients) - compared)
+    coverage = Coverage(sentence("step_verdict.unit"), compared, len(gradients) - compared)
     if culprits:
         first = culprits[0]
         where = first.candidate or first.part

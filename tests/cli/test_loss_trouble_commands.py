@@ -3,36 +3,66 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import typer
 
 from align.cli.main import build_app
+from align.curves.loss_log import PairedCurves
+from align.curves.troubles.curve_evidence import CurveEvidence
 from align.curves.troubles.loss_troubles import TROUBLES, Trouble
-from align.curves.troubles.metric_troubles import COMES_FROM, METRIC_TROUBLES, OTHERS_COME_FROM, comes_from
+from align.curves.troubles.metric_troubles import METRIC_TROUBLES
 from align.words.catalogue import catalogue
 
 COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
+STEPS = np.arange(1, 4)
+EVIDENCE = CurveEvidence(
+    metric="loss",
+    pairs=PairedCurves(STEPS, STEPS * 1.0, STEPS * 2.0, STEPS * 0.0, 0, 0),
+    outside=STEPS[:0],
+    failed=frozenset(),
+    divergent=2,
+    first_compared=True,
+    first_agrees=True,
+    shift_option="--candidate-base 0",
+    update_behind="candidate",
+    last_common=3,
+    steps_per="--steps-per 2:1",
+    window="--candidate-window 'mean of last 10'",
+)
+METRICS = ("lr", "grad_norm", "loss_scale", "accuracy", "mIoU")
+
+
+def said(trouble: Trouble, metric: str = "loss") -> str:
+    return "; ".join(trouble.next_commands(replace(EVIDENCE, metric=metric), 2))
 
 
 ALL = dict.fromkeys((*TROUBLES, *METRIC_TROUBLES))
-COMMANDS_SAID = [*(one.next_command for one in ALL), *COMES_FROM.values(), OTHERS_COME_FROM]
+COMMANDS_SAID = dict.fromkeys(
+    [
+        *map(said, ALL),
+        *(said(one, metric) for one in METRIC_TROUBLES for metric in METRICS),
+        *catalogue()["loss_next"].values(),
+    ]
+)
 
 
-@pytest.mark.parametrize("said", [said for said in COMMANDS_SAID if said])
-def test_the_next_command_exists_with_its_options(said: str) -> None:
-    found = re.findall(r"\balign (\w+)((?:(?!\balign ).)*)", said)
-    assert found or "{comes_from}" in said
+@pytest.mark.parametrize("commands", [one for one in COMMANDS_SAID if "align " in one])
+def test_the_next_command_exists_with_its_options(commands: str) -> None:
+    found = re.findall(r"\balign (\w+)((?:(?!\balign ).)*)", commands)
+    assert found
     for command, rest in found:
         options = {name for parameter in COMMANDS[command].params for name in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest)) <= options
 
 
-@pytest.mark.parametrize("metric", ["lr", "grad_norm", "loss_scale", "accuracy", "mIoU"])
+@pytest.mark.parametrize("metric", METRICS)
 def test_a_metric_never_leads_back_to_itself(metric: str) -> None:
-    said = [*(one.next_command for one in METRIC_TROUBLES), comes_from(metric)]
-    assert all(said)
-    assert not any("--metric" in one for one in said)
+    commands = [said(one, metric) for one in METRIC_TROUBLES]
+    assert all(commands)
+    assert not any("--metric" in one for one in commands)
 
 
 @pytest.mark.parametrize("trouble", ALL, ids=lambda one: one.name)

@@ -53,3 +53,25 @@ def test_each_sentence_of_a_comparison_is_made_anew(factor, outcome):
     found = [*origins(document)]
     assert document["verdict"]["reason"] in [text for text, _ in found]
     assert [in_language(origin, "en") for _, origin in found] == [text for text, _ in found]
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(1.0, "aligned"), (1.05, "not aligned")])
+def test_each_sentence_about_two_logs_is_made_anew(factor, outcome, tmp_path):
+    losses = [3.0 / (1.0 + 0.02 * step) for step in range(60)]
+    (tmp_path / "torch.csv").write_text(
+        "step,loss,train_loss,lr\n" + "".join(f"{step},{loss},1,{0.1}\n" for step, loss in enumerate(losses))
+    )
+    (tmp_path / "port.jsonl").write_text(
+        "".join(f'{{"step": {step}, "loss": {loss * factor}, "lr": 0.1}}\n' for step, loss in enumerate(losses, 1))
+        + "no object"
+    )
+    result = align.compare_losses(tmp_path / "torch.csv", tmp_path / "port.jsonl")
+    document = json.loads(json.dumps(to_json_data(result), allow_nan=False))
+    assert document["verdict"]["outcome"] == outcome
+    found = [*origins(document)]
+    told = {*document["notes"], *document["candidate"]["notes"], *document["reference"]["notes"]}
+    said = {document["verdict"]["reason"], *(one["source"] for one in document["criteria"]), *told} - {""}
+    assert len(told) > 3
+    assert said <= {text for text, _ in found}
+    assert bool(document["next_command"]) is (factor != 1.0)
+    assert [in_language(origin, "en") for _, origin in found] == [text for text, _ in found]

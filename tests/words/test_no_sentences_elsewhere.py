@@ -14,25 +14,19 @@ import align
 ROOT = Path(align.__file__).parent
 # What rooms still word themselves, and how many files of each do; a number only ever goes down.
 WORDING = ("report", "cli", "words", "errors")  # rooms that may
-STILL_WORDED = {
-    "checkpoints": 17,
-    "convert": 7,
-    "core": 6,
-    "curves": 67,
-    "models": 13,
-    "names": 10,
-    "rules": 3,
-    "training": 9,
-}
+STILL_WORDED = {"names": 6}
 WORD = re.compile(r"(?:^|\s)[A-Za-z']{2,}(?=[\s,;:.]|$)")
-# Errors are worded by their classes, and beside them their hints and the faults that they list.
-ERRORS = ("Error", "error", "hint", "faults", "msg")
+EXPRESSION = re.compile(r"\(\?|\[\^")
+# Errors are worded by their classes, and beside them what is given to them: reasons, hints, lists of faults.
+ERRORS = ("error", "hint", "fault", "faults", "problem", "problems", "msg")
+# Plugins say what they are, so that adding one is adding a file; beside that stand words of other programs, and code.
+PLUGINS = ("summary", "printed", "script", "scriptforms")
 
 
 def sentences(path: Path) -> list[str]:
-    """Texts of three words and more, but for docstrings, errors and regular expressions."""
+    """Texts of three words and more, but for docstrings, errors, words of plugins and regular expressions."""
     tree = _tree(path)
-    apart = {id(inner) for node in ast.walk(tree) if _apart(node) for inner in ast.walk(node)}
+    apart = {id(inner) for node in ast.walk(tree) for part in _apart(node) for inner in ast.walk(part)}
     apart |= {
         id(inner)
         for node in ast.walk(tree)
@@ -42,7 +36,9 @@ def sentences(path: Path) -> list[str]:
     }
     texts = (_text(node) for node in ast.walk(tree) if id(node) not in apart)
     return [
-        text for text in texts if len(WORD.findall(text)) > 2 and "(?" not in text and text not in _words_of_literals()
+        text
+        for text in texts
+        if len(WORD.findall(text)) > 2 and not EXPRESSION.search(text) and text not in _words_of_literals()
     ]
 
 
@@ -59,16 +55,41 @@ def _words_of_literals() -> frozenset[str]:
     return frozenset(_text(word) for literal in literals for word in ast.walk(literal))
 
 
-def _apart(node: ast.AST) -> bool:
+def _apart(node: ast.AST) -> list[ast.AST]:
+    """The parts of a node in which texts are no sentences of results."""
+    if isinstance(node, ast.FunctionDef):
+        return [node] if _is_of_errors(node) else _given_to_errors(node)
+    if isinstance(node, ast.Dict):
+        return [key for key in node.keys if key is not None]  # names of facts are ids
+    return [node] if _is_apart(node) else [node.slice] if isinstance(node, ast.Subscript) else []
+
+
+def _is_apart(node: ast.AST) -> bool:
     if isinstance(node, (ast.Raise, ast.Assert)):
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True
+    if isinstance(node, ast.ClassDef):
+        return any(_name(base).endswith("Enum") for base in node.bases)
     if isinstance(node, ast.Call):
         return _name(node.func) == "compile" or any(map(_is_of_errors, (node.func, *_called_on(node))))
-    if isinstance(node, ast.FunctionDef):
-        return node.name.endswith(ERRORS)
-    return any(map(_is_of_errors, _assigned(node)))
+    if isinstance(node, ast.AnnAssign) and _name(node.annotation) == "TypeAlias":
+        return True
+    return getattr(node, "arg", "") in PLUGINS or any(map(_is_of_errors, _assigned(node)))
+
+
+def _given_to_errors(function: ast.FunctionDef) -> list[ast.AST]:
+    """What is assigned to names that stand in a `raise`, or in the call of an error."""
+    raising = [node for node in ast.walk(function) if _raises(node)]
+    given = {inner.id for node in raising for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    assigned = [node for node in ast.walk(function) if any(_name(one) in given for one in _assigned(node))]
+    return [
+        node.value for node in assigned if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value
+    ]
+
+
+def _raises(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and _name(node.func).endswith("Error"))
 
 
 def _called_on(call: ast.Call) -> list[ast.AST]:
@@ -85,11 +106,11 @@ def _assigned(node: ast.AST) -> list[ast.expr]:
 
 
 def _is_of_errors(node: ast.AST) -> bool:
-    return _name(node).endswith(ERRORS) or _name(node).lower().endswith(ERRORS)
+    return _name(node).lower().endswith((*ERRORS, *PLUGINS))
 
 
 def _name(node: ast.AST) -> str:
-    return str(getattr(node, "attr", getattr(node, "id", "")))
+    return str(getattr(node, "attr", getattr(node, "id", getattr(node, "name", ""))))
 
 
 def _text(node: ast.AST) -> str:
@@ -122,6 +143,16 @@ def test_a_room_words_no_more_than_it_is_known_to() -> None:
         ('found.append("it has no such thing")', ["it has no such thing"]),
         ('def one_faults():\n    yield "it has no such thing"', []),
         ('run(partial(UserCodeError, "running it there alone"))', []),
+        ('summary: str = "files of such a kind"', []),
+        ('Rung("one", summary="what it compares of both")', []),
+        ('Rung("one", reason="what it compares of both")', ["what it compares of both"]),
+        ('_TIMES_PRINTED = {"time for each step": "step_time_s"}', []),
+        ('TWICE = f"each step of [^|]*{step}"', []),
+        ('def one():\n    why = "it has no such thing"\n    raise ValueError(why)', []),
+        ('def one():\n    why = "it has no such thing"\n    return why', ["it has no such thing"]),
+        ('def one_fault():\n    return "it has no such thing"', []),
+        ('facts["share of the batch"] = {"share of the rest": 1}', []),
+        ('class Outcome(enum.Enum):\n    NO = "it has no such thing"', []),
         ('NAME = re.compile(r"one of these (?P<name>x)")', []),
         ('sentence("step_verdict.faults", count=1)', []),
         ('kind = "not aligned"', []),

@@ -28,6 +28,7 @@ from align.errors import (
     UnsupportedCheckpointError,
     WholeModuleError,
 )
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
@@ -135,7 +136,11 @@ def read_others(
                 walk.name_entry()
                 name = taken.fresh(_word(key, reader) if depth == 0 else f"{above}.{_word(key, reader)}")
                 same = inside and item is value
-                words[name] = f"the same as {_joined(chosen.keys[: depth + 1])}" if same else reader.describe(item)
+                words[name] = (
+                    sentence("entry_note.same_as", name=_joined(chosen.keys[: depth + 1]))
+                    if same
+                    else reader.describe(item)
+                )
                 if count := walk.count_tensors(item):
                     tensors[name] = count
     return words, tensors
@@ -263,10 +268,10 @@ def _asked_for(path: Path, key: str, names: Mapping[Keys, str]) -> Keys:
 
 def _nothing_found(path: Path, tree: Any, reader: TreeReader) -> UnsupportedCheckpointError:
     hint = "save a state_dict with torch.save(model.state_dict(), ...), or NumPy arrays with numpy.savez"
-    return UnsupportedCheckpointError(path, f"it holds {_contents(tree, reader)}", hint)
+    return UnsupportedCheckpointError(path, f"it holds {_contents_fault(tree, reader)}", hint)
 
 
-def _contents(tree: Any, reader: TreeReader) -> str:
+def _contents_fault(tree: Any, reader: TreeReader) -> str:
     if reader.is_tensor(tree):
         return "a single tensor without a name"
     mapping = reader.mapping(tree)

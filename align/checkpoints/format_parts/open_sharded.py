@@ -25,6 +25,7 @@ from align.errors import (
     UnsupportedCheckpointError,
     UsageError,
 )
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,7 +52,7 @@ def open_sharded(index: Path, open_file: Callable[[Path], Checkpoint]) -> Checkp
     merged = _Merged(index)
     for name in dict.fromkeys(weight_map.values()):
         merged.add(name, open_file)
-    if problems := [*merged.problems, *_differences(weight_map, merged)]:
+    if problems := [*merged.problems, *_index_faults(weight_map, merged)]:
         raise ShardsError(index, problems)
     tensors = {place[0]: merged.tensors[place] for place in weight_map.items() if place in merged.tensors}
     return merged.checkpoint(tensors)
@@ -81,10 +82,10 @@ def shard_note(path: Path) -> Iterator[str]:
     for index in _indexes_in(path.parent):
         shards = _shards_of(index)
         if path.name in shards and len(shards) > 1:
-            yield f"{path.name} is one of {counted(len(shards), 'shard')}: open {index.name} for all of them"
+            yield sentence("checkpoint_note.one_shard", file=path.name, count=len(shards), index=index.name)
             return
     if (found := SHARD_NAME.search(path.name)) and int(found[1]) > 1:
-        yield f"{path.name} is one of {counted(int(found[1]), 'shard')}, by its name: open their index for all of them"
+        yield sentence("checkpoint_note.one_shard_by_name", file=path.name, count=int(found[1]))
 
 
 def _indexes_in(folder: Path) -> list[Path]:
@@ -158,7 +159,7 @@ class _Merged:
                 shard.check()
 
 
-def _differences(weight_map: Mapping[str, str], merged: _Merged) -> Iterator[str]:
+def _index_faults(weight_map: Mapping[str, str], merged: _Merged) -> Iterator[str]:
     """Where the index and the shards that could be read do not agree."""
     for name, shard in weight_map.items():
         places = merged.places.get(name, [])

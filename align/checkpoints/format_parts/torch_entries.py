@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.checkpoints.format_parts.pickle import TensorView
     from align.core.dtypes import Array
 
-RESAVE = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
+RESAVE_HINT = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
 
 
 def torch_checkpoint(

@@ -31,6 +31,7 @@ from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +80,7 @@ class NpzFormat:
             name = record.name.removesuffix(SUFFIX)
             header = _read_header(path, record)
             if header.dtype.kind in "SU":
-                other[name] = f"text array of shape {header.shape}"
+                other[name] = sentence("entry_note.text_array", shape=str(header.shape))
             else:
                 tensors[name] = _tensor(path, name, record, header)
         return Checkpoint(path, self.name, tensors, {}, other)

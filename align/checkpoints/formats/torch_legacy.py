@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from align.checkpoints.format_parts.pickle import UnsupportedTensorError, mapping_of, read_pickle, read_storage
-from align.checkpoints.format_parts.torch_entries import RESAVE, collector_paused, torch_checkpoint
+from align.checkpoints.format_parts.torch_entries import RESAVE_HINT, collector_paused, torch_checkpoint
 from align.checkpoints.thresholds import HEAD_BYTES
 from align.core.checkpoints import Extent
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,9 +76,9 @@ def _is_tar(head: bytes) -> bool:
 
 def _refuse_older(path: Path, head: bytes) -> None:
     if _is_tar(head):
-        raise NeedsItsCodeError(path, "it is a tar file, the oldest form of torch.save", RESAVE)
+        raise NeedsItsCodeError(path, "it is a tar file, the oldest form of torch.save", RESAVE_HINT)
     if HEAD.match(head) is None:
-        raise UnsupportedCheckpointError(path, "it is a bare pickle, which is not run", RESAVE)
+        raise UnsupportedCheckpointError(path, "it is a bare pickle, which is not run", RESAVE_HINT)
 
 
 def _read_pickles(path: Path, data: mmap.mmap) -> tuple[Any, dict[str, Extent]]:
@@ -88,7 +89,7 @@ def _read_pickles(path: Path, data: mmap.mmap) -> tuple[Any, dict[str, Extent]]:
         raise NotACheckpointError(path, "it does not start with the magic number and the version of torch.save")
     machine = read_pickle(path, data, protocol.end)
     if (mapping_of(machine.value) or {}).get("little_endian") is not True:
-        raise UnsupportedCheckpointError(path, "it was not saved on a little-endian machine", RESAVE)
+        raise UnsupportedCheckpointError(path, "it was not saved on a little-endian machine", RESAVE_HINT)
     tree = read_pickle(path, data, machine.end)
     keys = read_pickle(path, data, tree.end)
     storages = _storages(path, tree.references)
@@ -102,7 +103,7 @@ def _storages(path: Path, references: Sequence[Persistent]) -> dict[str, Storage
         if isinstance(reference.reference, tuple) and reference.reference[:1] == ("module",):
             continue  # the class of a module, with its source
         try:
-            storage = read_storage(path, "a value in it", reference.reference)
+            storage = read_storage(path, sentence("entry_note.some_value"), reference.reference)
         except UnsupportedTensorError as fault:
             raise UnsupportedCheckpointError(path, fault.reason, fault.remedy) from fault
         first = found.setdefault(storage.key, storage)

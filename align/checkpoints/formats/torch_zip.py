@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from align.checkpoints.extents import byte_blocks
 from align.checkpoints.format_parts.pickle import DTYPES, STORAGES, read_pickle
-from align.checkpoints.format_parts.torch_entries import RESAVE, collector_paused, torch_checkpoint
+from align.checkpoints.format_parts.torch_entries import RESAVE_HINT, collector_paused, torch_checkpoint
 from align.checkpoints.format_parts.zip_reader import ZIP_HEAD, Record, first_record_name, read_record, zip_records
 from align.checkpoints.format_parts.zip_writer import ALIGNMENT, ZipWriter
 from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
@@ -95,7 +95,7 @@ def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -
         )
     order = records.get(f"{folder}/byteorder")
     if order is not None and order.size < 16 and read_record(order) != b"little":
-        raise UnsupportedCheckpointError(path, "it was saved on a big-endian machine", RESAVE)
+        raise UnsupportedCheckpointError(path, "it was saved on a big-endian machine", RESAVE_HINT)
 
 
 def _storages(folder: str, records: Mapping[str, Record]) -> dict[str, Extent]:

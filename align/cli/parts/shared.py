@@ -198,7 +198,7 @@ def given_inputs(
 ) -> Path | dict[str, Array]:
     """Return the inputs to use: drawn, read, or those that a run folder keeps from an earlier run."""
     from align.errors import InputsError, UsageError
-    from align.models.inputs import SPEC_HELP, make_inputs, read_inputs
+    from align.models.inputs import SPEC_HINT, make_inputs, read_inputs
 
     if inputs and specs:
         raise UsageError("both --inputs and --input are given", "give the file, or draw all inputs from the seed")
@@ -208,7 +208,7 @@ def given_inputs(
         return read_inputs(inputs)
     if kept is not None and kept.is_file():
         return kept
-    raise InputsError("no inputs are given", f"give --inputs FILE.npz, or --input {SPEC_HELP}")
+    raise InputsError("no inputs are given", f"give --inputs FILE.npz, or --input {SPEC_HINT}")
 
 
 def batches_source(inputs: Sequence[str] | None, made: Sequence[str] | None, settings: Project) -> list[Path | str]:

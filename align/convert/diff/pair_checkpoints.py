@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, StoredTensor]
 
 MATCHED = sentence("diff_warning.without_wrappers")
-NOTHING_MEETS = "followed either way, it leads from no name of the reference to one of the candidate"
+MEETS_NOTHING_FAULT = "followed either way, it leads from no name of the reference to one of the candidate"
 
 
 def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
@@ -99,7 +99,7 @@ def _map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> 
     ways = (follow(two_way, reference) for follow in (follow_forward, follow_backward))
     way = max((_with_drops(way, two_way.rules, reference, candidate) for way in ways), key=meeting)
     if way.problems or not meeting(way)[1]:
-        raise MapError(two_way.rules.label, way.problems or [NOTHING_MEETS])
+        raise MapError(two_way.rules.label, way.problems or [MEETS_NOTHING_FAULT])
     return replace(way, warnings=tuple(_warnings(two_way, way)))
 
 

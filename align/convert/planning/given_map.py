@@ -67,7 +67,7 @@ def read_record_map(path: Path) -> TwoWayMap:
         declared_framework(document, "source_framework", faults),
         declared_framework(document, "framework", faults),
     )
-    if faults or (faults := list(_twice(tensors))):
+    if faults or (faults := list(_repeat_faults(tensors))):
         raise MapError(path, faults)
     made = [tensor for tensor in tensors if tensor.source]
     names, further = as_rules((tensor.source, tensor.target, tensor.transform) for tensor in made)
@@ -108,7 +108,7 @@ def _tensor(entry: Any) -> _Tensor:
     )
 
 
-def _twice(tensors: Sequence[_Tensor]) -> Iterable[str]:
+def _repeat_faults(tensors: Sequence[_Tensor]) -> Iterable[str]:
     """Yield what stands against following the record in either direction: names that stand twice, and are no pieces."""
     sources: dict[str, list[_Tensor]] = defaultdict(list)
     targets: dict[str, list[_Tensor]] = defaultdict(list)

@@ -140,4 +140,5 @@ def _verified(expected: StoredTensor, found: StoredTensor | None) -> tuple[str, 
     for ours, theirs in paired_blocks(expected, found):
         equal = equal and equal_blocks(ours, theirs)
         digest.update(theirs)
-    return "" if equal else "the bytes differ", digest.hexdigest()
+    problem = "" if equal else "the bytes differ"
+    return problem, digest.hexdigest()

@@ -16,6 +16,7 @@ from align.curves.axis.steps_from_epochs import steps_from_shares
 from align.curves.log_parts.first_step import distance_from_zero
 from align.curves.loss_log import AxisHints
 from align.errors import StepsPerEpochError, UnknownEpochLengthError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Axis, Base, Floats, Integers, LossLog, Series
@@ -58,7 +59,7 @@ def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
         counted = _Epochs(log, log.table.epochs, base)
         return _inside_epochs(counted, loss, series, length, notes, assumed=hints.assumed)
     if hints.steps_per_epoch is not None and "epoch" not in series.window.kind:
-        notes = (*notes, "the log counts global steps: the steps per epoch that were given are not needed")
+        notes = (*notes, sentence("axis_note.length_not_needed"))
     return Numbering(printed, "step", base, length, notes)
 
 
@@ -83,10 +84,10 @@ def _base(log: LossLog, smallest: int, hints: AxisHints, steps: Integers) -> tup
     distance = 0 if smallest == 0 or base is not None else distance_from_zero(steps)
     found: Base = 0 if smallest == 0 or distance else 1
     if base is not None:
-        return found, (f"counting starts at 0, not at {base}: the log has a {counted} 0",)
+        return found, (sentence(f"counting_note.{counted}_zero_shown", base=base),)
     if distance:
-        return 0, (f"counting starts at 0: the {counted}s are one less than multiples of {distance}",)
-    return found, (f"counting starts at {found}: the format does not tell, the smallest {counted} is {smallest}",)
+        return 0, (sentence(f"counting_note.{counted}_one_less", distance=distance),)
+    return found, (sentence(f"counting_note.{counted}_smallest", base=found, smallest=smallest),)
 
 
 def _by_epoch(ordinal: Integers, base: Base, notes: tuple[str, ...], steps_per_epoch: int | None) -> Numbering:
@@ -131,8 +132,10 @@ def _inside_epochs(
         length, inferred = _infer_length(counted.log, inside_of_loss, epochs_of_loss, assumed=assumed)
         notes = (*notes, *inferred)
     if int(inside.max()) > length:
-        reason = f"it has a step {int(inside.max())} in an epoch, but an epoch should have {length} steps"
-        raise StepsPerEpochError(counted.log.label, reason)
+        last = int(inside.max())
+        raise StepsPerEpochError(
+            counted.log.label, f"it has a step {last} in an epoch, but an epoch should have {length} steps"
+        )
     return Numbering(epochs * length + inside, "step", counted.base, length, notes)
 
 
@@ -148,14 +151,14 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: 
     within = np.diff(inside[order])[~crossing]
     within = within[within > 0]
     if not len(within) or np.median(within) != 1:
-        reason = "it prints only some steps, so an epoch may be longer than its last one"
-        raise UnknownEpochLengthError(log.label, reason, log.settled_by or StepsPerEpochError.GIVE_IT)
-    last, length = inside[order][:-1][crossing], int(inside.max())
-    notes = [f"an epoch is taken to have {length} steps, the largest step in the log"]
-    if len(short := last[last != length]):
-        notes.append(
-            f"{len(short)} of {len(last)} complete epochs end earlier, at step {short[0]}: lines may be missing"
+        hint = log.settled_by or StepsPerEpochError.GIVE_IT
+        raise UnknownEpochLengthError(
+            log.label, "it prints only some steps, so an epoch may be longer than its last one", hint
         )
+    last, length = inside[order][:-1][crossing], int(inside.max())
+    notes = [sentence("axis_note.largest_step", length=length)]
+    if len(short := last[last != length]):
+        notes.append(sentence("axis_note.epochs_end_earlier", count=len(short), total=len(last), step=short[0]))
     return length, tuple(notes)
 
 

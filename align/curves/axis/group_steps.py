@@ -18,6 +18,7 @@ from align.curves.axis.value_spans import MEDIAN, Spans, average, spans_of, tile
 from align.curves.loss_log import EPOCH_MEAN, RAW, Window
 from align.curves.metric_names import OF_THE_MOMENT, same_metric
 from align.errors import GroupedStepsError, UsageError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Curve, Integers
@@ -55,7 +56,7 @@ def group_steps(curve: Curve, size: int) -> Curve:
         window=Window(curve.window.kind, max(1, curve.window.length // size)),
         steps_per_epoch=None if length is None or length % size else length // size,
         grouped=curve.grouped * size,
-        notes=(*curve.notes, f"every {size} steps are taken as one"),
+        notes=(*curve.notes, sentence("axis_note.grouped", size=size)),
     )
 
 

@@ -16,6 +16,7 @@ from align.curves.axis.skipped_steps import count_within, fill_skipped
 from align.curves.axis.value_spans import MEDIAN, UNKNOWN, average, spans_of, tile
 from align.curves.loss_log import RAW
 from align.errors import UnlikeCurvesError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,50 +96,44 @@ def _reach_into_each_other(one: Curve, other: Curve) -> bool:
 def _notes(fine: tuple[str, Curve], made: Averages, wide: tuple[str, Curve]) -> Iterator[str]:
     (side, curve), (other, like) = fine, wide
     if made.means:
-        yield f"the values of the {side} are averaged to be what those of the {other} are: {_kind(like)}"
+        yield sentence("window_note.averaged", side=side, other=other, kind=_kind(like))
     if made.means and made.curve.skips is not None and like.skips is not None:
-        yield "steps that changed no weight on both sides are left out of these means"
+        yield sentence("window_note.skipped_left_out")
     if made.unlike:
-        yield (
-            f"{made.unlike} values of the {other} are left out: they are means without steps that changed no weight, "
-            f"and the {side} skipped others"
-        )
+        yield sentence("window_note.skipped_others", count=made.unlike, side=side, other=other)
     within = np.count_nonzero((like.steps >= curve.steps[0]) & (like.steps <= curve.steps[-1]))
     lost = within - len(made.curve.steps) - made.unlike
     if lost > 0:
-        yield f"{lost} values of the {other} are left out: the {side} lacks some of the steps that they are means of"
+        yield sentence("window_note.lacks_steps", count=lost, side=side, other=other)
 
 
 def _unlike(reference: Curve, candidate: Curve, *, skipped: bool = False) -> UnlikeCurvesError:
-    """Word why no value of one can be made of those of the other, and what would help."""
-    reason = f"a value of the reference is {_span(reference)}, one of the candidate {_span(candidate)}"
+    """Return why no value of one can be made of those of the other, and what would help."""
+    reasons = [sentence("unlike_reason.values", reference=_span(reference), candidate=_span(candidate))]
     hint = "log both sides the same way: every step, or means over the same number of steps"
     if skipped:
-        reason += "; steps that changed no weight are left out of means, and both sides did not skip the same"
+        reasons.append(sentence("unlike_reason.skipped"))
         hint = "log every step, to know which were skipped; align loss on one log lists them"
     for side, curve in (("reference", reference), ("candidate", candidate)):
         if curve.axis == "step" and "epoch" in curve.window.kind and np.all(spans_of(curve).starts == UNKNOWN):
-            reason += f"; how many steps an epoch of the {side} has is not known"
+            reasons.append(sentence("unlike_reason.epoch_length", side=side))
             hint = f"give the number of steps in an epoch with --{side}-steps-per-epoch"
         elif curve.axis == "epoch" and curve.window == RAW:
             hint = f"if the {side} prints the mean of an epoch, say so with --{side}-window 'epoch mean'"
         elif curve.axis == "step" and curve.window == RAW and usual_distance(curve.steps) > 1:
-            reason += f"; the {side} prints only every {usual_distance(curve.steps)}th step, too few to average them"
-    return UnlikeCurvesError(reference.label, candidate.label, reason, hint)
+            reasons.append(sentence("unlike_reason.too_few", side=side, every=usual_distance(curve.steps)))
+    return UnlikeCurvesError(reference.label, candidate.label, "; ".join(reasons), hint)
 
 
 def _span(curve: Curve) -> str:
     apart = curve.window.kind == "since last print" and len(curve.steps) > 1
-    return _kind(curve) + (f" ({usual_distance(curve.steps)} steps)" if apart else "")
+    return (
+        sentence("window_kind.apart", kind=_kind(curve), distance=usual_distance(curve.steps))
+        if apart
+        else _kind(curve)
+    )
 
 
 def _kind(curve: Curve) -> str:
-    return {
-        "raw": "the loss of one step",
-        "mean of last": f"the mean of the last {curve.window.length} steps",
-        MEDIAN: f"the median of the last {curve.window.length} steps",
-        "median of last": f"the median of the last {curve.window.length} steps",
-        "since last print": "the mean since the last print",
-        "epoch so far": "the mean of the epoch so far",
-        "epoch mean": "the mean of an epoch",
-    }[curve.window.kind]
+    kind = curve.window.kind.replace(" ", "_")
+    return sentence(f"window_kind.{kind}", **({"length": curve.window.length} if kind.endswith("of_last") else {}))

@@ -18,6 +18,7 @@ from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.loss_log import RAW, Curve, PairedCurves
 from align.curves.reading.split_jobs import choose_job
 from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesError, UnorderedLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,18 +108,18 @@ def cadence(steps: Integers) -> int:
 
 
 def _check_axes(reference: Curve, candidate: Curve) -> None:
-    """Refuse epochs against steps; what the other log tells of its epochs is proposed, not borrowed."""
+    """Refuse epochs against steps; what the other log tells of its epochs is length_hint, not borrowed."""
     if reference.axis == candidate.axis:
         return
     sides = ("reference", reference), ("candidate", candidate)
     (side, by_epoch), (other, by_step) = sides if reference.axis == "epoch" else sides[::-1]
     length = by_step.steps_per_epoch
-    proposed = "" if length is None else f" {length}, if it has as many as the {other}"
+    length_hint = "" if length is None else f" {length}, if it has as many as the {other}"
     raise UnlikeCurvesError(
         reference.label,
         candidate.label,
         f"{by_epoch.label} counts epochs, the other steps",
-        f"give the number of steps in an epoch with --{side}-steps-per-epoch{proposed}",
+        f"give the number of steps in an epoch with --{side}-steps-per-epoch{length_hint}",
     )
 
 
@@ -140,12 +141,8 @@ def _skipped_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
     apart = compare_skips(reference.skips, candidate.skips)
     for side, lone in (("reference", apart.reference), ("candidate", apart.candidate)):
         if lone.steps:
-            first = f"{lone.first}" if lone.exact else f"by step {lone.first}"
-            yield (
-                f"{lone.steps} steps changed no weight in the {side} only, as gradients overflowed (first: {first}): "
-                f"from there on its weights are {lone.steps} updates behind"
-            )
+            key = "skip_note.one_side" if lone.exact else "skip_note.one_side_by_then"
+            yield sentence(key, count=lone.steps, side=side, first=lone.first)
     if apart.shared:
         told = all(curve.skips is None or bool(curve.skips.whole.all()) for curve in (reference, candidate))
-        guessed = "" if told else "; which ones is not told: they are taken to be the same where they can be"
-        yield f"{apart.shared} steps changed no weight on both sides, as gradients overflowed{guessed}"
+        yield sentence("skip_note.both_sides" if told else "skip_note.both_sides_untold", count=apart.shared)

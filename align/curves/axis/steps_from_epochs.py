@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.errors import StepsPerEpochError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Floats, Integers
@@ -23,7 +24,7 @@ SIGNIFICANT = 4
 ROUNDING = 1e-6
 # The last step of an epoch may have fewer batches than others: shares of whole steps are then off by up to one.
 LAST_STEP = 1.0
-KEEP_MORE = "compare a log that tells steps: the trainer's state file, or its output with the progress bars"
+KEEP_MORE_HINT = "compare a log that tells steps: the trainer's state file, or its output with the progress bars"
 
 
 def steps_from_shares(label: str, shares: Floats, length: float) -> tuple[Integers, tuple[str, ...]]:
@@ -41,7 +42,7 @@ def steps_from_shares(label: str, shares: Floats, length: float) -> tuple[Intege
     if not off.any():
         return (epochs * np.ceil(length) + np.rint(exact)).astype(np.int64), ()
     share = shares[off][0]
-    reason = f"{share:.12g} epochs of {length:g} steps are no whole number of steps"
+    reason = sentence("axis_fault.no_whole_number", share=share, length=length)
     return _evenly(label, shares * length, units, length, LAST_STEP, reason)
 
 
@@ -76,8 +77,6 @@ def _evenly(
     least, most = (exact - units / 2 - slack) / places, (exact + units / 2 + slack) / places
     distance = int(np.ceil(least.max() - ROUNDING))
     if not (distance > unit + 2 * slack and distance <= most.min() + ROUNDING < distance + 1):
-        coarse = (
-            f"it counts only epochs, of {length:g} steps, so coarsely that {unit:.3g} steps in a row print the same"
-        )
-        raise StepsPerEpochError(label, reason or coarse, KEEP_MORE)
-    return places * distance, (f"the steps are told by their even distance: every {distance} steps",)
+        coarse = sentence("axis_fault.printed_alike", length=length, steps=unit)
+        raise StepsPerEpochError(label, reason or coarse, KEEP_MORE_HINT)
+    return places * distance, (sentence("axis_note.even_distance", distance=distance),)

@@ -16,6 +16,7 @@ from scipy.special import bdtr, stdtr
 
 from align.curves.criteria.block_averages import ROUNDING, average_blocks, centred_times
 from align.curves.curve_result import DriftTest
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.criteria.block_averages import Blocks
@@ -41,25 +42,29 @@ def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
         return ()
     worth = int(count * (1.0 - correlation) / (1.0 + correlation))
     slope, *slope_test = _slope(blocks.means, worth)
-    told = f"averages over {blocks.length} points, worth {worth} independent ones"
+    told = {"length": blocks.length, "worth": worth}
+    sign, line = sentence("drift_test.symmetric", **told), sentence("drift_test.about_a_line", **told)
     return tuple(
         DriftTest(name, statistic, p, LEVEL / 2, p < LEVEL / 2, slope * count * scale, assumption)
         for name, (statistic, p), assumption in (
-            ("sign test", _sign(blocks.means, worth / count), f"{told}, symmetric about zero"),
-            ("slope", slope_test, f"{told}, normally distributed about a line"),
+            (sentence("drift_test.sign"), _sign(blocks.means, worth / count), sign),
+            (sentence("drift_test.slope"), slope_test, line),
         )
     )
 
 
-def drift_note(tests: tuple[DriftTest, ...], difference: Floats) -> str:
+def drift_note(tests: tuple[DriftTest, ...], difference: Floats, *, within_limits: bool = False) -> str:
     """Say how the difference drifts, "" if no test finds that it does."""
-    found = [f"{test.name} p = {test.p_value:.2g}" for test in tests if test.drifts]
+    found = [sentence("drift_test.found", test=test.name, p_value=test.p_value) for test in tests if test.drifts]
     if not found:
         return ""
-    mean = float(np.mean(difference))
-    return (
-        f"the difference drifts ({', '.join(found)}; level {tests[0].level:g} each): "
-        f"{mean:+.2g} on average, changing by {tests[0].slope:+.2g} over the curve"
+    return sentence(
+        "drift_test.note",
+        found=found,
+        level=tests[0].level,
+        mean=float(np.mean(difference)),
+        change=tests[0].slope,
+        within=within_limits,
     )
 
 

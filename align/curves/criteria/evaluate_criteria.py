@@ -14,6 +14,7 @@ import numpy as np
 from align.curves.criteria.judge_against_reference_runs import judge_share
 from align.curves.curve_result import Criterion
 from align.curves.presets import GUIDE, limits_for
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 FIRST_ROUNDING = 1e-5
 # Of a difference of two values, in units of the last place.
 ROUNDINGS = 4
-BY_DEFINITION = "by definition: what only one side has is a difference"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,9 +135,9 @@ def evaluate_values(
         if enough and limits.asks("every"):
             found["every"] = _every(judged)
     if drift and (limits.drift or envelope is not None):
-        found["drift"] = _drift(drift, limits.source if envelope is None else "one more run of the reference")
+        found["drift"] = _drift(drift, limits.source if envelope is None else sentence("loss_source.one_more_run"))
     lone = int(np.count_nonzero(~finite & ~judged.within))
-    found["non-finite"] = Criterion("NaN or Inf on one side, points", lone, 0, lone == 0, BY_DEFINITION)
+    found["non-finite"] = Criterion(sentence("loss_criterion.non_finite"), lone, 0, lone == 0, _by_definition())
     return found
 
 
@@ -145,9 +145,15 @@ def evaluate_steps(ends: Ends, missing: int) -> dict[str, Criterion]:
     """Evaluate which steps there are: `holes` (`missing` points lack inside of a log) and `length`."""
     apart = abs(ends.reference - ends.candidate)
     return {
-        "holes": Criterion("points missing inside a log", missing, 0, missing == 0, BY_DEFINITION),
-        "length": Criterion("steps between the ends", apart, ends.coarser - 1, ends.together, BY_DEFINITION),
+        "holes": Criterion(sentence("loss_criterion.holes"), missing, 0, missing == 0, _by_definition()),
+        "length": Criterion(
+            sentence("loss_criterion.length"), apart, ends.coarser - 1, ends.together, _by_definition()
+        ),
     }
+
+
+def _by_definition() -> str:
+    return sentence("loss_source.by_definition")
 
 
 def _first(pairs: PairedCurves, judged: JudgedPoints) -> Criterion:
@@ -156,7 +162,7 @@ def _first(pairs: PairedCurves, judged: JudgedPoints) -> Criterion:
     forms = [_Form("absolute", difference, limits.first_abs, limits.first_abs + widening)]
     if size:
         forms.append(_Form("relative", difference / size, limits.first_rel, limits.first_rel + widening / size))
-    return replace(_either(f"first {judged.metric}", forms, limits), passed=bool(judged.within[0]))
+    return replace(_either("loss_criterion.first", judged.metric, forms, limits), passed=bool(judged.within[0]))
 
 
 def _mean(pairs: PairedCurves, judged: JudgedPoints) -> Criterion:
@@ -168,29 +174,35 @@ def _mean(pairs: PairedCurves, judged: JudgedPoints) -> Criterion:
         if np.all(size > 0):
             mean, widened = float(np.mean(difference / size)), float(np.mean(widening / size))
             forms.append(_Form("relative", mean, limits.mean_rel, limits.mean_rel + widened))
-    return _either(f"mean {judged.metric}", forms, limits)
+    return _either("loss_criterion.mean", judged.metric, forms, limits)
 
 
 def _every(judged: JudgedPoints) -> Criterion:
     limits, outside = judged.limits, int(np.count_nonzero(judged.finite & ~judged.within))
     bounds = {"absolute": limits.every_abs, "relative": limits.every_rel}
-    asked = " or ".join(f"{kind} < {bound:.3g}" for kind, bound in bounds.items() if bound) or "no difference"
-    name = f"points outside of every {judged.metric}'s limit"
-    return Criterion(name, outside, 0, outside == 0, f"{limits.source}: {asked}")
+    asked = [_below(kind, bound) for kind, bound in bounds.items() if bound] or [sentence("loss_source.equal")]
+    name = sentence("loss_criterion.every", metric=judged.metric)
+    source = sentence("loss_source.limits", source=limits.source, asked=asked, widened=None)
+    return Criterion(name, outside, 0, outside == 0, source)
 
 
 def _drift(tests: tuple[DriftTest, ...], source: str) -> Criterion:
     found = sum(test.drifts for test in tests)
-    held = f"{len(tests)} tests at level {tests[0].level:g} each"
-    return Criterion("tests that find a drift", found, 0, found == 0, f"{source}: {held}")
+    held = sentence("loss_source.tests", source=source, count=len(tests), level=tests[0].level)
+    return Criterion(sentence("loss_criterion.drift"), found, 0, found == 0, held)
 
 
-def _either(name: str, forms: list[_Form], limits: CurveLimits) -> Criterion:
+def _either(key: str, metric: str, forms: list[_Form], limits: CurveLimits) -> Criterion:
     """Make a criterion of which one form has to pass, and show the form nearer to passing."""
     usable = [form for form in forms if form.published > 0.0] or forms
     nearer = min(usable, key=lambda form: form.nearness)
-    asked = " or ".join(f"{form.kind} < {form.published:.3g}" for form in usable)
+    asked = [_below(form.kind, form.published) for form in usable]
     added = nearer.bound - nearer.published
-    widened = f"; widened by {added:.2g} for printed digits" if added > nearer.published / 1000 else ""
-    text = f"{limits.source}: {asked}{widened}"
-    return Criterion(f"{name}, {nearer.kind} difference", nearer.found, nearer.bound, nearer.passes, text)
+    widened = added if added > nearer.published / 1000 else None
+    source = sentence("loss_source.limits", source=limits.source, asked=asked, widened=widened)
+    name = sentence(key, metric=metric, kind=sentence(f"loss_form.{nearer.kind}"))
+    return Criterion(name, nearer.found, nearer.bound, nearer.passes, source)
+
+
+def _below(kind: str, bound: float) -> str:
+    return sentence("loss_source.below", kind=sentence(f"loss_form.{kind}"), bound=bound)

@@ -20,6 +20,7 @@ from align.curves.criteria.runs_envelope import pair_with_runs
 from align.curves.criteria.steps_ratio import find_ratio
 from align.curves.criteria.unsaid_means import find_unsaid_means
 from align.curves.presets import GUIDE
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,9 +140,9 @@ def _drift(pairs: PairedCurves, envelope: Envelope | None) -> tuple[DriftTest, .
 def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:
     common = len(pairs.steps)
     if 0 < common < ENOUGH_POINTS and 2 * missing >= common:
-        return f"only {common} common points, while {missing} are missing between them in a log"
+        return sentence("loss_verdict.more_missing", count=common, missing=missing)
     if common == 1 and not judged.first_compared:
-        return f"only one common point, at {pairs.steps[0]}, and no first {judged.metric}"
+        return sentence("loss_verdict.one_point", step=pairs.steps[0], metric=judged.metric)
     return ""
 
 
@@ -150,4 +151,4 @@ def _late(pairs: PairedCurves, judged: JudgedPoints, left: Integers, right: Inte
         return ""
     late = {"reference": starts_late(left, right), "candidate": starts_late(right, left)}
     sides = [side for side, is_late in late.items() if is_late]
-    return f"only {len(pairs.steps)} common points, and the {sides[0]} lacks the beginning" if sides else ""
+    return sentence("loss_verdict.lacks_beginning", count=len(pairs.steps), side=sides[0]) if sides else ""

@@ -17,6 +17,7 @@ from align.curves.criteria.block_averages import centred_times
 from align.curves.criteria.drift import LEVEL
 from align.curves.criteria.runs_envelope import COVERAGE
 from align.curves.curve_result import Criterion, DriftTest
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.criteria.runs_envelope import Envelope
@@ -36,11 +37,15 @@ def judge_share(envelope: Envelope, within: Booleans) -> Criterion | None:
     if most >= independent:
         return None
     share, bound = float(np.mean(~within)), (most + 1) / independent
-    source = (
-        f"{COVERAGE:.0%} prediction interval of {len(envelope.labels)} reference runs: {ALLOWED_OUTSIDE:.0%} may be "
-        f"outside, tested at level {LEVEL:g} over {independent} independent points"
+    source = sentence(
+        "loss_source.envelope",
+        coverage=COVERAGE,
+        runs=len(envelope.labels),
+        allowed=ALLOWED_OUTSIDE,
+        level=LEVEL,
+        points=independent,
     )
-    return Criterion("share of points outside the envelope", share, bound, share < bound, source)
+    return Criterion(sentence("loss_criterion.share"), share, bound, share < bound, source)
 
 
 def drift_against_runs(envelope: Envelope, difference: Floats) -> tuple[DriftTest, ...]:
@@ -57,17 +62,19 @@ def drift_against_runs(envelope: Envelope, difference: Floats) -> tuple[DriftTes
     known, runs, times = known / scale, runs / scale, centred_times(len(known))
     change = scale * float(times @ known) / max(float(times @ times), 1.0) * len(known)
     return tuple(
-        _one_more_run(name, runs @ weights, float(known @ weights), change)
-        for name, weights in (("mean against the runs", np.ones(len(known))), ("slope against the runs", times))
+        _one_more_run(sentence(name), sentence(alike, count=len(runs)), runs @ weights, float(known @ weights), change)
+        for name, alike, weights in (
+            ("drift_test.mean_against_runs", "drift_test.means_alike", np.ones(len(known))),
+            ("drift_test.slope_against_runs", "drift_test.slopes_alike", times),
+        )
         if weights.any()
     )
 
 
-def _one_more_run(name: str, of_runs: Floats, of_candidate: float, change: float) -> DriftTest:
+def _one_more_run(name: str, assumption: str, of_runs: Floats, of_candidate: float, change: float) -> DriftTest:
     """Test one figure of the candidate against those of the runs; both are differences from the mean of the runs."""
     count = len(of_runs)
     spread = sqrt(float(of_runs @ of_runs) / (count - 1) * (1 + 1 / count))
     statistic = of_candidate / spread if spread else copysign(inf, of_candidate) if of_candidate else 0.0
     p_value = 2.0 * float(stdtr(count - 1, -abs(statistic)))
-    assumption = f"{name.split(maxsplit=1)[0]}s of {count} runs and of the candidate are normally distributed alike"
     return DriftTest(name, statistic, p_value, LEVEL / 2, p_value < LEVEL / 2, change, assumption)

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.place_on_axis import common_places, steps_until
+from align.curves.criteria.loss_commands import without_option
 from align.curves.loss_log import RAW
 from align.curves.metric_names import is_loss
 from align.curves.presets import GUIDE, limits_for
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.curve_result import Side
@@ -40,11 +42,11 @@ class Shift(NamedTuple):
     before: float
     after: float
 
-    def __str__(self) -> str:
-        return (
-            f"with the steps of the {self.side} counted one later the curves agree at {self.points} steps "
-            f"(mean difference {self.after:.2g} instead of {self.before:.2g}): {self.why}"
-        )
+    @property
+    def said(self) -> str:
+        """What a reader is told of it."""
+        facts = {"side": self.side, "points": self.points, "after": self.after, "before": self.before}
+        return sentence("loss_note.shift", **facts, why=self.why)
 
 
 def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: Preset = GUIDE) -> Shift | None:
@@ -95,7 +97,7 @@ def _find_shifted_means(pairs: PairedCurves) -> Shift | None:
     if not ONCE[0] <= abs(slope) <= ONCE[1] or not _mean(left) <= UNEXPLAINED * _mean(summed - summed.mean()):
         return None
     side: Side = "candidate" if slope > 0 else "reference"
-    why = "one of the logs may take its means over steps that lie a step apart"
+    why = sentence("shift_reason.means_apart")
     return Shift(side, "", why, False, len(steps), before, _mean(np.diff(left)) / int(apart[0]))
 
 
@@ -121,19 +123,17 @@ def _explain(side: Side, moved: Curve, other: Curve, *, behind: bool) -> tuple[s
     """Return the option that would make the curves agree, "" if there is none, and what may be behind it."""
     other_side = "reference" if side == "candidate" else "candidate"
     if not is_loss(moved.metric):
-        why = f"{moved.metric} is a step ahead in the {side}, unless the losses are a step apart as well"
+        why = sentence("shift_reason.metric_ahead", metric=moved.metric, side=side)
         return (f"--{side}-base 0" if moved.base_guessed else ""), why
     if behind:
-        return "", (
-            f"step 1 is alike on both sides, so the {other_side} is an update behind, as after a first step that "
-            "changes nothing (skipped, or with a learning rate of 0)"
-        )
+        return "", sentence("shift_reason.update_behind", side=other_side)
     if other.base_given == 0:
-        return f"without --{other_side}-base 0", f"--{other_side}-base 0 was given, and leaving it out does so"
+        option = f"--{other_side}-base"
+        return without_option(option), sentence("shift_reason.base_given", option=option)
     if moved.base_guessed:
         option = f"--{side}-base 0"
-        return option, f"{option} says so, if that log counts from 0 and has lost its first line"
-    return "", "one of the logs may tell its losses a step late or early"
+        return option, sentence("shift_reason.counts_from_zero", option=option)
+    return "", sentence("shift_reason.told_late")
 
 
 def _one_later(moved: Curve, other: Curve, last: int) -> tuple[int, float]:

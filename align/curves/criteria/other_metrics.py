@@ -19,6 +19,7 @@ from align.curves.loss_log import Curve
 from align.curves.metric_names import same_metric
 from align.curves.presets import GUIDE
 from align.errors import AlignError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,12 +84,12 @@ def compare_others(
         try:
             compared = _compare(place(reference, name), place(candidate, name), preset)
         except AlignError as error:
-            notes.append(f"{name} was not compared: {error.message}")
+            notes.append(sentence("loss_note.metric_not_compared", metric=name, reason=error.message))
             continue
         if compared.compared:
             found.append(compared)
         else:
-            notes.append(f"{name} was not compared: the logs have it at no common step")
+            notes.append(sentence("loss_note.metric_apart", metric=name))
     return tuple(found), tuple(notes)
 
 

@@ -20,6 +20,7 @@ from align.curves.axis.place_on_axis import common_places, pair_curves
 from align.curves.criteria.block_averages import average_blocks
 from align.curves.loss_log import PairedCurves
 from align.errors import UsageError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,10 +128,10 @@ def _check_runs(runs: Sequence[Curve], values: Floats, candidates: Floats) -> No
 
 def _notes(pairs: list[PairedCurves], usable: Booleans) -> Iterator[str]:
     if len(pairs) == FEWEST_RUNS:
-        yield "two reference runs tell little of how far runs keep apart; a third tells much more"
+        yield sentence("loss_note.two_runs")
     if any(len(pair.steps) > len(usable) for pair in pairs):
         lone = len(reduce(np.union1d, (pair.steps for pair in pairs))) - len(usable)
-        yield f"{lone} steps are left out, as not all reference runs have them"
+        yield sentence("loss_note.not_in_all_runs", count=lone)
     broken = int(np.count_nonzero(~usable))
     if broken:
-        yield f"{broken} steps are left out, as some of the reference runs are NaN or Inf there"
+        yield sentence("loss_note.run_not_finite", count=broken)

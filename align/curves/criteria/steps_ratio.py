@@ -15,6 +15,7 @@ from align.curves.axis.group_steps import group_steps
 from align.curves.axis.place_on_axis import pair_curves
 from align.curves.presets import GUIDE, limits_for
 from align.errors import GroupedStepsError, UnlikeCurvesError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Curve, PairedCurves
@@ -40,11 +41,10 @@ class Ratio(NamedTuple):
         """The option that says so."""
         return f"--steps-per {self.reference}:{self.candidate}"
 
-    def __str__(self) -> str:
-        return (
-            f"with {self.option} the curves agree at {self.points} steps (mean difference {self.after:.2g} instead of "
-            f"{self.before:.2g}), as their lengths do"
-        )
+    @property
+    def said(self) -> str:
+        """What a reader is told of it."""
+        return sentence("loss_note.ratio", option=self.option, points=self.points, after=self.after, before=self.before)
 
 
 def find_ratio(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: Preset = GUIDE) -> Ratio | None:

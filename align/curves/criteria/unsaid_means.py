@@ -7,7 +7,7 @@ the user knows: what is found is told with the option that says so, and nothing 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from align.curves.loss_log import RAW, Window
 from align.curves.metric_names import is_loss
 from align.curves.presets import GUIDE, limits_for
 from align.errors import UnlikeCurvesError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,7 @@ MOST_ALIKE = 0.7
 PARTS, LEAST_SCATTER = 4, 0.02
 # Running means are at least so much smoother than single steps: those of 5 steps have 0.2 of their roughness.
 SMOOTHER = 0.5
+MEAN_OF_LAST: Final = "mean of last"
 # What loggers average that print each step.
 RUNNING = (5, 10, 20, 50, 100)
 
@@ -52,13 +54,12 @@ class UnsaidMeans(NamedTuple):
     @property
     def option(self) -> str:
         """The option that says so."""
-        return f"--{self.side}-window 'mean of last {self.length}'"
+        return f"--{self.side}-window '{MEAN_OF_LAST} {self.length}'"
 
-    def __str__(self) -> str:
-        return (
-            f"the {self.side} looks like means of {self.length} steps against single ones: taken so, the mean "
-            f"difference at {self.points} points is {self.after:.2g} instead of {self.before:.2g} ({self.option})"
-        )
+    @property
+    def said(self) -> str:
+        """What a reader is told of it."""
+        return sentence("loss_note.unsaid_means", **self._asdict(), option=self.option)
 
 
 def find_unsaid_means(
@@ -83,7 +84,7 @@ def _of_side(side: Side, curve: Curve, other: Curve, preset: Preset) -> Iterator
         return
     for length in (every,) if every > 1 else RUNNING:
         try:
-            pairs = pair_curves(other, replace(curve, window=Window("mean of last", length)))
+            pairs = pair_curves(other, replace(curve, window=Window(MEAN_OF_LAST, length)))
         except UnlikeCurvesError:
             continue
         at, at_other = common_places(curve.steps, pairs.steps)

@@ -16,6 +16,7 @@ from align.curves.axis.global_steps import number_steps
 from align.curves.curve_result import SideSpeed, SpeedComparison
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT
 from align.errors import StepsPerEpochError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.curve_result import Bound
@@ -162,18 +163,18 @@ def _parts(side: _Times, steps: int, by_data: bool, with_tail: bool) -> _Parts:
 
 
 def _notes(name: str, side: _Times) -> list[str]:
-    told = []
+    told: list[str] = []
     if len(side.steady) < FEW:
-        told.append(f"only {len(side.steady)} step times of the {name} follow the first ones")
+        told.append(sentence("speed_note.few_times", count=len(side.steady), side=name))
     if side.series.window != RAW and side.speed.first_step is not None:
-        told.append(f"the first step of the {name} is taken to be all by which the first mean is above the others")
+        told.append(sentence("speed_note.first_of_means", side=name))
     return told
 
 
 def _doubts(left: _Times, right: _Times, slow_in: Bound) -> list[str]:
-    told = []
+    told: list[str] = []
     if left.series.window != right.series.window:
-        told.append("the step times are means over unlike spans: slow single steps are not told apart")
+        told.append(sentence("speed_note.unlike_spans"))
     if slow_in == "compute" and not all(np.isfinite(side.waits).any() for side in (left, right)):
-        told.append("not both logs tell how long they waited for data: what is called computing may be loading")
+        told.append(sentence("speed_note.waiting_untold"))
     return told

@@ -8,6 +8,7 @@ import numpy as np
 
 from align.curves.axis.place_on_axis import cadence
 from align.curves.axis.skipped_steps import printed_steps
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def curve_notes(examined: ExaminedCurves) -> tuple[str, ...]:
     """Return all notes on two curves, those of their pairing first."""
-    explained = [str(found) for found in (examined.shift, examined.ratio, examined.means) if found]
+    explained = [found.said for found in (examined.shift, examined.ratio, examined.means) if found]
     return (
         *examined.pairs.notes,
         *_cadence_notes(examined.reference, examined.candidate),
@@ -32,32 +33,32 @@ def curve_notes(examined: ExaminedCurves) -> tuple[str, ...]:
 
 def hidden_by_rounding(judged: JudgedPoints) -> list[str]:
     """Say what rounding to the printed digits hides, where it is more than the criteria allow."""
-    told = f"the printed digits hide differences of up to {judged.hidden:.2g}, more than the limits without them"
-    return [told] if judged.hidden else []
+    return [sentence("loss_note.hidden_by_digits", difference=judged.hidden)] if judged.hidden else []
 
 
 def _cadence_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
     printed = [printed_steps(curve) for curve in (reference, candidate)]
     cadences = [cadence(steps) for steps in printed]
     if cadences[0] != cadences[1]:
-        apart = f"{cadences[0]} and {cadences[1]} {reference.axis}s"
-        yield f"the points of the reference and of the candidate are {apart} apart"
+        by_steps = reference.axis == "step"
+        key = "loss_note.steps_apart" if by_steps else "loss_note.epochs_apart"
+        yield sentence(key, reference=cadences[0], candidate=cadences[1])
         return
     for side, curve, other in (("reference", reference, printed[1]), ("candidate", candidate, printed[0])):
         lone = np.setdiff1d(curve.steps, other, assume_unique=True)
         if len(lone):
-            yield f"{len(lone)} {curve.axis}s are only in the {side} (first: {lone[0]})"
+            key = "loss_note.steps_of_one_side" if curve.axis == "step" else "loss_note.epochs_of_one_side"
+            yield sentence(key, count=len(lone), side=side, first=lone[0])
 
 
 def _hole_notes(examined: ExaminedCurves) -> Iterator[str]:
     for side, holes in examined.holes.items():
         if holes:
             missing, first = sum(hole.missing for hole in holes), holes[0]
-            between = f"first: between {first.before} and {first.after}"
-            yield f"{missing} points are missing inside the {side}, where the other log has some ({between})"
+            yield sentence("loss_note.missing", count=missing, side=side, before=first.before, after=first.after)
 
 
 def _exceptions(examined: ExaminedCurves) -> Iterator[str]:
     alike = examined.pairs.steps[~examined.judged.finite & examined.judged.within]
     if len(alike):
-        yield f"exception: NaN or Inf alike on both sides at {len(alike)} steps, first {alike[0]}"
+        yield sentence("loss_note.non_finite_alike", count=len(alike), first=alike[0])

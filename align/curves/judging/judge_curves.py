@@ -15,6 +15,7 @@ from align.curves.axis.place_on_axis import cadence
 from align.curves.criteria.common_base_option import find_common_base
 from align.curves.criteria.drift import FEWEST, drift_note
 from align.curves.criteria.examined_curves import ExaminedCurves, examine_curves
+from align.curves.criteria.loss_commands import compare_logs, describe_log
 from align.curves.curve_result import CurveComparison, CurvePoints
 from align.curves.judging.curve_notes import curve_notes, hidden_by_rounding
 from align.curves.judging.locate_divergence import change_events, locate_divergence
@@ -22,6 +23,7 @@ from align.curves.presets import GUIDE
 from align.curves.troubles.classify_trouble import classify_trouble
 from align.curves.troubles.curve_evidence import NOTHING_BESIDE
 from align.curves.troubles.gather_evidence import gather_evidence
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from align.curves.curve_result import Criterion
     from align.curves.loss_log import Curve, PairedCurves
     from align.curves.presets import Preset
-
-LOOK_AT_EACH = "align loss REFERENCE, and align loss CANDIDATE: each shows what is understood of one log"
 
 
 def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict may rest on
@@ -67,7 +67,7 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
         criteria=tuple(examined.criteria.values()),
         first_divergent_step=divergent,
         trouble=trouble,
-        next_command=command.replace("{last_common}", str(min(examined.ends.reference, examined.ends.candidate))),
+        next_command=command,
         verdict=verdict,
         notes=(*curve_notes(examined), *_drift_notes(examined, points)),
         reference_runs=examined.envelope.labels if examined.envelope else (),
@@ -80,22 +80,26 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
 def _look_again(examined: ExaminedCurves) -> str:
     """Return what to run where nothing could be compared."""
     option = "" if len(examined.pairs.steps) else find_common_base(examined.reference, examined.candidate)
-    return f"align loss REFERENCE CANDIDATE {option} # if that log counts from 0" if option else LOOK_AT_EACH
+    if option:
+        return sentence("loss_next.counts_from_zero", command=compare_logs(option))
+    return sentence("loss_next.look_at_each", reference=describe_log("reference"), candidate=describe_log("candidate"))
 
 
 def _drift_notes(examined: ExaminedCurves, points: CurvePoints) -> list[str]:
-    told = drift_note(examined.drift, points.difference[np.isfinite(points.difference)])
-    within = "" if examined.values_differ else ", within the limits"
-    return [*_untested(examined), *([told + within] if told else [])]
+    difference = points.difference[np.isfinite(points.difference)]
+    told = drift_note(examined.drift, difference, within_limits=not examined.values_differ)
+    return [*_untested(examined), *([told] if told else [])]
 
 
 def _untested(examined: ExaminedCurves) -> list[str]:
     """Say what was to be tested and could not be; drift is where there are points enough."""
     asked = examined.judged.limits.drift or len(examined.pairs.steps) >= FEWEST
-    untested = ["drift"] if asked and examined.criteria and not examined.drift else []
+    untested: list[str] = (
+        [sentence("loss_note.drift_untested")] if asked and examined.criteria and not examined.drift else []
+    )
     if examined.envelope and examined.criteria and "share" not in examined.criteria:
-        untested.append("how many points are outside")
-    return [f"{what} could not be tested: too few points are independent of their neighbours" for what in untested]
+        untested.append(sentence("loss_note.share_untested"))
+    return untested
 
 
 def _failed(examined: ExaminedCurves) -> frozenset[str]:
@@ -129,11 +133,11 @@ def _verdict(examined: ExaminedCurves) -> Verdict:
     if not coverage.compared:
         return Verdict(Outcome.NOT_COMPARED, _why_not_compared(examined.reference, examined.candidate, alike), coverage)
     if examined.too_few and not examined.values_differ:
-        return Verdict(Outcome.NOT_COMPARED, f"too little to tell: {examined.too_few}", coverage)
+        return Verdict(Outcome.NOT_COMPARED, sentence("loss_verdict.too_little", reason=examined.too_few), coverage)
     failed = [criterion for criterion in examined.criteria.values() if not criterion.passed]
     if failed:
-        return Verdict(Outcome.NOT_ALIGNED, "; ".join(map(_said_of, failed)), coverage)
-    return Verdict(Outcome.ALIGNED, "; ".join(_what_a_pass_covers(examined, coverage)), coverage)
+        return Verdict(Outcome.NOT_ALIGNED, joined("; ", [*map(_said_of, failed)]), coverage)
+    return Verdict(Outcome.ALIGNED, joined("; ", _what_a_pass_covers(examined, coverage)), coverage)
 
 
 def _said_of(failed: Criterion) -> str:
@@ -145,34 +149,36 @@ def _said_of(failed: Criterion) -> str:
         )
         if value != bound:
             break
-    return f"{failed.name}: {value}, allowed {bound}"
+    return sentence("loss_verdict.failed", criterion=failed.name, value=value, bound=bound)
 
 
 def _why_not_compared(reference: Curve, candidate: Curve, alike: int) -> str:
     if alike:
-        return f"all {alike} common steps are NaN or Inf on both sides"
-    spans = (f"{_where(curve)} in the {side}" for side, curve in (("reference", reference), ("candidate", candidate)))
-    return f"no common step: {', '.join(spans)}"
+        return sentence("loss_verdict.none_finite", count=alike)
+    return sentence("loss_verdict.no_common_step", reference=_where(reference), candidate=_where(candidate))
 
 
 def _where(curve: Curve) -> str:
-    every = f", every {cadence(curve.steps)}" if len(curve.steps) > 1 else ""
-    return f"{curve.axis}s {curve.steps[0]} to {curve.steps[-1]}{every}"
+    every = cadence(curve.steps) if len(curve.steps) > 1 else None
+    first, last = curve.steps[0], curve.steps[-1]
+    if curve.axis == "step":
+        return sentence("loss_verdict.span_of_steps", first=first, last=last, every=every)
+    return sentence("loss_verdict.span_of_epochs", first=first, last=last, every=every)
 
 
 def _what_a_pass_covers(examined: ExaminedCurves, coverage: Coverage) -> list[str]:
     """Say over how much the curves agree, and what the reader should know before relying on it."""
     judged = examined.judged
-    said = [f"within the limits over {coverage.compared} common {coverage.unit}"]
-    if examined.envelope is None and coverage.compared < judged.limits.points:
-        said[0] += f" ({judged.limits.points} are asked for by the source of the limits)"
+    few = examined.envelope is None and coverage.compared < judged.limits.points
+    asked = judged.limits.points if few else None
+    said = [sentence("loss_verdict.within", count=coverage.compared, unit=coverage.unit, asked=asked)]
     if examined.envelope and coverage.unmatched_candidate:
-        said.append(f"{coverage.unmatched_candidate} of the candidate were not judged, as not all runs have them")
+        said.append(sentence("loss_verdict.not_in_all_runs", count=coverage.unmatched_candidate))
     if not judged.first_compared and examined.envelope is None and judged.limits.asks("first"):
-        in_steps = examined.reference.axis == "step"
-        why = "step 1 is not a finite point of both logs" if in_steps else "the logs count epochs"
-        said.append(f"the first {judged.metric} was not compared: {why}")
+        by_steps = examined.reference.axis == "step"
+        key = "loss_verdict.first_not_finite" if by_steps else "loss_verdict.first_of_epochs"
+        said.append(sentence(key, metric=judged.metric))
     if len(examined.outside):
         first = examined.pairs.steps[examined.outside[0]]
-        said.append(f"{len(examined.outside)} single points are beyond their own limit, first at step {first}")
+        said.append(sentence("loss_verdict.single_points", count=len(examined.outside), step=first))
     return [*said, *_untested(examined), *hidden_by_rounding(judged)]

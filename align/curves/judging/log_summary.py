@@ -13,11 +13,10 @@ from align.curves.axis.place_on_axis import cadence, find_series, place_on_axis
 from align.curves.axis.skipped_steps import printed_steps, skipped_runs
 from align.curves.loss_log import AxisHints, LogSummary, MetricSummary
 from align.errors import UnknownEpochLengthError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
-
-_ASSUMED = "as if an epoch had no more than it shows, or in the order of the lines"
 
 
 def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> LogSummary:
@@ -31,9 +30,7 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         number_steps(log, series, told)
     except UnknownEpochLengthError as error:
         told = replace(told, assumed=True)
-        unknown = (
-            f"the global step cannot be told: {error.reason}; steps are shown {_ASSUMED}. To compare, {error.hint}",
-        )
+        unknown = (sentence("loss_note.steps_unknown", reason=error.reason, advice=error.hint),)
     curve = place_on_axis(log, metric, told)
     numbering = number_steps(log, series, told)
     runs = skipped_runs(curve)

@@ -5,16 +5,15 @@ Models and checkpoints are not known here: `align forward REFERENCE CANDIDATE` k
 
 from __future__ import annotations
 
-import re
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from align.core.message_words import Sentence
+from align.curves.criteria.loss_commands import OF_BOTH, OF_ONE, WITHOUT
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_OF_BOTH = re.compile(r"align loss REFERENCE CANDIDATE((?: --[a-z-]+ (?:'[^']*'|[^\s,;]*[^\s,;:]))*)")
-_OF_ONE = re.compile(r"align loss (REFERENCE|CANDIDATE)\b(?! CANDIDATE)")
-_WITHOUT = re.compile(r" without (--[a-z]+-base) 0")
 
 
 class LogsOnCommandLine(NamedTuple):
@@ -30,22 +29,32 @@ class LogsOnCommandLine(NamedTuple):
 
 
 def name_logs(commands: str, logs: LogsOnCommandLine) -> str:
-    """Put the logs into the commands `align loss` of a text, with the options that they were read and judged by.
+    """Put the logs into the commands `align loss` of a sentence, with the options that they were read and judged by.
 
     An option of the command itself goes before; a command on another metric is not given how this one was judged.
     """
-    if not logs.reference or not logs.candidate:
-        return commands
-    dropped = {found[1] for found in _WITHOUT.finditer(commands)}
-    named = _OF_BOTH.sub(lambda found: _command(found[1], logs, dropped), _WITHOUT.sub("", commands))
-    return _OF_ONE.sub(lambda found: f"align loss {shlex.quote(getattr(logs, found[1].lower()))}", named)
+    return _named(commands, logs) if logs.reference and logs.candidate else commands
 
 
-def _command(own: str, logs: LogsOnCommandLine, dropped: set[str]) -> str:
-    given = {**logs.of_logs, **({} if " --metric " in own else logs.of_judging)}
-    options = "".join(
-        f" {name} {shlex.quote(str(value))}"
-        for name, value in given.items()
-        if value is not None and f"{name} " not in f"{own} " and name not in dropped
-    )
-    return f"align loss {shlex.quote(logs.reference)} {shlex.quote(logs.candidate)}{own}{options}"
+def _named(value: Any, logs: LogsOnCommandLine) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_named(one, logs) for one in value]
+    if not isinstance(value, Sentence):
+        return value
+    if value.key == OF_BOTH:
+        return _command(value.facts["options"], logs)
+    if value.key == OF_ONE:
+        return sentence("loss_command.describe", log=shlex.quote(getattr(logs, value.facts["log"].lower())))
+    return sentence(value.key, **{name: _named(one, logs) for name, one in value.facts.items()})
+
+
+def _command(own: tuple[str, ...], logs: LogsOnCommandLine) -> str:
+    dropped = {one.facts["option"] for one in own if isinstance(one, Sentence) and one.key == WITHOUT}
+    kept = [one for one in own if not isinstance(one, Sentence)]
+    said = dropped | {one.split()[0] for one in kept}
+    given = {**logs.of_logs, **({} if "--metric" in said else logs.of_judging)}
+    options = [
+        f"{name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None and name not in said
+    ]
+    reference, candidate = shlex.quote(logs.reference), shlex.quote(logs.candidate)
+    return sentence("loss_command.compare", reference=reference, candidate=candidate, options=[*kept, *options])

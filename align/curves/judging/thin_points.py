@@ -12,6 +12,7 @@ import numpy as np
 
 from align.curves.axis.skipped_steps import skipped_runs
 from align.curves.loss_log import Skips
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.curve_result import CurveComparison, CurvePoints
@@ -48,7 +49,7 @@ def _thinned_curve(curve: Curve, named: Integers) -> Curve:
     if len(curve.steps) <= MOST_POINTS:
         return curve
     kept = _kept(curve.steps, named, curve.values)
-    note = f"{int(np.count_nonzero(~kept))} of {len(kept)} points are left out of the result: the extremes are kept"
+    note = sentence("loss_note.thinned", count=int(np.count_nonzero(~kept)), total=len(kept))
     runs = skipped_runs(curve)
     skips = curve.skips and Skips(runs.first - 1, runs.last, runs.counts)
     return replace(curve.take(kept), skips=skips, notes=(*curve.notes, note))

@@ -19,6 +19,7 @@ from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, is_validat
 from align.curves.line_formats.refuse_grouped_digits import refuse_grouped_digits
 from align.curves.line_formats.write_pattern import counter_pattern, loss_pattern, record_pattern
 from align.curves.log_parts.first_step import distance_from_zero
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[A-Za-z]+")
 _MEMBER = re.compile(r'"[^"]+"\s*:')
-NAME, SUMMARY = "lines", "any lines that repeat, with a step or an epoch and a loss"
+NAME = "lines"
+SUMMARY = "any lines that repeat, with a step or an epoch and a loss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +82,10 @@ def _of_table(source: LogSource) -> Inference | None:
     if table is None:
         return None
     line_format = LineFormat(NAME, SUMMARY, table_pattern(table))
-    counted = "an epoch" if table.counts_epochs else "a step"
-    unnumbered = f"no column counts steps: each row, in the order of lines, is taken as {counted}"
-    columns = f"columns go by their names in line {table.header}: the loss is {table.names[table.loss]!r}"
-    notes = (columns,) if table.numbered else (columns, unnumbered)
-    return Inference(line_format, *table.row, parts=table.parts, notes=notes)
+    notes = [sentence("lines_note.columns", line=table.header, loss=table.names[table.loss])]
+    if not table.numbered:
+        notes.append(sentence("lines_note.rows_are_epochs" if table.counts_epochs else "lines_note.rows_are_steps"))
+    return Inference(line_format, *table.row, parts=table.parts, notes=tuple(notes))
 
 
 def _crosses_objects(source: LogSource, records: Records) -> bool:
@@ -178,12 +179,12 @@ def settle_counting(inference: Inference, log: LossLog) -> Inference:
     if base:
         line_format = replace(line_format, base=0)
         options.append("--base 0")
-        notes.append(f"steps are taken to be counted from 0: {base}")
+        notes.append(sentence("lines_note.counted_from_zero", reason=base))
     if epochs is not None and table.totals is None and (length := _only_ends(steps, epochs)):
         length += line_format.base == 0
         line_format = replace(line_format, steps_per_epoch=length)
         options.append(f"--steps-per-epoch {length}")
-        notes.append(f"an epoch is taken to have {length} steps: each shows that step alone")
+        notes.append(sentence("lines_note.shown_alone", length=length))
     return replace(inference, line_format=line_format, options=tuple(options), notes=(*notes, *inference.notes))
 
 
@@ -207,9 +208,9 @@ def _base_by_distance(steps: Integers, epochs: Integers | None, totals: Integers
         return ""
     from_zero = epochs is not None and int(epochs.min()) == 0 and (int(epochs.max()) > 0 or int(known[0]) > 1)
     if from_zero and totals is not None and int(steps.max()) < int(totals.max()):
-        return "epochs are, and no step is the last of its total"
+        return sentence("lines_note.epochs_are")
     distance = distance_from_zero(known)
-    return f"they are one less than multiples of {distance}" if distance else ""
+    return sentence("lines_note.one_less", distance=distance) if distance else ""
 
 
 def _only_ends(steps: Integers, epochs: Integers) -> int:
@@ -223,15 +224,14 @@ def loss_notes(records: Records) -> Iterator[str]:
     rank, loss = records.sample.losses[0]
     others = list(dict.fromkeys(one.label for other, one in records.sample.losses[1:] if other < PART_RANK))
     if others:
-        yield f"the loss is read from {loss.label!r}; also in the line: {', '.join(others)}"
+        yield sentence("lines_note.also_in_line", loss=loss.label, others=others)
     elif rank >= PART_RANK:
-        yield f"the loss is read from {loss.label!r}, the only one in the line"
+        yield sentence("lines_note.only_one", loss=loss.label)
     if rank % PART_RANK >= MEAN_RANK:
-        yield f"{loss.label!r} is a mean over steps that the log does not tell: it is taken as told of one step"
+        yield sentence("lines_note.mean_untold", loss=loss.label)
     behind = records.sample.line[loss.end :].lstrip()
     if behind[:1] == "(" and behind[1:2].isdigit():
-        yield "a second number in brackets follows the loss: the first is read; it may be a mean or median itself"
+        yield sentence("lines_note.second_number")
     if records.others:
         first = records.others[0]
-        count = len(records.others)
-        yield f"{count} lines tell a loss in another form (first: line {first.number}): they are not read"
+        yield sentence("lines_note.another_form", count=len(records.others), line=first.number)

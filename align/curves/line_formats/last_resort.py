@@ -25,6 +25,7 @@ from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.log_parts.table_builder import LARGEST_STEP
 from align.curves.log_parts.text import known
 from align.errors import SeveralLossesError, SeveralRunsError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
@@ -121,8 +122,8 @@ def _starts_over(log: LossLog) -> bool:
 def _told(inference: Inference) -> tuple[str, ...]:
     """Say which parts of a line were taken, and what does the same by hand."""
     options = " ".join([f"--pattern {shlex.quote(inference.line_format.pattern)}", *inference.options])
-    lines = f"no format knows this log: line {inference.number} is read as {_marked(inference)}"
-    return (lines, f"the same by hand: {options}")
+    read_as = sentence("lines_note.read_as", line=inference.number, read=_marked(inference))
+    return (read_as, sentence("lines_note.by_hand", options=options))
 
 
 def _marked(inference: Inference) -> str:

@@ -17,10 +17,11 @@ from align.curves.line_formats.skipped_group import SKIP_GROUPS, skipped_steps
 from align.curves.log_parts.cut_line import without_cut_line
 from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
-from align.curves.log_parts.text import ONLY_EPOCHS, end_notes
+from align.curves.log_parts.text import end_notes, only_epochs_note
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError, UsageError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     import re
@@ -54,9 +55,10 @@ def find_in_block(line_format: LineFormat, block: LogBlock) -> list[FoundLine]:
             for number, line, match in _matches(line_format, block)
         ]
     except TimeoutError:
-        reason = f"the pattern '{line_format.pattern}' takes more than {PATTERN_SECONDS} seconds"
         hint = "a repetition inside a repetition, such as (a+)+, can take for ever: write it without"
-        raise UsageError(reason, hint) from None
+        raise UsageError(
+            f"the pattern '{line_format.pattern}' takes more than {PATTERN_SECONDS} seconds", hint
+        ) from None
 
 
 def _matches(line_format: LineFormat, block: LogBlock) -> Iterator[tuple[int, str, re.Match[str]]]:
@@ -205,9 +207,9 @@ class _Reading:
         yield from self._builder.notes()
         yield from self._odd.notes()
         if self._validation:
-            yield f"{self._validation} lines with a loss are of another phase than training: they are left out"
+            yield sentence("lines_note.another_phase", count=self._validation)
         if self._counter == "epoch" and self._format.window is None:
-            yield ONLY_EPOCHS
+            yield only_epochs_note()
 
 
 def _numbered_once(table: LogTable) -> LogTable:

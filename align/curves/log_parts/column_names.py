@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from align.curves.log_parts.table_reader import LOSS_NAMES
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,7 +28,7 @@ def loss_notes(losses: list[str]) -> tuple[str, ...]:
     """Say which of several names is read as the loss."""
     if len(losses) < 2:
         return ()
-    return (f"the loss is read from {losses[0]!r}; also in the log: {', '.join(losses[1:])}",)
+    return (sentence("logs_note.also_in_log", loss=losses[0], others=losses[1:]),)
 
 
 def is_lightning(names: Collection[str]) -> bool:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from align.curves.log_sources import LogSource
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 # Lines like the last one are looked for in so many bytes before it; of known ones the latest are enough.
 BEFORE_BYTES, KNOWN_LINES = 1 << 16, 50
 LEAST_ALIKE = 2
-NOTE = "the last line was cut: it is left out"
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.eE+-]*")
 _TAIL = re.compile(r"[-+.0-9eE]*[0-9.]$")
 
@@ -38,14 +38,14 @@ def without_cut_line(
         lines = [line for line in lines[-KNOWN_LINES:] if is_record(line)] if is_record(last) else []
     if not _is_beginning(last, lines, LEAST_ALIKE if is_record is None else 1):
         return source, ()
-    return LogSource(source.label, source.data[:start], source.metric), (NOTE,)
+    return LogSource(source.label, source.data[:start], source.metric), (sentence("logs_note.cut_line"),)
 
 
 def without_last_line(source: LogSource, is_cut: Callable[[str], bool]) -> tuple[LogSource, tuple[str, ...]]:
     """Return the log without a last line that has no end and of which `is_cut` says so by itself, and a note."""
     if not source.was_cut or not is_cut(source.data[(start := _last_start(source)) :].decode("utf-8", "replace")):
         return source, ()
-    return LogSource(source.label, source.data[:start], source.metric), (NOTE,)
+    return LogSource(source.label, source.data[:start], source.metric), (sentence("logs_note.cut_line"),)
 
 
 def _last_start(source: LogSource) -> int:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from align.words.catalogue import sentence
+
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Floats, Integers
 
@@ -63,7 +65,7 @@ def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) 
         _repeats_note(repeats),
         _again_note(again),
         _resumed_note(back, distinct - len(kept)),
-        "the points are not in the order of their steps; they were sorted" if np.any(np.diff(kept) < 0) else "",
+        sentence("logs_note.sorted") if np.any(np.diff(kept) < 0) else "",
     )
     otherwise = len(np.union1d(again, back))
     each = round((len(steps) - repeats) / distinct)
@@ -120,19 +122,13 @@ def _not_replaced(steps: Integers, resumed: Integers) -> Integers:
 
 
 def _repeats_note(repeats: int) -> str:
-    return f"{repeats} points are printed twice with the same value" if repeats else ""
+    return sentence("logs_note.repeated", count=repeats) if repeats else ""
 
 
 def _again_note(again: Integers) -> str:
-    if not len(again):
-        return ""
-    return (
-        f"{len(again)} steps are printed again at once with another value (first: step {again[0]}): the later is taken"
-    )
+    return sentence("logs_note.printed_again", count=len(again), step=again[0]) if len(again) else ""
 
 
 def _resumed_note(back: Integers, abandoned: int) -> str:
-    if not len(back):
-        return ""
-    text = f"the log goes back {len(back)} times (first to step {int(back[0])}): later points replace earlier ones"
-    return text + (f", {abandoned} steps of abandoned runs are left out" if abandoned else "")
+    facts = {"count": len(back), "step": int(back[0]), "abandoned": abandoned} if len(back) else {}
+    return sentence("logs_note.goes_back", **facts) if facts else ""

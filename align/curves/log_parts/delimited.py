@@ -15,6 +15,7 @@ import numpy as np
 
 from align.curves.columns.line_columns import layout_column, stripped_field
 from align.curves.columns.printed_column import ABSENT, ABSENT_FIELD
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +74,7 @@ def read_cells(source: LogSource, header: Header, double: list[int]) -> Iterator
 
 def double_notes(double: list[int]) -> tuple[str, ...]:
     """Say which lines are left out as they hold two rows."""
-    return (f"{len(double)} lines hold more than one row (first: line {double[0]}), left out",) if double else ()
+    return (sentence("logs_note.double_rows", count=len(double), line=double[0]),) if double else ()
 
 
 def by_name(header: Header, cells: Cells, repeated: dict[str, int]) -> Mapping[str, Sequence[str]]:

@@ -20,6 +20,7 @@ from align.curves.log_parts.protobuf import FIXED32, SPAN, VARINT, read_fields, 
 from align.curves.log_parts.table_builder import LARGEST_STEP
 from align.curves.loss_log import EPOCH_MEAN, RAW, LogTable, LossLog, Series
 from align.errors import EmptyLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +89,11 @@ def read_events(source: LogSource, plugin: LogFormat, kind: EventKind) -> LossLo
         counting="global step",
         base=known.first_step if known else 0 if is_lightning({*table.metrics, "step"}) else None,
         ignored_lines=frames.records - len(np.unique(scalars.records)),
-        notes=(*frames.notes, *([f"the tags are those of: {known.summary}"] if known else []), *loss_notes(losses)),
+        notes=(
+            *frames.notes,
+            *([sentence("logs_note.tags_of", logger=known.summary)] if known else []),
+            *loss_notes(losses),
+        ),
     )
 
 

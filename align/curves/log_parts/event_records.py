@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.words.catalogue import sentence
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -71,9 +73,9 @@ def _damage(data: bytes, end: int, sound: Booleans) -> tuple[str, ...]:
     notes = []
     if not sound.all():
         wrong = np.flatnonzero(~sound) + 1
-        notes.append(f"{len(wrong)} records are damaged (first: record {wrong[0]}): their checksum is wrong")
+        notes.append(sentence("logs_note.damaged", count=len(wrong), first=wrong[0]))
     if end < len(data):
-        notes.append(f"the last {len(data) - end} bytes are no whole record: the file is cut or damaged there")
+        notes.append(sentence("logs_note.no_whole_record", count=len(data) - end))
     return tuple(notes)
 
 

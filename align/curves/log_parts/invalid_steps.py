@@ -12,6 +12,7 @@ import numpy as np
 from align.curves.log_parts.table_builder import NO_STEP
 from align.curves.log_parts.text import is_number, shortened
 from align.errors import NoStepError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +38,7 @@ class InvalidSteps:
     def notes(self) -> tuple[str, ...]:
         """Say how many rows are left out."""
         line, text = self._first
-        left_out = f"{self._count} rows are left out: their step is no whole number from 0 to 2^31 - 1"
-        return (f"{left_out} (first: {text!r} in line {line})",) if self._count else ()
+        return (sentence("logs_note.invalid_steps", count=self._count, text=text, line=line),) if self._count else ()
 
     def refuse(self, label: str) -> None:
         """Raise NoStepError if anything was left out: for a log of which nothing else is left."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.loss_log import RAW, Window
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Integers
 
 USUAL_LENGTH = 10
-USUAL_LENGTH_NOTE = f"means are taken over the last {USUAL_LENGTH} steps, as mmengine does if not told otherwise"
 _SETTINGS = ("lr", "momentum", "memory")
 _PROCESSOR = re.compile(r"\blog_processor\s*=\s*dict\(")
 _BRACKET_OR_LENGTH = re.compile(r"[(\[{]|([)\]}])|\bwindow_size\s*=\s*([0-9]{1,9})")
@@ -28,6 +28,11 @@ _AVERAGED = re.compile("loss|time|grad_norm")
 _IN_SECONDS = {
     f"{prefix}{name}": f"{prefix}{name}_s" for prefix in ("", "train/", "val/") for name in ("time", "data_time")
 }
+
+
+def usual_length_note() -> str:
+    """Say that the configuration does not tell over how many steps means are taken."""
+    return sentence("logs_note.usual_length", length=USUAL_LENGTH)
 
 
 def smoothed_window(name: str, length: int) -> Window:

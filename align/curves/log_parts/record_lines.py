@@ -17,6 +17,7 @@ from align.curves.log_parts.text import end_notes
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import LossLog
 from align.errors import EmptyLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +69,7 @@ class RecordLines:
         at_end = end_notes(self._source)
         if not self._found:
             return at_end
-        lines = f"{len(self._found)} lines hold more than one record (first: line {self._found[0]})"
-        return (f"{lines}: they were taken apart", *at_end)
+        return (sentence("logs_note.taken_apart", count=len(self._found), line=self._found[0]), *at_end)
 
     def read(self, plugin: LogFormat, reading: RecordReading) -> LossLog:
         """Hand all blocks to `reading`, and make a log of global steps from 1; raises EmptyLogError without a loss."""

@@ -17,6 +17,7 @@ from align.curves.columns.printed_digits import FIXED, DigitColumn
 from align.curves.log_parts.text import LONGEST_NUMBER, is_null, is_number, shortened
 from align.curves.loss_log import RAW, LogTable, Series
 from align.errors import NoNumberError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -169,10 +170,10 @@ class _Column:
         """Say which texts are kept as NaN."""
         notes = []
         if self._null:
-            notes.append(f"{len(self._null)} losses are null (first: line {self._null[0]}), kept as NaN")
+            notes.append(sentence("logs_note.null_losses", count=len(self._null), line=self._null[0]))
         if self._strange:
             line, text = self._strange[0]
-            notes.append(f"{len(self._strange)} losses are no number (first: {text!r} in line {line}), kept as NaN")
+            notes.append(sentence("logs_note.no_numbers", count=len(self._strange), text=text, line=line))
         return tuple(notes)
 
     def refuse_words(self, label: str) -> None:

@@ -21,11 +21,12 @@ from align.curves.log_parts.known_tables import find_names, known_table
 from align.curves.log_parts.name_value_pairs import MOST_NAMES
 from align.curves.log_parts.phases import OTHER_PHASES, phase_by_name
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
-from align.curves.log_parts.text import ONLY_EPOCHS, end_notes, is_null, is_number, with_point
+from align.curves.log_parts.text import end_notes, is_null, is_number, only_epochs_note, with_point
 from align.curves.log_parts.validation_metrics import named_validation
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.curves.metric_names import usual_names
 from align.errors import EmptyLogError, RepeatedColumnError, SeveralLossesError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -44,9 +45,6 @@ LOSS_NAMES = (
     "step_loss", "batch_loss", "lm_loss", "total_loss", "train_loss_epoch",
 )  # fmt: skip
 PHASE_NAMES = ("phase", "mode", "split", "stage")
-EXPECTED = (
-    f"a step column ({', '.join(STEP_NAMES[:2])}, iter, epoch ...) and a loss column ({', '.join(LOSS_NAMES[:3])} ...)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +138,8 @@ class TableReader:
         columns, table = self._columns, self._builder.build()
         if not table.metrics or columns.loss not in (*table.metrics, ""):
             self._odd_steps.refuse(source.label)
-            raise EmptyLogError(source.label, [f"{format_name}: {EXPECTED}"])
-        only_epochs = (ONLY_EPOCHS,) if columns.step is None else ()
+            raise EmptyLogError(source.label, [f"{format_name}: {EmptyLogError.COLUMNS}"])
+        only_epochs = (only_epochs_note(),) if columns.step is None else ()
         return LossLog(
             label=source.label,
             format=format_name,
@@ -182,16 +180,19 @@ class TableReader:
     def _notes(self) -> tuple[str, ...]:
         """Say which column is the loss if several might be, which losses are no number, which rows have none."""
         table, loss = self._columns.table, self._columns.loss
-        notes = [f"the columns are those of: {table.summary}", *filter(None, (table.note,))] if table else []
+        notes: list[str] = []
+        if table:
+            notes += [sentence("logs_note.columns_of", logger=table.summary), *filter(None, (table.note,))]
         if others := sorted(name for name in self._names if name != loss and _plain(name) in LOSS_NAMES):
-            notes.append(f"the loss is read from {loss!r}; also in the log: {', '.join(others)}")
+            notes.append(sentence("logs_note.also_in_log", loss=loss, others=others))
         notes += [*self._builder.notes(), *self._odd_steps.notes()]
         if self._left_out:
-            notes.append(f"{self._left_out} of the columns are left out: --metric NAME reads one of them")
-        notes += ["a comma inside a number is read as its decimal point"] * self._commas
+            notes.append(sentence("logs_note.columns_left_out", count=self._left_out))
+        if self._commas:
+            notes.append(sentence("logs_note.decimal_comma"))
         if self._without_loss:
-            lines = f"{len(self._without_loss)} rows have no loss (first: line {self._without_loss[0]})"
-            notes.append(f"{lines}; some writers leave NaN out like this")
+            count, line = len(self._without_loss), self._without_loss[0]
+            notes.append(sentence("logs_note.rows_without_loss", count=count, line=line))
         return tuple(notes)
 
 
@@ -200,10 +201,7 @@ def repeated_notes(label: str, columns: LogColumns, repeated: Mapping[str, int])
     needed = {columns.step, columns.epoch, columns.loss, columns.phase} & repeated.keys()
     if needed:
         raise RepeatedColumnError(label, {str(name): repeated[str(name)] for name in sorted(map(str, needed))})
-    return tuple(
-        f"{name!r} stands twice with unlike values (first: line {line}); the last of them is read"
-        for name, line in repeated.items()
-    )
+    return tuple(sentence("logs_note.repeated_column", column=name, line=line) for name, line in repeated.items())
 
 
 def _where(wanted: Booleans, metrics: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:

@@ -9,13 +9,13 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from align.errors import EmptyLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
 
 T = TypeVar("T")
 
-ONLY_EPOCHS = "the log counts only epochs: each loss is taken as the mean of its epoch"
 NUMBER = r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
 
 # No float64 has more digits than 767; Python reads no exponent of more than 4300.
@@ -55,4 +55,9 @@ def is_null(text: str) -> bool:
 
 def end_notes(source: LogSource) -> tuple[str, ...]:
     """Say so if the text stops in the middle of a line: its last number may have been cut."""
-    return ("the last line has no line end: it may be cut",) if source.was_cut else ()
+    return (sentence("logs_note.no_line_end"),) if source.was_cut else ()
+
+
+def only_epochs_note() -> str:
+    """Say what a loss is in a log that counts only epochs."""
+    return sentence("logs_note.only_epochs")

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from align.curves.log_parts.column_names import is_lightning
 from align.curves.log_parts.delimited import by_name, double_notes, find_header, read_cells
-from align.curves.log_parts.table_reader import EXPECTED, TableReader, find_columns, repeated_notes
+from align.curves.log_parts.table_reader import TableReader, find_columns, repeated_notes
 from align.curves.log_parts.text import known
+from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
     from align.curves.log_parts.delimited import Header
@@ -32,7 +33,7 @@ class CsvFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all rows; raises EmptyLogError or another if none has a step and a loss, RepeatedColumnError."""
-        header, columns = known(_header(source), source, f"{self.name}: {EXPECTED}")
+        header, columns = known(_header(source), source, f"{self.name}: {EmptyLogError.COLUMNS}")
         reader = TableReader(columns, source.metric, decimal_comma=header.delimiter != ",")
         repeated: dict[str, int] = {}
         double: list[int] = []

@@ -32,6 +32,7 @@ from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
 from align.errors import EmptyLogError, StepsPerEpochError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,8 +146,8 @@ class _Reading:
             table, kept = replace(table, steps=steps[numbers], totals=totals[numbers]), kept & (steps != NO_STEP)
         elif table.shares is not None:
             table = replace(table, steps=np.floor(table.shares).astype(np.int64))
-        note = "the last loss is left out: no progress bar after it tells its step"
-        return take_rows(table, np.flatnonzero(kept[numbers])), by_step, (note,) if cut else ()
+        notes = (sentence("logs_note.last_without_bar"),) if cut else ()
+        return take_rows(table, np.flatnonzero(kept[numbers])), by_step, notes
 
     def length(self, table: LogTable) -> tuple[float | None, tuple[str, ...]]:
         """Tell the steps of an epoch by a bar that stands apart: the one total, of the epochs at the end, that fits."""
@@ -158,8 +159,7 @@ class _Reading:
         if len(fitting) != 1:
             return None, ()
         length = fitting[0] / self._end
-        bar = f"a progress bar goes to {fitting[0]}, which are {self._end:g} epochs"
-        return length, (f"an epoch is taken to have {length:g} steps: {bar}",)
+        return length, (sentence("logs_note.length_by_bar", length=length, total=fitting[0], epochs=self._end),)
 
     @staticmethod
     def _fits(shares: Floats, length: float) -> bool:

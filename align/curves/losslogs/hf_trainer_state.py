@@ -14,6 +14,7 @@ from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.table_builder import as_table, read_step
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LogRecord, LossLog
 from align.errors import EmptyLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,8 +90,8 @@ def _whole_entries(text: str) -> tuple[list[Any], tuple[str, ...]]:
         ends.append(_END.match(text, at) is not None)
     if not entries:
         return [], ()
-    several = (f"the file holds {len(histories)} documents, one after the other",) * (len(histories) > 1)
-    cut = ("the file is cut: the entries before that are read",) * (not all(ends) or len(histories) == 1)
+    several = [sentence("logs_note.several_documents", count=len(histories))] if len(histories) > 1 else []
+    cut = [sentence("logs_note.cut_file")] if not all(ends) or len(histories) == 1 else []
     return entries, (*several, *cut)
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.curves.columns.printed_column import ABSENT
-from align.curves.log_parts.table_reader import EXPECTED, TableReader, find_columns
+from align.curves.log_parts.table_reader import TableReader, find_columns
 from align.curves.log_parts.text import known
 from align.curves.log_sources import LogBlock
+from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ class JsonArraysFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all objects, or all places of the arrays; raises EmptyLogError if none has a loss."""
-        columns, cells = known(_read_cells(source), source, f"{self.name}: {EXPECTED}")
+        columns, cells = known(_read_cells(source), source, f"{self.name}: {EmptyLogError.COLUMNS}")
         reader, count = TableReader(columns, source.metric), len(next(iter(cells.values())))
         lines = np.ones(count, np.int64)
         reader.add(LogBlock("\n".join(["."] * count), lines), lines, cells)

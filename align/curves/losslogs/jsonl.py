@@ -16,9 +16,11 @@ import numpy as np
 
 from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.mmengine import is_training_object
-from align.curves.log_parts.table_reader import EXPECTED, LogColumns, TableReader, find_columns, repeated_notes
+from align.curves.log_parts.table_reader import LogColumns, TableReader, find_columns, repeated_notes
 from align.curves.log_parts.text import known
 from align.curves.log_parts.uniform_json_lines import split_uniform_objects
+from align.errors import EmptyLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +52,7 @@ class JsonlFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
-        columns = known(_columns(source), source, f"{self.name}: {EXPECTED}")
+        columns = known(_columns(source), source, f"{self.name}: {EmptyLogError.COLUMNS}")
         reader, reading = TableReader(columns, source.metric), _Reading()
         for block in source.blocks():
             reader.add(block, *reading.read(block))
@@ -90,7 +92,7 @@ class _Reading:
 
     def notes(self) -> tuple[str, ...]:
         """Say so if lines are no objects."""
-        return (f"{len(self.broken)} lines are no JSON object (first: line {self.broken[0]})",) if self.broken else ()
+        return (sentence("logs_note.no_objects", count=len(self.broken), line=self.broken[0]),) if self.broken else ()
 
     def _one_by_one(self, block: LogBlock) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in block.lines():

@@ -20,6 +20,7 @@ from align.curves.log_parts.text import end_notes, known
 from align.curves.log_parts.validation_metrics import carry_forward
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.log_parts.delimited import Header
@@ -123,7 +124,7 @@ def _doubt(losses: list[str], table: LogTable) -> tuple[str, ...]:
     phases = {series.phase for series in table.metrics.values()}
     if not losses or losses[0].endswith(("_step", "_epoch")) or "validation" in phases:
         return ()
-    return (f"{losses[0]!r} is taken as the value of one step; means of epochs look the same in this table",)
+    return (sentence("logs_note.step_or_epoch", loss=losses[0]),)
 
 
 PLUGIN = LightningFormat()

@@ -26,6 +26,7 @@ from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog, Window
 from align.errors import EmptyLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,13 +39,14 @@ _VALIDATION = r"(validation loss at )(?:iteration ([0-9]+))?(?![^\n|]{0,200}\bte
 _TRAINING, _LINE = re.compile(_STEP), re.compile(rf"(?:{_STEP}|{_VALIDATION})([^\n]*)")
 _PAIR = re.compile(rf"(?:^|\|) *([A-Za-z][^:|\n]{{0,100}}): +({NUMBER})(?= *\|)", re.MULTILINE)
 _MICROSECONDS = re.compile(r"\.[0-9]{6}\] iteration ")
-_SKIPPED, _LOSS_SCALE, _USUAL_LOSS = "number of skipped iterations", "loss scale", "lm loss"
-_TIMES = {
+_SKIPPED_PRINTED = "number of skipped iterations"
+_LOSS_SCALE, _USUAL_LOSS = "loss scale", "lm loss"
+_TIMES_PRINTED = {
     "elapsed time per iteration (ms)": "step_time_ms",
     "elapsed time per iteration (s)": "step_time_s",
     "throughput per GPU (TFLOP/s/GPU)": "throughput_tflops",
 }
-_THROUGHPUT = _TIMES["throughput per GPU (TFLOP/s/GPU)"]
+_THROUGHPUT = "throughput_tflops"
 _START = rf"{_STEP}|validation loss at "
 _TOGETHER = twice("iteration +[0-9]+/"), r"\| *validation loss at ", f"validation loss at [^\n]{{0,500}}{_STEP}"
 
@@ -121,16 +123,22 @@ class _Reading:
         for validated, of in by_phase(~training):
             columns = pair_columns(take_texts(lists, of), _PAIR)
             add = self._add_validations if validated else self._add_iterations
-            add(lines[of], steps[of], {_TIMES.get(name, name): texts for name, texts in columns.items()}, totals[of])
+            add(
+                lines[of],
+                steps[of],
+                {_TIMES_PRINTED.get(name, name): texts for name, texts in columns.items()},
+                totals[of],
+            )
         self._total = int(totals[-1])
 
     def notes(self) -> tuple[str, ...]:
         """Say where a loss was understood from what is not printed."""
-        nan = f"{self._nan} lines have no loss: NaN (or a negative loss) is left out like this, kept as NaN"
-        nothing = f"{self._nothing} lines print 0 since all their iterations were skipped: they have no loss"
-        apart = f"{self._apart} times the second loss of a run was taken out of the printed mean of the first two"
-        counted = ((self._nan, nan), (self._nothing, nothing), (self._apart, apart))
-        return tuple(note for count, note in counted if count)
+        counted = (
+            ("logs_note.nan_left_out", self._nan),
+            ("logs_note.all_skipped", self._nothing),
+            ("logs_note.second_taken_out", self._apart),
+        )
+        return tuple(sentence(key, count=count) for key, count in counted if count)
 
     def _add_iterations(
         self, lines: Integers, steps: Integers, metrics: dict[str, Sequence[str]], totals: Integers
@@ -150,7 +158,7 @@ class _Reading:
         """Count the skipped iterations of each line, made to stand for its own, and tell where there are no others."""
         distances = np.diff(steps, prepend=max(self._step, 0))
         usual = int(np.median(distances[1:])) if len(distances) > 1 else 1
-        counts = np.maximum(read_steps(metrics.get(_SKIPPED, ["0"] * len(steps))), 0)
+        counts = np.maximum(read_steps(metrics.get(_SKIPPED_PRINTED, ["0"] * len(steps))), 0)
         if self._adds_on:
             first = (steps == 1) | (distances <= 0)
             seconds = np.flatnonzero(first[:-1] & (distances[1:] > 0)) + 1
@@ -178,7 +186,7 @@ class _Reading:
 
     def _window(self, name: str) -> Window:
         """Tell the log interval, the usual distance, where a metric is a mean over it."""
-        if not (name in _TIMES.values() or _is_loss(name)) or phase_by_name(name) == "validation":
+        if not (name in _TIMES_PRINTED.values() or _is_loss(name)) or phase_by_name(name) == "validation":
             return RAW
         distances = np.concatenate(self._distances)[1:]
         if not len(distances):
@@ -220,7 +228,7 @@ def _take_apart(metrics: dict[str, list[str]], row: int, skipped: Integers) -> N
         before, mean = texts[row - 1 : row + 1]
         if name == _THROUGHPUT or (_is_loss(name) and second > 0):
             texts[row] = ""
-        elif before and mean and (name in _TIMES.values() or (_is_loss(name) and not first)):
+        elif before and mean and (name in _TIMES_PRINTED.values() or (_is_loss(name) and not first)):
             texts[row] = format(2 * float(mean) - float(before), ".6E" if "E" in mean else ".1f")
 
 

@@ -21,6 +21,7 @@ from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER, is_number
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, LossLog
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +112,7 @@ class _Reading:
     def notes(self) -> tuple[str, ...]:
         """Say which values are no number; they are left out."""
         return tuple(
-            f"values of {name} that are no number: {len(found)} (first {found[0][1]!r}, line {found[0][0]}), left out"
+            sentence("logs_note.values_left_out", metric=name, count=len(found), text=found[0][1], line=found[0][0])
             for name, found in self._unreadable.items()
         )
 

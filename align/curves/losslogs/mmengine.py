@@ -18,11 +18,11 @@ from align.curves.columns.printed_column import PrintedColumn, are_word, take_te
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.mmengine import (
     USUAL_LENGTH,
-    USUAL_LENGTH_NOTE,
     configured_length,
     in_seconds,
     interval_window,
     smoothed_window,
+    usual_length_note,
 )
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
@@ -103,7 +103,7 @@ class _Reading:
 
     def notes(self) -> tuple[str, ...]:
         """Say where the window is not told."""
-        return () if self._of_mmcv or self._length else (USUAL_LENGTH_NOTE,)
+        return () if self._of_mmcv or self._length else (usual_length_note(),)
 
     def _told(self, columns: Sequence[Sequence[str]]) -> Integers:
         """Return the rows that tell something, as one of each layout says; none before it is known how a log counts."""

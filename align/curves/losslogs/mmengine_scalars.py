@@ -16,10 +16,10 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import have_word, take_texts
 from align.curves.log_parts.mmengine import (
     USUAL_LENGTH,
-    USUAL_LENGTH_NOTE,
     in_seconds,
     is_training_object,
     smoothed_window,
+    usual_length_note,
 )
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
@@ -85,7 +85,7 @@ class MmengineScalarsFormat:
             counting="global step",
             base=1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*lines.notes(), USUAL_LENGTH_NOTE),
+            notes=(*lines.notes(), usual_length_note()),
         )
 
 

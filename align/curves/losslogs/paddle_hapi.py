@@ -23,6 +23,7 @@ from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_tol
 from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import carry_forward, named_validation
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +111,8 @@ class _Reading:
 
     def notes(self) -> tuple[str, ...]:
         """Say what was left out for want of an epoch."""
-        cut = f"{self._before_first_epoch} steps before the first line of an epoch are left out"
-        return (cut,) if self._before_first_epoch else ()
+        count = self._before_first_epoch
+        return (sentence("logs_note.before_first_epoch", count=count),) if count else ()
 
 
 def _metrics(values: Sequence[str], times: Sequence[str], units: Sequence[str]) -> dict[str, Sequence[str]]:

@@ -23,6 +23,7 @@ from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_tol
 from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogBlock, LogSource
@@ -41,7 +42,6 @@ _TIMES = {
 }
 _SET = ("learning_rate", "learning rate", "lr", "loss_scale", "global_norm")
 _TRAINER_PRINTS = {"loss": Printed("decimals", 8), "learning_rate": Printed("significant", 4)}
-_SCRIPT_NOTE = "a `global step` line is taken to print the loss of that step, as PaddleNLP's examples do"
 # A training line of the Trainer begins with its loss; those of scripts have theirs behind the step.
 _START = (
     r"(?<![\w'])loss: (?=[^,\n]{1,40}, (?:[a-z_]{1,40}: [^,\n]{1,40}, ){0,4}global_step: [0-9])"
@@ -81,7 +81,7 @@ class PaddleNlpFormat:
         return replace(
             log,
             base=None if reading.of_script else 1,
-            notes=(*log.notes, *([_SCRIPT_NOTE] if reading.of_script else [])),
+            notes=(*log.notes, *([sentence("logs_note.loss_of_step")] if reading.of_script else [])),
         )
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from align.curves.log_parts.event_files import EventKind, is_event_file, read_events
 from align.curves.loss_log import RAW
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import LossLog
 
 _KIND = EventKind(version=b"brain.Event:", scalar=2, tensor=8)
-_RAW_NOTE = "event files do not say what a value is the mean of: each is taken as the value of its step"
 
 
 class TensorboardFormat:
@@ -38,7 +38,7 @@ class TensorboardFormat:
         """Read the scalars of all tags; raises EmptyLogError if there is none."""
         log = read_events(source, self, _KIND)
         raw = all(series.window == RAW for series in log.table.metrics.values())
-        return log.with_notes((_RAW_NOTE,) if raw else ())
+        return log.with_notes((sentence("logs_note.values_of_steps"),) if raw else ())
 
 
 PLUGIN = TensorboardFormat()

@@ -8,7 +8,6 @@ print, the memory is its peak. Ranks print the same line each, as far as they ar
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.curves.columns.line_columns import find_columns
@@ -20,6 +19,7 @@ from align.curves.log_parts.table_builder import TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, named_validation
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogBlock, LogSource
@@ -58,8 +58,7 @@ class TorchtitanFormat:
         """Read all steps and validations; raises EmptyLogError if no line has a training loss."""
         reading = _Reading()
         log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
-        averaged = "a torchtitan that prints no tflops is from before February 2025: its losses are taken as means"
-        return replace(log, notes=(*log.notes, *([f"{averaged} since the last print"] if reading.averages else [])))
+        return log.with_notes((sentence("logs_note.without_tflops"),)) if reading.averages else log
 
 
 class _Reading:

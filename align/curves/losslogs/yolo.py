@@ -19,6 +19,7 @@ from align.curves.log_parts.table_reader import find_columns
 from align.curves.log_parts.text import end_notes, known
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,7 +71,7 @@ class YoloFormat:
             counting="epoch",
             base=0 if _YOLOV5_RATE in header.names else None,
             ignored_lines=filled - len(table.lines),
-            notes=(f"the loss is the sum of {', '.join(parts)}", *double_notes(double), *end_notes(source)),
+            notes=(sentence("logs_note.sum_of_parts", parts=parts), *double_notes(double), *end_notes(source)),
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.errors import MetricMissingError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import LossLog, Window
@@ -20,6 +21,6 @@ def declare_window(log: LossLog, window: Window) -> LossLog:
     if name not in metrics:
         raise MetricMissingError(log.label, "loss", sorted(metrics))
     declared = {**metrics, name: replace(metrics[name], window=window)}
-    length = f" {window.length}" if window.length > 1 else ""
-    note = f"each value of {name!r} is taken as said: {window.kind}{length}"
+    length = window.length if window.length > 1 else None
+    note = sentence("logs_note.as_said", metric=name, window=window.kind, length=length)
     return replace(log, table=replace(log.table, metrics=declared)).with_notes((note,))

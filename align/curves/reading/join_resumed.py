@@ -11,6 +11,7 @@ import numpy as np
 
 from align.curves.loss_log import LogTable, LossLog, Series
 from align.errors import UnlikeLogsError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,9 +33,9 @@ def join_logs(logs: Sequence[LossLog], label: str) -> LossLog:
             raise UnlikeLogsError(first.label, log.label, "their losses go by other names")
     counting = _counting(logs)
     lengths = {log.steps_per_epoch for log in logs if log.steps_per_epoch is not None}
-    notes = [f"{log.label}: {note}" for log in logs for note in log.notes]
+    notes = [sentence("logs_note.of_file", file=log.label, note=note) for log in logs for note in log.notes]
     if len(lengths) > 1:
-        notes.append(f"the files tell unlike steps per epoch: {', '.join(map(str, sorted(lengths)))}")
+        notes.append(sentence("logs_note.unlike_lengths", lengths=sorted(lengths)))
     return LossLog(
         label=label,
         format=first.format,
@@ -45,7 +46,7 @@ def join_logs(logs: Sequence[LossLog], label: str) -> LossLog:
         steps_per_epoch=lengths.pop() if len(lengths) == 1 else None,
         ignored_lines=sum(log.ignored_lines for log in logs),
         headed=any(log.headed for log in logs),
-        notes=(f"{len(logs)} files in this order: {', '.join(log.label for log in logs)}", *notes),
+        notes=(sentence("logs_note.files", count=len(logs), files=[log.label for log in logs]), *notes),
     )
 
 

@@ -13,9 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from align.core.message_words import first_few
 from align.curves.log_sources import LogSource
 from align.errors import UsageError
+from align.words.catalogue import sentence
 
+MOST_NAMED = 8
 _COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
 # A launcher's prefix is printed after a carriage return too: progress bars are written in parts.
 _START = rb"(?:^|(?<=\r))"
@@ -58,8 +61,8 @@ class RankedSource:
         """Say so if lines of other ranks were left out."""
         if len(self.ranks) < 2:
             return ()
-        ranks = ", ".join(map(str, self.ranks[:8])) + (", ..." if len(self.ranks) > 8 else "")
-        return (f"the log has lines of ranks {ranks}: only those of rank {self.rank} are read",)
+        ranks = first_few([*map(str, self.ranks)], MOST_NAMED)
+        return (sentence("logs_note.ranks", ranks=ranks, rank=self.rank),)
 
 
 def lines_by_rank(source: LogSource) -> dict[int | None, LogSource]:
@@ -82,8 +85,11 @@ def choose_rank(source: LogSource, rank: int | None = None) -> RankedSource:
     prefix = _prefix(source)
     ranks = _ranks(prefix, source.data)
     if rank is not None and rank not in ranks:
-        has = f"it has ranks {', '.join(map(str, ranks))}" if ranks else "its lines tell no rank"
-        raise UsageError(f"{source.label} has no lines of rank {rank}: {has}", "choose another rank, or leave it out")
+        raise UsageError(
+            f"{source.label} has no lines of rank {rank}: "
+            + (f"it has ranks {', '.join(map(str, ranks))}" if ranks else "its lines tell no rank"),
+            "choose another rank, or leave it out",
+        )
     if prefix is None:
         return RankedSource(source, None, (), 0)
     chosen = min(ranks) if rank is None else rank

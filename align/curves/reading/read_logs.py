@@ -28,6 +28,7 @@ from align.curves.reading.join_resumed import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of, shown_lines
 from align.curves.reading.process_ranks import RankedSource, choose_rank, lines_by_rank
 from align.errors import AmbiguousLogError, EmptyLogError, UnknownLogError, UsageError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -196,7 +197,7 @@ def _of_one_rank(
         raise UsageError(f"no file is of rank {rank}: there are ranks {listed}", "choose another rank, or leave it out")
     kept = {file: known for file, known in files.items() if ranks[file] in (None, rank)}
     others = first_few([file.name for file in files if file not in kept])
-    return kept, (f"only the files of rank {rank} are read, not {others}",)
+    return kept, (sentence("logs_note.files_of_rank", rank=rank, others=others),)
 
 
 def _one_format(files: Mapping[Path, Recognised], wanted: LogReadOptions, label: str) -> LogFormat:

@@ -13,6 +13,7 @@ import numpy as np
 
 from align.curves.loss_log import LogTable
 from align.errors import MixedJobsError, UsageError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +35,8 @@ def choose_job(log: LossLog, job: int | None = None) -> LossLog:
         return log
     number = job or 1
     first, last, _ = _told(jobs[number - 1])
-    return jobs[number - 1].with_notes((f"job {number} of {len(jobs)} in this log: lines {first} to {last}",))
+    note = sentence("logs_note.job", number=number, count=len(jobs), first=first, last=last)
+    return jobs[number - 1].with_notes((note,))
 
 
 def split_jobs(log: LossLog) -> tuple[LossLog, ...]:

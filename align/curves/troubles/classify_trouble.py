@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.metric_names import same_metric
+from align.curves.criteria.loss_commands import compare_logs
 from align.curves.troubles import event_rules as events
-from align.curves.troubles.loss_troubles import RATES, TROUBLES
-from align.curves.troubles.metric_troubles import METRIC_TROUBLES, comes_from
-from align.curves.troubles.trouble_start import find_trouble_start
+from align.curves.troubles.loss_troubles import TROUBLES
+from align.curves.troubles.metric_troubles import METRIC_TROUBLES
+from align.curves.troubles.next_commands import RATES, forward_first, rates_differ
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from align.curves.curve_result import OtherMetric
     from align.curves.troubles.curve_evidence import CurveEvidence
     from align.curves.troubles.loss_troubles import Trouble
-
-THEN = "; then "
-SPOKEN = {"lr": "the learning rate", "grad_norm": "the gradient norm", "loss_scale": "the loss scale"}
 
 
 def classify_trouble(evidence: CurveEvidence) -> tuple[str, str]:
@@ -36,8 +33,9 @@ def classify_trouble(evidence: CurveEvidence) -> tuple[str, str]:
         usable = (one for one in table if not one.of_values or not evidence.failed <= {"holes", "length"})
         found = ((trouble, trouble.shows_at(evidence)) for trouble in usable)
         trouble, step = next((trouble, step) for trouble, step in found if step is not None)
-    command = _as_logs_allow(_filled(trouble.next_command, evidence, step), evidence)
-    return trouble.name, THEN.join(_in_order(trouble, command.split(THEN), evidence))
+    parts = _in_order(trouble, trouble.next_commands(evidence, step), evidence)
+    command = sentence("loss_next.one_after_another", parts=parts) if len(parts) > 1 else parts[0] if parts else ""
+    return trouble.name, command
 
 
 def _in_order(trouble: Trouble, commands: list[str], evidence: CurveEvidence) -> list[str]:
@@ -45,8 +43,9 @@ def _in_order(trouble: Trouble, commands: list[str], evidence: CurveEvidence) ->
     rate = events.differing_rate(evidence) if evidence.of_loss and trouble.rates_first else None
     if rate is None:
         return [*_forward_first(trouble, evidence), *commands]
-    told = [one for one in commands if one.startswith(f"{RATES} #")] or [f"{RATES} # they differ{_where(rate)}"]
-    others = [one for one in commands if not one.startswith(RATES)]
+    looked_at = compare_logs(RATES)
+    told = [one for one in commands if one.startswith(f"{looked_at} #")] or [rates_differ(rate)]
+    others = [one for one in commands if not one.startswith(looked_at)]
     return [*told[:1], *_forward_first(trouble, evidence), *others]
 
 
@@ -54,41 +53,4 @@ def _forward_first(trouble: Trouble, evidence: CurveEvidence) -> list[str]:
     """Return the forward pass as the command, unless the first losses are known to agree or say nothing."""
     if not trouble.forward_first or not evidence.of_loss or evidence.first_agrees or evidence.run_noise is not None:
         return []
-    reason = "differ by more than rounding" if evidence.first_compared else "could not be compared"
-    return [f"align forward REFERENCE CANDIDATE, as the losses of step 1 {reason}"]
-
-
-def _where(rate: OtherMetric) -> str:
-    first, last = rate.first_divergent_step, rate.last_divergent_step
-    if first is None:
-        return ""
-    return f" from step {first} on" if last is None else f" from step {first} to {last}"
-
-
-def _filled(command: str, evidence: CurveEvidence, step: int) -> str:
-    """Put in the steps and options that a command names."""
-    named = {
-        "step": str(step),
-        "before": str(step - 1),
-        "shift_option": evidence.shift_option,
-        "behind": evidence.update_behind or "",
-        "steps_per": evidence.steps_per,
-        "window": evidence.window,
-        "comes_from": comes_from(evidence.metric),
-    }
-    if "{batches}" in command:
-        beginning = find_trouble_start(evidence, step)
-        named |= {"well": str(beginning.before), "batches": beginning.batches}
-    for name, text in named.items():
-        command = command.replace(f"{{{name}}}", text)
-    return command
-
-
-def _as_logs_allow(command: str, evidence: CurveEvidence) -> str:
-    """Say what both logs would have to hold where a command compares what they do not."""
-    shared = {same_metric(one.metric) for one in evidence.beside.others}
-    for metric, spoken in SPOKEN.items():
-        if metric not in shared:
-            compared = f"align loss REFERENCE CANDIDATE --metric {metric}"
-            command = command.replace(compared, f"log {spoken} on both sides for {compared}")
-    return command
+    return [forward_first(compared=evidence.first_compared)]

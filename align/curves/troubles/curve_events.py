@@ -14,6 +14,7 @@ from align.curves.criteria.curve_shapes import MOST_EXCURSIONS, find_excursions,
 from align.curves.curve_result import CurveEvent
 from align.curves.metric_names import is_loss
 from align.curves.troubles.schedule_boundaries import find_boundaries
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,5 +81,6 @@ def _first_events(happened: _Happened) -> Iterator[CurveEvent]:
 
 
 def _left_out(happened: _Happened) -> str:
-    count = f"{len(happened.steps)}" + (" or more" if len(happened.steps) == MOST_EXCURSIONS else "")
-    return f"{happened.kind} in the {happened.side}: {count} times, of which the first {MOST_OF_A_KIND} are listed"
+    count = len(happened.steps)
+    key = "loss_note.more_events" if count != MOST_EXCURSIONS else "loss_note.many_more_events"
+    return sentence(key, kind=happened.kind, side=happened.side, count=count, listed=MOST_OF_A_KIND)

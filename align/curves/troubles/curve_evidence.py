@@ -60,11 +60,11 @@ class CurveEvidence:
     `divergent` is the first divergent step, if there is one. `first_compared` and `first_agrees` tell of the losses of
     step 1. `shift_option` is the option that would make the curves agree by counting one a step later, `steps_per` the
     one that takes several steps as one, `window` the one that takes the values of a side as means, "" if there is none;
-    `update_behind` is the side whose losses come an update
-    late though both agree at step 1, `ahead` the side whose values come a step early though its steps are counted
-    right. `run_noise` is the noise of one reference run, where there are some: `pairs` then hold their mean. `drift`
-    are the tests for one. `curves` are the reference and the candidate whole, `beside` is what the logs tell beside
-    them; without these, fewer classes can be told.
+    `update_behind` is the side whose losses come an update late though both agree at step 1, `last_common` the step at
+    which the shorter log ends, `ahead` the side whose values come a step early though its steps are counted right.
+    `run_noise` is the noise of one reference run, where there are some: `pairs` then hold their mean. `drift` are the
+    tests for one. `curves` are the reference and the candidate whole, `beside` is what the logs tell beside them;
+    without these, fewer classes can be told.
     """
 
     metric: str
@@ -76,6 +76,7 @@ class CurveEvidence:
     first_agrees: bool
     shift_option: str = ""
     update_behind: Side | None = None
+    last_common: int = 0
     steps_per: str = ""
     window: str = ""
     ahead: Side | None = None

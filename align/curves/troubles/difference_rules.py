@@ -15,6 +15,7 @@ from align.curves.criteria.curve_shapes import noise_size, part_means
 from align.curves.troubles.curve_evidence import PARTS
 from align.curves.troubles.noise_rules import ENOUGH_FOR_NOISE, FLOAT32_ROUNDING, SURE, detrended
 from align.curves.troubles.shape_rules import FEWEST
+from align.words.catalogue import keys_of
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Floats
@@ -31,6 +32,8 @@ JUMP, NEAR = 4.0, 10
 SLOWER = 1.0 + np.geomspace(0.05, 4.0, 80)
 LEFT = 0.1
 BINS = 1024
+# Tests that find a difference that moves.
+SLOPES = {"drift_test.slope", "drift_test.slope_against_runs"}
 
 
 def converges_slower(evidence: CurveEvidence) -> int | None:
@@ -92,7 +95,7 @@ def _stays(evidence: CurveEvidence, sign: float) -> int | None:
 
 def _is_apart_from_runs(evidence: CurveEvidence) -> bool:
     """Tell whether the candidate keeps apart from the runs of the reference on average, and does not move away."""
-    moves = any(test.drifts for test in evidence.drift if test.name.startswith("slope"))
+    moves = any(test.drifts for test in evidence.drift if not SLOPES.isdisjoint(keys_of(test.name)))
     return evidence.run_noise is not None and "drift" in evidence.failed and not moves
 
 

@@ -31,6 +31,7 @@ def gather_evidence(
         first_agrees=examined.judged.first_agrees,
         shift_option=examined.shift.option if examined.shift and not ahead else "",
         update_behind=_update_behind(examined),
+        last_common=min(examined.ends.reference, examined.ends.candidate),
         steps_per=examined.ratio.option if examined.ratio else "",
         window=examined.means.option if examined.means else "",
         ahead=ahead,

@@ -12,9 +12,10 @@ import numpy as np
 
 from align.curves.metric_names import same_metric
 from align.curves.troubles import event_rules as events
+from align.curves.troubles import next_commands as commands
 from align.curves.troubles import noise_rules as noise
 from align.curves.troubles import shape_rules as rules
-from align.curves.troubles.loss_troubles import DATA, OPTIMIZERS, TROUBLES, Trouble
+from align.curves.troubles.loss_troubles import TROUBLES, Trouble
 
 if TYPE_CHECKING:
     from align.curves.troubles.curve_evidence import CurveEvidence
@@ -22,22 +23,6 @@ if TYPE_CHECKING:
 # Metrics that are set, not measured.
 SET = frozenset({"lr", "loss_scale"})
 SAME_FACTOR, ANOTHER_FACTOR = 1e-3, 0.01
-LOSSES = "align loss REFERENCE CANDIDATE"
-# What to look at, by the name under which a metric is compared.
-COMES_FROM = {
-    "lr": f"{OPTIMIZERS} (learning rate), then the steps of warm-up and decay",
-    "grad_norm": (
-        f"{LOSSES}: if the losses agree, align lint REFERENCE CANDIDATE with the functions that make the losses (mean "
-        "or sum), then accumulated gradients, and whether the norm is taken before clipping"
-    ),
-    "loss_scale": f"{LOSSES}: which steps are skipped; then the initial scale, and after how many steps it may grow",
-}
-OTHERS_COME_FROM = f"{LOSSES}: if the losses agree, how both sides compute the metric, and on which data"
-
-
-def comes_from(metric: str) -> str:
-    """Return what to run and to look at where a metric differs."""
-    return COMES_FROM.get(same_metric(metric), OTHERS_COME_FROM)
 
 
 def _ahead(evidence: CurveEvidence) -> int | None:
@@ -78,20 +63,15 @@ def _differs(evidence: CurveEvidence) -> bool:
 
 _BY_NAME = {trouble.name: trouble for trouble in TROUBLES}
 METRIC_TROUBLES = (
-    Trouble(
-        "NaN",
-        events.not_finite,
-        f"{LOSSES}: whether the losses are numbers at step {{step}}; then {{comes_from}}",
-        of_values=False,
-    ),
+    Trouble("NaN", events.not_finite, commands.metric_nan, of_values=False),
     _BY_NAME["counted one step apart"],
-    Trouble("a step ahead", _ahead, "{comes_from}: it is set a step too early, or counts from 1 and not from 0"),
-    Trouble("a step behind", _behind, "{comes_from}: it is set a step too late, or counts from 0 and not from 1"),
-    Trouble("another factor", _another_factor, "{comes_from}: one factor explains all of the difference"),
-    Trouble("noise of its own", _noise, f"{DATA}: the order of the batches; then {{comes_from}}"),
-    Trouble("differs from the beginning", _from_the_first, "{comes_from}"),
-    Trouble("differs later", _later, "{comes_from}, for what happens at step {step}"),
+    Trouble("a step ahead", _ahead, commands.metric_ahead),
+    Trouble("a step behind", _behind, commands.metric_behind),
+    Trouble("another factor", _another_factor, commands.metric_factor),
+    Trouble("noise of its own", _noise, commands.metric_noise),
+    Trouble("differs from the beginning", _from_the_first, commands.metric_source),
+    Trouble("differs later", _later, commands.metric_later),
     _BY_NAME["points missing"],
     _BY_NAME["broken off"],
-    Trouble("differs", lambda _: 1, "{comes_from}"),
+    Trouble("differs", lambda _: 1, commands.metric_source),
 )

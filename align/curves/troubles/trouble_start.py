@@ -12,6 +12,7 @@ import numpy as np
 
 from align.curves.criteria.curve_shapes import find_excursions
 from align.curves.loss_log import RAW
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Curve
@@ -28,8 +29,8 @@ class TroubleStart(NamedTuple):
     def batches(self) -> str:
         """What to call the batches in question."""
         if self.last - self.before == 1:
-            return f"the batch of step {self.last}"
-        return f"the batches of the steps {self.before + 1} to {self.last}"
+            return sentence("loss_next.batch", step=self.last)
+        return sentence("loss_next.batches", first=self.before + 1, last=self.last)
 
 
 def find_trouble_start(evidence: CurveEvidence, step: int) -> TroubleStart:

@@ -88,7 +88,7 @@ def _refuse_unfit(training: Training, batch: Batch, takes: _Takes, parts: BatchP
     elif training.loss is None and parts.targets:
         fault = f"nothing takes {', '.join(parts.targets)}"
     elif training.loss is not None and parts.targets:
-        fault = _unfit_targets(training.loss, parts.targets)
+        fault = _target_fault(training.loss, parts.targets)
     if fault:
         names = ", ".join(dict.fromkeys((*takes.places, *takes.names)))
         raise InputsError(f"the batch has {', '.join(batch)}, the model takes {names or 'nothing'}: {fault}", _HINT)
@@ -99,7 +99,7 @@ def _refuse_unfit(training: Training, batch: Batch, takes: _Takes, parts: BatchP
         )
 
 
-def _unfit_targets(loss: Any, targets: Collection[str]) -> str:
+def _target_fault(loss: Any, targets: Collection[str]) -> str:
     """Why a loss cannot take so many arrays beside the outputs; "" if it can, or does not tell what it takes."""
     function = getattr(loss, "construct", None) or getattr(loss, "forward", None) or loss
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
-    if missing := first_missing(project, "reference.log", "candidate.log"):
+    if missing := first_missing(project, "reference log", "candidate log"):
         return missing
     logs = {side: getattr(project, side).log for side in ("reference", "candidate")}
     own = ["--project", shown(project.file)] if project.file else []
@@ -32,4 +32,4 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
     return judged_by_verdict(document, found)
 
 
-PLUGIN = Rung("curve", 110, "the loss curves of two trainings", _plan, _judge)
+PLUGIN = Rung("curve", 110, plan=_plan, judge=_judge, summary="the loss curves of two trainings")

@@ -17,4 +17,4 @@ def _plan(_project: Project, _run: Path) -> Missing:
     return Missing(sentence("ladder.no_data"))
 
 
-PLUGIN = Rung("data", 50, "batches of both data pipelines", _plan, judged_by_verdict)
+PLUGIN = Rung("data", 50, plan=_plan, judge=judged_by_verdict, summary="batches of both data pipelines")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
-    if missing := first_missing(project, "reference.training", "candidate.training", "training.batch"):
+    if missing := first_missing(project, "reference training", "candidate training", "training batch"):
         return missing
     read = {"reference": str(project.reference.training), "candidate": str(project.candidate.training)}
     batch = project.batches[0]
@@ -22,4 +22,6 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     return Plan("determinism", (command,), {**read, "batch": batch})
 
 
-PLUGIN = Rung("determinism", 12, "whether each side repeats itself", _plan, judged_by_verdict, optional=True)
+PLUGIN = Rung(
+    "determinism", 12, plan=_plan, judge=judged_by_verdict, optional=True, summary="whether each side repeats itself"
+)

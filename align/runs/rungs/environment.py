@@ -22,4 +22,4 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
     return judged_by_verdict(document, tuple(Culprit(one["subject"], one["message"]) for one in errors))
 
 
-PLUGIN = Rung("environment", 10, "versions, devices and switches", _plan, _judge)
+PLUGIN = Rung("environment", 10, plan=_plan, judge=_judge, summary="versions, devices and switches")

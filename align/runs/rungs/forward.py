@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def _plan(project: Project, run: Path) -> Plan | Missing:
     if project.reference.trace or project.candidate.trace:
         return _of_traces(project, run)
-    if missing := first_missing(project, "reference.model", "candidate.model", "forward.inputs"):
+    if missing := first_missing(project, "reference model", "candidate model", "forward inputs"):
         return missing
     arguments = ["--map", shown(map_file(project, run)), "--inputs", source(project.inputs or "")]
     arguments += [*checkpoint_arguments(project, run), *place_arguments(project)]
@@ -47,7 +47,7 @@ def _of_traces(project: Project, run: Path) -> Plan | Missing:
             traces[f"{name} trace"] = side.trace / "manifest.jsonl"
             folders.append(shown(side.trace))
             continue
-        if missing := first_missing(project, f"{name}.model"):
+        if missing := first_missing(project, f"{name} model"):
             return missing
         folders.append(shown(run / "captured" / name))
         inputs = shown(other.trace / "inputs.npz") if other.trace else ""
@@ -67,4 +67,4 @@ def _culprit(one: Mapping[str, Any]) -> Culprit:
     return Culprit(one["candidate"] or one["candidate_class"], one["cause"], one["line"], one["change"])
 
 
-PLUGIN = Rung("forward", 60, "every layer's output", _plan, _judge, needs=("parameters", "weights"))
+PLUGIN = Rung("forward", 60, plan=_plan, judge=_judge, needs=("parameters", "weights"), summary="every layer's output")

@@ -10,8 +10,8 @@ from align.runs.training_steps import judge_steps, plan_steps
 PLUGIN = Rung(
     "gradients",
     90,
-    "gradients of every layer and parameter",
-    plan_steps,
-    partial(judge_steps, kinds=("forward", "backward", "gradients", "buffer"), compared="gradients"),
+    plan=plan_steps,
+    summary="gradients of every layer and parameter",
+    judge=partial(judge_steps, kinds=("forward", "backward", "gradients", "buffer"), compared="gradients"),
     needs=("parameters",),
 )

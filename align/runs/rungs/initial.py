@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
-    if missing := first_missing(project, "reference.model", "candidate.model"):
+    if missing := first_missing(project, "reference model", "candidate model"):
         return missing
     read = {"reference": str(project.reference.model), "candidate": str(project.candidate.model)}
     chosen = map_file(project, run)
@@ -22,4 +22,6 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     return Plan("initial", (command,), {**read, "map": chosen})
 
 
-PLUGIN = Rung("initial", 35, "initial values", _plan, judged_by_verdict, needs=("parameters",), optional=True)
+PLUGIN = Rung(
+    "initial", 35, plan=_plan, judge=judged_by_verdict, needs=("parameters",), optional=True, summary="initial values"
+)

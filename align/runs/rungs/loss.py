@@ -10,8 +10,8 @@ from align.runs.training_steps import judge_steps, plan_steps
 PLUGIN = Rung(
     "loss",
     80,
-    "the loss of a fixed batch",
-    plan_steps,
-    partial(judge_steps, kinds=("loss",), compared="losses"),
+    plan=plan_steps,
+    summary="the loss of a fixed batch",
+    judge=partial(judge_steps, kinds=("loss",), compared="losses"),
     needs=("parameters",),
 )

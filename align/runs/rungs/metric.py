@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
-    if missing := first_missing(project, "reference.model", "candidate.model", "metric.data"):
+    if missing := first_missing(project, "reference model", "candidate model", "metric data"):
         return missing
     asked = {"data": project.metric.data, "metric": project.metric.metric}
     asked |= {"candidate-data": project.metric.candidate_data, "candidate-metric": project.metric.candidate_metric}
@@ -25,4 +25,11 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     return Plan("validate", (("validate", *models(project), *arguments, "--run", shown(run)),), read)
 
 
-PLUGIN = Rung("metric", 70, "a metric of both models", _plan, judged_by_verdict, needs=("parameters", "weights"))
+PLUGIN = Rung(
+    "metric",
+    70,
+    plan=_plan,
+    judge=judged_by_verdict,
+    needs=("parameters", "weights"),
+    summary="a metric of both models",
+)

@@ -10,8 +10,8 @@ from align.runs.training_steps import judge_steps, plan_steps
 PLUGIN = Rung(
     "optimizer",
     100,
-    "what the optimizer makes of them",
-    plan_steps,
-    partial(judge_steps, kinds=("update",), compared="updates"),
+    plan=plan_steps,
+    summary="what the optimizer makes of them",
+    judge=partial(judge_steps, kinds=("update",), compared="updates"),
     needs=("parameters",),
 )

@@ -20,7 +20,7 @@ UNREGISTERED = "map_warning.unregistered"
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
     """Make a map; the one that the project file names is held against both sides."""
-    if missing := first_missing(project, "reference.model", "candidate.model"):
+    if missing := first_missing(project, "reference model", "candidate model"):
         return missing
     read: dict[str, Path | str] = {"reference": str(project.reference.model), "candidate": str(project.candidate.model)}
     here = ["--run", shown(run)]
@@ -48,4 +48,4 @@ def _unregistered(facts: Mapping[str, Any]) -> Culprit:
     return Culprit(facts["path"], cause, facts["line"], facts["change"])
 
 
-PLUGIN = Rung("parameters", 20, "which parameter is which", _plan, _judge)
+PLUGIN = Rung("parameters", 20, plan=_plan, judge=_judge, summary="which parameter is which")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
-    if missing := first_missing(project, "reference.model", "candidate.model"):
+    if missing := first_missing(project, "reference model", "candidate model"):
         return missing
     read = {"reference": str(project.reference.model), "candidate": str(project.candidate.model)}
     chosen = map_file(project, run)
@@ -34,4 +34,4 @@ def _culprit(finding: Mapping[str, Any]) -> Culprit:
     return Culprit(finding["candidate"] or finding["reference"], cause, finding.get("line", ""), finding["change"])
 
 
-PLUGIN = Rung("settings", 30, "settings of paired layers", _plan, _judge, needs=("parameters",))
+PLUGIN = Rung("settings", 30, plan=_plan, judge=_judge, needs=("parameters",), summary="settings of paired layers")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
-    if missing := first_missing(project, "reference.training", "candidate.training", "training.batch"):
+    if missing := first_missing(project, "reference training", "candidate training", "training batch"):
         return missing
     read = {"reference": str(project.reference.training), "candidate": str(project.candidate.training)}
     batch, chosen = project.batches[0], map_file(project, run)
@@ -28,4 +28,12 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
     return judged_by_verdict(document, tuple(Culprit(one["subject"], one["message"]) for one in document["findings"]))
 
 
-PLUGIN = Rung("trained", 85, "which parameters a step trains", _plan, _judge, needs=("parameters",), optional=True)
+PLUGIN = Rung(
+    "trained",
+    85,
+    plan=_plan,
+    judge=_judge,
+    needs=("parameters",),
+    optional=True,
+    summary="which parameters a step trains",
+)

@@ -18,7 +18,7 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     """Compare two checkpoints; convert the only one, or what the reference's factory gives it, for the candidate."""
     reference, candidate = checkpoints(project, run)
     if reference is None or candidate is None:
-        return first_missing(project, "reference.model", "reference.checkpoint") or Missing("")
+        return first_missing(project, "reference model", "reference checkpoint") or Missing("")
     chosen = map_file(project, run)
     commands: list[Command] = []
     read: dict[str, Path | str] = {"map": chosen}
@@ -51,4 +51,4 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
     return judged_by_verdict(document, tuple(Culprit(one["candidate"], one["outcome"]) for one in differ))
 
 
-PLUGIN = Rung("weights", 40, "weights, converted or compared", _plan, _judge, needs=("parameters",))
+PLUGIN = Rung("weights", 40, plan=_plan, judge=_judge, needs=("parameters",), summary="weights, converted or compared")

@@ -17,6 +17,7 @@ from align.measure.limits import rounding_limit
 from align.measure.measure_arrays import measure
 from align.training.steps.compare_values import carried_over, paired_value
 from align.training.steps.take_apart import brought_back, step_once
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +83,7 @@ class _MovesAtRateZero:
     def facts(self, names: Sequence[str]) -> dict[str, float | int | str]:
         """What moves on each side: as one factor of the values, or as a share of their size."""
         found = [_told([self._pair(name, side) for name in names]) for side in range(len(self._apart.before))]
-        return {"at a rate of 0": " vs ".join(found)}
+        return {"at a rate of 0": joined(" vs ", found)}
 
     def _pair(self, name: str, side: int) -> tuple[Array, Array]:
         """A side's values before and after its step at a rate of 0."""
@@ -150,8 +151,8 @@ def _told(pairs: Sequence[tuple[Array, Array]]) -> str:
     before, after = (np.concatenate([one[end].astype(np.float64).reshape(-1) for one in pairs]) for end in (0, 1))
     size, moved = float(np.linalg.norm(before)), float(np.linalg.norm(after - before))
     if not moved or not size:
-        return f"moved by {moved:.3g}"
+        return sentence("update_fact.moved", size=moved)
     factor = float(before @ after) / size**2
     if np.linalg.norm(after - factor * before) <= ALIKE * moved:
-        return f"times {factor:.6g}"
-    return f"moved by {moved / size:.3g} of the size"
+        return sentence("update_fact.times", factor=factor)
+    return sentence("update_fact.moved_share", share=moved / size)

@@ -293,6 +293,6 @@ def test_whatever_the_curves_are_the_class_goes_with_the_verdict(points: list[tu
     assert (comparison.verdict.outcome is Outcome.NOT_ALIGNED) is bool(comparison.trouble)
 
 
-def test_every_class_has_a_command_of_its_own_but_the_last() -> None:
-    assert all(trouble.next_command for trouble in TROUBLES[:-1])
+def test_every_class_has_a_name_and_commands_of_its_own() -> None:
     assert len({trouble.name for trouble in TROUBLES}) == len(TROUBLES)
+    assert len({trouble.next_commands for trouble in TROUBLES}) == len(TROUBLES)

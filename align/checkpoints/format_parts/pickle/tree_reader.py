@@ -11,6 +11,7 @@ from align.checkpoints.format_parts.pickle.interpreter import Global, Made, Pers
 from align.checkpoints.format_parts.pickle.torch_tensors import UnsupportedTensorError, is_tensor, read_view, shape_of
 from align.checkpoints.thresholds import LONGEST_GLOBAL_NAME, MOST_MAKER_ARGUMENTS, MOST_VALUES_LOOKED_AT
 from align.core.checkpoints import OddTensor
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,19 +70,20 @@ class PickleTreeReader:
         """A few words for an entry that is not converted."""
         if is_tensor(value):
             shape = shape_of(value)
-            return "tensor" if shape is None else f"tensor of shape {shape}"
+            return "tensor" if shape is None else sentence("entry_note.tensor", shape=str(shape))
         if not isinstance(value, Made):
             if isinstance(value, dict):
                 return self._mapping(value)
             return str(value) if isinstance(value, Global) else describe_plain(value)
         if _is_numpy_array(value):
-            return "NumPy array, pickled by NumPy"
+            return sentence("entry_note.numpy_array")
         mapping = mapping_of(value)
         return class_name(value) if mapping is None else self._mapping(mapping)
 
     def _mapping(self, values: dict[Any, Any]) -> str:
         arrays = any(map(_is_numpy_array, islice(values.values(), MOST_VALUES_LOOKED_AT)))
-        return describe_plain(values) + (", NumPy arrays pickled by NumPy" if arrays else "")
+        plain = describe_plain(values)
+        return sentence("entry_note.numpy_arrays", kind=plain) if arrays else plain
 
     def parts(self, value: Any) -> Iterable[Any]:
         """Whatever lies directly inside a record."""
@@ -102,7 +104,7 @@ def class_name(value: Any) -> str:
     if isinstance(callee, Persistent):  # old files refer to the class of a module, with its source
         reference = callee.reference
         callee = reference[1] if isinstance(reference, tuple) and len(reference) > 1 else callee
-    return str(callee) if isinstance(callee, Global) else "an unnamed class"
+    return str(callee) if isinstance(callee, Global) else sentence("entry_note.unnamed_class")
 
 
 def _is_numpy_array(value: Any) -> bool:

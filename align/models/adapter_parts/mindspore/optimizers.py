@@ -34,7 +34,6 @@ OWN_STATE = ("group_", "decay_flags", "dynamic_", "is_group", "param_length", "n
 HORIZONS = ("total_steps", "total_step", "max_steps")  # as users call the length of their schedules
 COMPUTED = sentence("optimizer_note.computed", name="weight_decay")
 CENTRALISED = sentence("optimizer_note.no_rule", setting="grad_centralization=True")
-UNDECAYED = "beta and gamma"
 PLATEAU = "ReduceLROnPlateau"
 
 
@@ -262,7 +261,7 @@ def _paths(optimizer: Any, count: int) -> Sequence[str]:
 
 
 def _unasked_paths(optimizer: Any) -> Sequence[str]:
-    names = ("", UNDECAYED)
+    names = ("", sentence("optimizer_note.beta_and_gamma"))
     return names if optimizer.decay_flags[0] else tuple(reversed(names))
 
 

@@ -91,9 +91,10 @@ def plain_tree(value: Any, name: str, known: dict[int, tuple[Any, Any]]) -> Any:
 
 
 def _stored(name: str, tensor: Any) -> StoredTensor | OddTensor:
-    if odd := _oddness(tensor):
+    if odd := _odd_fault(tensor):
         hint = "convert it to a plain dense tensor in torch and save the state_dict again"
-        return OddTensor(f"{name!r} is no plain tensor: {odd}", hint)
+        fault = f"{name!r} is no plain tensor: {odd}"
+        return OddTensor(fault, hint)
     value = to_array(tensor).view()
     value.flags.writeable = False
     place = f"{tensor.untyped_storage().data_ptr()}+{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
@@ -101,7 +102,7 @@ def _stored(name: str, tensor: Any) -> StoredTensor | OddTensor:
     return StoredTensor(name, value.shape, value.dtype.name, lambda: value, storage=storage)
 
 
-def _oddness(tensor: Any) -> str:
+def _odd_fault(tensor: Any) -> str:
     """What keeps a tensor from being plain values, "" if nothing does."""
     import torch
 

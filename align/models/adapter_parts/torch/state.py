@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 _EXPORTED = "torch.export._unlift"  # where the class stands of which `ExportedProgram.module()` is one
 _PROGRAM = ("torch.export.exported_program", "ExportedProgram")
-_OPERATORS = "a program of torch.export, which calls operators in the place of its layers, and has no evaluation mode"
+_OPERATORS_FAULT = (
+    "a program of torch.export, which calls operators in the place of its layers, and has no evaluation mode"
+)
 _ACCELERATORS = ("cuda", "npu", "xpu")
 # What nearly all attributes of modules are: asking torch takes three times as long.
 _NO_TENSORS = frozenset({type(None), bool, int, float, str, tuple, list, set, dict, OrderedDict})
@@ -136,7 +138,7 @@ def refuse_unrunnable(model: Model) -> None:
     if exported:
         what = f"its module {exported[0]!r} is" if exported[0] else "it is"
         raise CannotRunError(
-            f"the torch model cannot be run layer by layer: {what} {_OPERATORS}",
+            f"the torch model cannot be run layer by layer: {what} {_OPERATORS_FAULT}",
             "give the model that it was exported from; names alone can be mapped without a run",
         )
     if is_scripted(model):
@@ -150,7 +152,7 @@ def refuse_program(model: object) -> None:
     """Raise CannotRunError for what `torch.export.export` returns, which is no module but holds one."""
     if (type(model).__module__, type(model).__name__) == _PROGRAM:
         hint = "give the model that it was exported from; the names of its `.module()` can be mapped without a run"
-        raise CannotRunError(f"the torch model cannot be run layer by layer: it is {_OPERATORS}", hint)
+        raise CannotRunError(f"the torch model cannot be run layer by layer: it is {_OPERATORS_FAULT}", hint)
 
 
 def _is_exported(module: Model) -> bool:
@@ -168,7 +170,8 @@ def refuse_shapeless(tensors: Mapping[str, Any], label: str) -> None:
 
 def refuse_empty(tensors: Mapping[str, Any]) -> None:
     """Raise UnreadableModelError for tensors without a shape or without values."""
-    refuse_shapeless(tensors, "the torch model")
+    label = "the torch model"
+    refuse_shapeless(tensors, label)
     if meta := [name for name, tensor in tensors.items() if tensor.is_meta]:
         hint = "build it on the CPU, random weights will do: without `torch.device('meta')` or `init_empty_weights`"
-        raise UnreadableModelError("the torch model has tensors on the meta device, without values", hint, meta)
+        raise UnreadableModelError(f"{label} has tensors on the meta device, without values", hint, meta)

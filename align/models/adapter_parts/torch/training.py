@@ -113,9 +113,10 @@ class TorchTrainer:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         _seed_devices(seed)
         torch.use_deterministic_algorithms(mode=True, warn_only=True)
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        deterministic, benchmark = True, False
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = deterministic, benchmark
         settings = [f"manual_seed({seed})", "use_deterministic_algorithms(True, warn_only=True)"]
-        settings += ["backends.cudnn.deterministic = True, benchmark = False"]
+        settings += [f"backends.cudnn.deterministic = {deterministic}, benchmark = {benchmark}"]
         if threads is not None:
             torch.set_num_threads(threads)
             settings.append(f"set_num_threads({threads})")
