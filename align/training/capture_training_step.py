@@ -11,14 +11,13 @@ from align.core.atomic_files import atomic_folder
 from align.core.progress import silent
 from align.core.protocols import SettingsReader
 from align.errors import DestinationError
-from align.training.compare_training_step import STEPS
 from align.training.freeze import without_dropout
-from align.training.given_batch import batch_findings
-from align.training.open_training import open_training
+from align.training.open_training import batch_findings, open_training
 from align.training.step_result import CapturedSteps
 from align.training.steps.record_step import AFTER, COMPUTED
 from align.training.steps.recorded_steps import batches_of_steps, record_reference
 from align.training.steps.step_folder import FILES, write_steps
+from align.training.thresholds import STEPS_OF_ONE_BATCH
 
 if TYPE_CHECKING:
     from align.core.progress import Progress
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from align.models.inputs import InputsSource
     from align.training.steps.recorded_steps import ReferenceSteps
 
-STAGES = 3
+STAGES = 3  # format: what progress is reported of
 
 
 def capture_training_step(
@@ -34,7 +33,7 @@ def capture_training_step(
     folder: Path | str,
     *,
     batch: InputsSource,
-    steps: int = STEPS,
+    steps: int = STEPS_OF_ONE_BATCH,
     overwrite: bool = False,
     progress: Progress = silent,
 ) -> CapturedSteps:

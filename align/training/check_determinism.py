@@ -13,9 +13,8 @@ from align.models.recompute_layers import layers_recomputed
 from align.models.restore_state import other_seed
 from align.training.compare_steps import StepRecord, StepRepeat, same_bits, unrepeated
 from align.training.determinism_result import DeterminismResult, PartCount, RepeatedSide
-from align.training.given_batch import batch_findings
 from align.training.make_deterministic import make_deterministic
-from align.training.open_training import open_training
+from align.training.open_training import batch_findings, open_training
 from align.training.own_generators import OwnGenerators
 from align.words.catalogue import joined, sentence
 

@@ -13,8 +13,7 @@ from align.models.inputs import read_inputs
 from align.models.living_objects import looked_for_once
 from align.traces.pair_traces import choose_map
 from align.training.explain_untrained import Explainer, Untrained
-from align.training.given_batch import batch_findings
-from align.training.open_training import open_training, open_trainings
+from align.training.open_training import batch_findings, open_training, open_trainings
 from align.training.parameters_result import (
     CheckedBuffer,
     CheckedParameter,

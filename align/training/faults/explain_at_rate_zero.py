@@ -17,6 +17,7 @@ from align.measure.limits import rounding_limit
 from align.measure.measure_arrays import measure
 from align.training.steps.compare_values import carried_over, paired_value
 from align.training.steps.take_apart import brought_back, step_once
+from align.training.thresholds import UNEXPLAINED_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from align.training.steps.take_apart import StepsApart
 
 MOVED = "moved-at-rate-zero"
-ALIKE = 1e-3  # of what a factor moves, from element to element: then one factor stands for it
 
 
 def explain_at_rate_zero(culprits: Sequence[StepCulprit], seen: SeenSteps, apart: StepsApart) -> list[StepCulprit]:
@@ -152,6 +152,6 @@ def _told(pairs: Sequence[tuple[Array, Array]]) -> str:
     if not moved or not size:
         return f"moved by {moved:.3g}"
     factor = float(before @ after) / size**2
-    if np.linalg.norm(after - factor * before) <= ALIKE * moved:
+    if np.linalg.norm(after - factor * before) <= UNEXPLAINED_SHARE * moved:
         return f"times {factor:.6g}"
     return f"moved by {moved / size:.3g} of the size"

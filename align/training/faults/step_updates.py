@@ -9,7 +9,7 @@ from align.training.step_result import ComparedUpdate, StepCulprit
 from align.training.steps.compare_values import paired_values
 from align.training.steps.record_step import AFTER, GIVEN
 from align.training.updates.apply_rule import gradient_norm, moved_norm
-from align.training.updates.read_rule import read_rule
+from align.training.updates.update_rules import read_rule
 from align.training.updates_result import SteppedParameter, UpdatesResult
 
 if TYPE_CHECKING:

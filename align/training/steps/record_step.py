@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 PARTS = FORWARD, BACKWARD, UPDATES = "forward", "backward", "updates"
 BEFORE, COMPUTED, GIVEN, AFTER = "before", "computed", "given", "after"
-HEADER_BYTES = 1 << 16  # written and read for each of the many steps of a comparison
+HEADER_BYTES = (
+    1 << 16
+)  # format: room for the header of a trace, written and read for each of the many steps of a comparison
 MOMENT = "moment "  # and what the optimizer calls it
 
 

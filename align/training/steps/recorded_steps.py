@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from align.core.message_words import counted
 from align.core.protocols import OptimizerReader, SettingsReader
+from align.core.training import MomentReader
 from align.errors import CannotRunError, UsageError
 from align.lint.compare_schedules import STEPS, steps_to_sample
 from align.models.inputs import read_batches
 from align.models.recompute_layers import recompute_noted
 from align.models.source_lines import called_at, made_at
 from align.training.steps.free_run import rounding_growth, run_rounded
-from align.training.steps.last_moments import last_moments
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import StepTrace, StepWriter
 from align.training.steps.refuse_random_steps import refuse_random_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from align.core.dtypes import Array
     from align.core.layer_settings import LayerSettings, ParameterGroup
     from align.core.parameters import ParameterSet
     from align.core.protocols import Batch, Model
@@ -113,6 +114,18 @@ def record_steps(opened: TrainingSide, batches: Sequence[Batch], folder: Path) -
         writer.start(reader.read_values(model))
         opened.trainer.take_steps(opened.training, batches, writer)
     return told_steps(opened, parameters, batches, writer.trace(), recomputes=bool(noted))
+
+
+def last_moments(side: TrainingSide, steps: int) -> Callable[[int], Iterable[tuple[str, str, Array]]]:
+    """What gives a StepWriter the moments of a side after the last of these steps."""
+
+    def after(step: int) -> Iterator[tuple[str, str, Array]]:
+        reader = side.side.reader
+        for optimizer in side.training.optimizers if step == steps - 1 else ():
+            if isinstance(reader, MomentReader):
+                yield from reader.read_moments(optimizer, side.training.model)
+
+    return after
 
 
 def told_steps(

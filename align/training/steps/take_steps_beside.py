@@ -11,9 +11,8 @@ from align.training.steps.both_steps import SeenSteps
 from align.training.steps.calls_by_values import paired_by_values
 from align.training.steps.compare_values import carried_over
 from align.training.steps.judge_step import StepJudge
-from align.training.steps.last_moments import last_moments
 from align.training.steps.record_step import AFTER, BEFORE, GIVEN, StepTrace, StepWriter
-from align.training.steps.recorded_steps import told_steps, trained_parameters
+from align.training.steps.recorded_steps import last_moments, told_steps, trained_parameters
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
 from align.training.steps.step_precision import StepPrecision
 from align.training.steps.step_tables import gradients_with_owners
