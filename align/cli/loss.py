@@ -155,7 +155,7 @@ def _compare(
 
     comparison = compare_readings(logs, readings, **asked._asdict())
     if plot is not None:
-        from align.report.save_plot import save_plot
+        from align.report.draw_plot import save_plot
 
         save_plot("loss_curves", comparison, plot)
     runs = {f"reference run {number}": log for number, log in enumerate(asked.reference_runs, start=2)}
@@ -192,7 +192,7 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
     import json as json_module
 
     from align.curves.compare_losses import describe_log
-    from align.report.show_log import print_log
+    from align.report.show_result import print_result
     from align.runs.run_folder import RunFolder, as_document
 
     summary = describe_log(log, metric=metric, reading=reading)
@@ -201,7 +201,7 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
     if json:
         typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
         return 0
-    print_log(document)
+    print_result(document)
     if written is not None:
         typer.echo(f"Written: {written}")
     return 0

@@ -64,12 +64,12 @@ def capture_training_step(
         found = replace(found, findings=(*noted, *found.findings, *findings))
         settings = reader.read_settings(opened.side.model) if isinstance(reader, SettingsReader) else []
         write_steps(part, found, settings)
-        result = _told(destination, found, sum(path.stat().st_size for path in part.rglob("*") if path.is_file()))
+        result = _summary(destination, found, sum(path.stat().st_size for path in part.rglob("*") if path.is_file()))
     progress("capture", STAGES, STAGES)
     return result
 
 
-def _told(folder: Path, captured: ReferenceSteps, nbytes: int) -> CapturedSteps:
+def _summary(folder: Path, captured: ReferenceSteps, nbytes: int) -> CapturedSteps:
     steps = captured.steps
     return CapturedSteps(
         str(folder),

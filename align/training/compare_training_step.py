@@ -114,7 +114,7 @@ class _Task:
 def _with_masks(task: _Task, live: tuple[TrainingSide, TrainingSide]) -> StepComparison:
     """Compare live sides with the reference's dropout in both."""
     with DropoutReplay(live, task.batches[0]) as dropout:
-        result = dropout.settled(lambda time: _compared(replace(task, folder=task.folder / time)))
+        result = dropout.compare_steps(lambda time: _compared(replace(task, folder=task.folder / time)))
         culprits = (*dropout.culprits, *result.culprits)
         apart = any(one.code == UNLIKE for one in result.findings)
         verdict = _verdict(culprits, result.gradients, apart=apart, loss=result.losses[0].reference)

@@ -1,4 +1,4 @@
-"""What a step does if parameters have other values, or if its loss is scaled: it tells why one has no gradient."""
+"""What a step does if parameters have other values, or if its loss is scaled: it shows why one has no gradient."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ParameterTrials:
     def reach(self, names: Sequence[str]) -> dict[str, bool]:
         """Those of the parameters that change gradients of others, and whether by more than rounding.
 
-        Nothing where a step is not the same twice: then nothing can be told.
+        Nothing where a step is not the same twice: then nothing can be concluded.
         """
         if not names or self._step.loss is None or self._change(()) > 0.0:
             return {}

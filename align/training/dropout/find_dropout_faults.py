@@ -79,8 +79,8 @@ def dropout_culprits(paired: PairedDropout, sides: Sides, batch: Batch) -> list[
 def _unlike(pair: Pair, port: DroppingSide) -> StepCulprit:
     mine, theirs = pair
     shares = unlike_shares(pair)
-    told = (mine.share, theirs.share) if shares else (_KINDS[bool(mine.spatial)], _KINDS[bool(theirs.spatial)])
-    facts: dict[str, float | int | str] = {"p" if shares else "drops": f"{_word(told[0])} vs {_word(told[1])}"}
+    drops = (mine.share, theirs.share) if shares else (_KINDS[bool(mine.spatial)], _KINDS[bool(theirs.spatial)])
+    facts: dict[str, float | int | str] = {"p" if shares else "drops": f"{_word(drops[0])} vs {_word(drops[1])}"}
     return StepCulprit(
         "forward", "layer", mine.path, theirs.path, mine.class_name, theirs.class_name, 0.0,
         "dropout-share" if shares else "dropout-kind", facts, line=made_at(port.opened.training.model, theirs.path),
@@ -109,10 +109,9 @@ def _forgotten(call: DropoutCall, port: DroppingSide) -> StepCulprit:
     idle = next((one for one in port.layers if one.path == call.path), None)
     path, kind = (idle.path, type(idle.module).__name__) if idle else ("", "")
     line = made_at(port.opened.training.model, path) if idle else ""
-    told = f"{_word(call.share)} vs none"
     return StepCulprit(
         "forward", "layer", call.path, path, call.class_name, kind, 0.0,
-        "dropout-missing", {"p": told}, line=line, sureness="confirmed",
+        "dropout-missing", {"p": f"{_word(call.share)} vs none"}, line=line, sureness="confirmed",
     )  # fmt: skip
 
 
@@ -121,10 +120,9 @@ def _added(call: DropoutCall, reference: DroppingSide, port: DroppingSide) -> St
     idle = next((one for one in reference.layers if one.path == call.path), None)
     path, kind = (idle.path, type(idle.module).__name__) if idle else ("", "")
     line = made_at(port.opened.training.model, call.path)
-    told = f"none vs {_word(call.share)}"
     return StepCulprit(
         "forward", "layer", path, call.path, kind, call.class_name, 0.0,
-        "dropout-missing", {"p": told}, line=line, sureness="confirmed",
+        "dropout-missing", {"p": f"none vs {_word(call.share)}"}, line=line, sureness="confirmed",
     )  # fmt: skip
 
 

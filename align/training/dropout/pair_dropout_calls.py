@@ -99,10 +99,10 @@ def _nearest(reference: Run, candidate: Run) -> PairedDropout:
     sure = [(mine, theirs) for mine, theirs in gaps if not mine or not theirs]
     alone = tuple(one for mine, _ in sure for one in mine), tuple(one for _, theirs in sure for one in theirs)
     clear = len(sure) == len(gaps) and all(a.shape == b.shape for a, b in pairs)
-    return PairedDropout(tuple(pairs), alone, clear and _is_told_apart(alone, pairs))
+    return PairedDropout(tuple(pairs), alone, clear and _are_distinct(alone, pairs))
 
 
-def _is_told_apart(alone: tuple[Run, Run], pairs: Sequence[Pair]) -> bool:
+def _are_distinct(alone: tuple[Run, Run], pairs: Sequence[Pair]) -> bool:
     """Tell whether calls stand alone by name or size, and not by chance among others of one size."""
     named = all(a.path == b.path for a, b in pairs)
     sizes = [{prod(pair[side].shape) for pair in pairs} for side in (0, 1)]

@@ -1,6 +1,6 @@
-"""Cross entropy in the forms that ports give it, told by the gradient that it sends back to the outputs.
+"""Cross entropy in the forms that ports give it, recognised by the gradient that it sends back to the outputs.
 
-That gradient is known in closed form: it tells by which labels, of which position, it was taken, whether the outputs
+That gradient is known in closed form: it shows by which labels, of which position, it was taken, whether the outputs
 went through a softmax before, and how labels were smoothed. A form counts if it gives the gradient of all samples.
 """
 

@@ -81,7 +81,7 @@ class _MovesAtRateZero:
 
     def facts(self, names: Sequence[str]) -> dict[str, float | int | str]:
         """What moves on each side: as one factor of the values, or as a share of their size."""
-        found = [_told([self._pair(name, side) for name in names]) for side in range(len(self._apart.before))]
+        found = [_movement_text([self._pair(name, side) for name in names]) for side in range(len(self._apart.before))]
         return {"at a rate of 0": " vs ".join(found)}
 
     def _pair(self, name: str, side: int) -> tuple[Array, Array]:
@@ -145,7 +145,7 @@ def _same(one: Array, other: Array) -> bool:
     return smallest_factor(figures, rounding_limit(figures, one.dtype.name)) <= 1.0
 
 
-def _told(pairs: Sequence[tuple[Array, Array]]) -> str:
+def _movement_text(pairs: Sequence[tuple[Array, Array]]) -> str:
     """What a step at a rate of 0 made of values: nothing, times one factor, or moved by a share of their size."""
     before, after = (np.concatenate([one[end].astype(np.float64).reshape(-1) for one in pairs]) for end in (0, 1))
     size, moved = float(np.linalg.norm(before)), float(np.linalg.norm(after - before))

@@ -36,11 +36,11 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
         confirmed = seen.live is not None and _agrees(seen, seen.live, findings)
         if not confirmed and (named := explain_cross_entropy(culprit, seen)) is not culprit:
             return named
-        told = {one.setting: f"{one.reference_setting} vs {one.candidate_setting}" for one in findings}
+        settings = {one.setting: f"{one.reference_setting} vs {one.candidate_setting}" for one in findings}
         return replace(
             culprit,
             cause=" + ".join(one.rule for one in findings),
-            facts={**culprit.facts, **told},
+            facts={**culprit.facts, **settings},
             change="; ".join(one.change for one in findings),
             sureness="confirmed" if confirmed else "suspected",
         )

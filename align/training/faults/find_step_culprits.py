@@ -110,9 +110,9 @@ def _of_loops(given: list[JudgedValue], seen: SeenSteps, owners: Mapping[str, st
 def _of_optimizers(seen: SeenSteps, scale: float | None) -> StepFaults:
     """What optimizers and schedules make of the reference's gradients; with a `scale` that is taken off again."""
     wrong, updates = wrong_updates(seen, scaled=scale is not None)
-    told = {name for one in wrong for name in one.parameters}
-    culprits = [*held_by_none(seen), *wrong, *rate_culprits(seen, told)]
-    return StepFaults(culprits, scale, updates, tuple(rate_findings(seen, told)))
+    faulty = {name for one in wrong for name in one.parameters}
+    culprits = [*held_by_none(seen), *wrong, *rate_culprits(seen, faulty)]
+    return StepFaults(culprits, scale, updates, tuple(rate_findings(seen, faulty)))
 
 
 def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:

@@ -1,7 +1,7 @@
 """Terms of a loss that the model's outputs do not show: of the parameters themselves, or of other gradients.
 
-They are in the gradients of parameters, and no layer's way back is wrong. A multiple of the values is told by the
-figures; any other one by the plain step, which takes the loss of the outputs alone.
+They are in the gradients of parameters, and no layer's way back is wrong. A multiple of the values shows in the
+figures; any other one in the plain step, which takes the loss of the outputs alone.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[Ste
         facts |= {"decay": term.coefficient} if term.kind == "l2" else {}
         found.append(_culprit(OF_VALUES[term.kind], facts, term.names, max(off[name].factor for name in term.names)))
         gaps = {name: one for name, one in gaps.items() if name not in term.names}
-    told = {name for one in found for name in one.parameters}
-    return found, [one for one in alone if one.pairing.target not in told]
+    explained = {name for one in found for name in one.parameters}
+    return found, [one for one in alone if one.pairing.target not in explained]
 
 
 def other_term(seen: SeenSteps, far: Sequence[StepCulprit]) -> list[StepCulprit]:

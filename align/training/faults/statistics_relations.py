@@ -59,7 +59,7 @@ def relate_statistics(before: Array, meant: Array, value: Array) -> GradientRela
 def relate_repeated(before: Array, meant: Array, value: Array, inputs: Sequence[Array]) -> GradientRelation:
     """Say by which momenta both sides come from `before` to their values, given what the layer was called with.
 
-    A momentum is the share of each batch, as in torch. Nothing is told of a layer that is called once.
+    A momentum is the share of each batch, as in torch. Nothing is said of a layer that is called once.
     """
     if len(inputs) < 2 or before.ndim != 1 or not before.shape == meant.shape == value.shape:
         return UNKNOWN

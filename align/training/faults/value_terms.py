@@ -38,7 +38,7 @@ class ValueTerm:
 def value_term(gaps: Mapping[str, GradientGap]) -> ValueTerm | None:
     """Return the term that explains most elements; None if none does, and of fewer elements than TERM_FEWEST_ELEMENTS.
 
-    Where all values are of one size nothing is told either: a constant is no multiple of the value.
+    Where all values are of one size there is none either: a constant is no multiple of the value.
     """
     clear = {name: one for name, one in gaps.items() if _rms(one.gap) > CLEAR_GAP_ROUNDINGS * one.rounding}
     found = [*_terms("l2", clear), *_terms("l1", clear)]

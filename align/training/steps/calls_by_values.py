@@ -1,4 +1,4 @@
-"""Like layers that a port calls in another order: which call is which is told by what they are given.
+"""Like layers that a port calls in another order: which call is which shows in what they are given.
 
 Calls of layers without parameters, and several calls of one layer, are paired by their order. A port may run two
 branches the other way round, which is no fault.

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 def compare_moments(seen: SeenSteps, unsure: Collection[str]) -> list[ComparedMoment]:
-    """Compare those that both sides keep of paired parameters; of the candidate's in `unsure` nothing wrong is said.
+    """Compare those that both sides keep of paired parameters; of the candidate's in `unsure` none is called wrong.
 
-    Sides that were recorded apart had no gradients in common: there nothing can be told.
+    Sides that were recorded apart had no gradients in common: there nothing can be compared.
     """
     if seen.live is None:
         return []

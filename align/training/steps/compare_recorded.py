@@ -79,7 +79,7 @@ def see_recorded_steps(
 
 
 def _apart(reference: RecordedSteps, candidate: RecordedSteps) -> Iterator[Finding]:
-    """What could not be told of steps that were recorded apart."""
+    """What could not be judged of steps that were recorded apart."""
     message = sentence("run_finding.recorded_apart")
     yield Finding("steps-recorded-apart", "note", candidate.label, message)
     unknown = {one.settings.classes[0] for one in reference.groups.values() if read_rule(one) is None}

@@ -44,10 +44,10 @@ class LineFinder(Protocol):
 
 @dataclass(frozen=True)
 class RecordedSteps:
-    """The steps of a side on `batches`, one after another, and what its model and optimizers tell.
+    """The steps of a side on `batches`, one after another, and what is known of its model and optimizers.
 
     `groups` are the settings by which each parameter is updated, with their rates step by step; `loss` those of the
-    loss, None for one that is no module of a framework. `own_step` tells that the user's own loop took the steps,
+    loss, None for one that is no module of a framework. `own_step` says that the user's own loop took the steps,
     `recomputes` that layers are checkpointed, though they were run once.
     """
 
@@ -113,7 +113,7 @@ def record_steps(opened: TrainingSide, batches: Sequence[Batch], folder: Path) -
     with recompute_noted() as noted, StepWriter(folder, reader.environment(), moments=moments) as writer:
         writer.start(reader.read_values(model))
         opened.trainer.take_steps(opened.training, batches, writer)
-    return told_steps(opened, parameters, batches, writer.trace(), recomputes=bool(noted))
+    return described_steps(opened, parameters, batches, writer.trace(), recomputes=bool(noted))
 
 
 def last_moments(side: TrainingSide, steps: int) -> Callable[[int], Iterable[tuple[str, str, Array]]]:
@@ -128,10 +128,10 @@ def last_moments(side: TrainingSide, steps: int) -> Callable[[int], Iterable[tup
     return after
 
 
-def told_steps(
+def described_steps(
     opened: TrainingSide, parameters: ParameterSet, batches: Sequence[Batch], trace: StepTrace, *, recomputes: bool
 ) -> RecordedSteps:
-    """Put beside the steps of a live side what it tells of itself."""
+    """Put beside the steps of a live side what is known of it."""
     reader, training = opened.side.reader, opened.training
     return RecordedSteps(
         opened.label,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class UpdatedParameter:
     """The candidate's steps of a parameter, and the rule of the reference's that they are held against.
 
-    `groups` tells parameters apart that are updated by other settings on either side. `found` is what explains it,
+    `groups` distinguishes parameters that are updated by other settings on either side. `found` is what explains it,
     nothing where both sides update it alike.
     """
 

@@ -64,11 +64,15 @@ class Explainer:
         """
         before = worst_excess(steps, reference)
         some = steps.some(_sample(steps, reference))
-        told = list(_by_settings(some, reference, candidate))
+        by_settings = list(_by_settings(some, reference, candidate))
         for search in (self._known, self._singles, self._pairs):
             solved = search(some, reference)
             pending = search == self._known and not solved
-            causes = [] if pending else list(_causes(steps, reference, _distinct([*told, *solved], reference), before))
+            causes = (
+                []
+                if pending
+                else list(_causes(steps, reference, _distinct([*by_settings, *solved], reference), before))
+            )
             if causes:
                 if search != self._known:
                     self.found.append([one for one, _ in causes])

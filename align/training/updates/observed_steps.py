@@ -9,9 +9,8 @@ The limit of an element at a step has three parts, added up:
 - MOMENT_NOISE_FACTOR times what the movement changes by if moments are rounded to the dtype of the values and squares
   that underflow are flushed. Where that is not finite, as for Adam in float16, the element is not judged.
 
-Where Adam's epsilon is at most GUARD_EPSILON, a mere guard against division by zero, what its place before or behind
-the bias correction makes is allowed too: torch and MindSpore put it in different places, and it shows only where
-gradients are next to nothing.
+Where Adam's epsilon is a mere guard (GUARD_EPSILON), what its place before or behind the bias correction makes is
+allowed too: torch and MindSpore put it in different places, and it shows only where gradients are next to nothing.
 
 So what is below rounding is no difference: a tiny movement of a large value, squares that underflow, a cancelled sum.
 """

@@ -24,7 +24,7 @@ COMPANIONS = {
     "epsilon": ("epsilon_inside", "epsilon_scaled"),
 }
 APART = ("rates", "weight_decay", "decay_form", "gradient_scale")  # what is no part of the method
-# Where epsilon stands matters least and is told last.
+# Where epsilon stands matters least and is named last.
 NAMES = tuple(sorted((one.name for one in fields(UpdateRule)), key=lambda name: name.startswith("epsilon")))
 
 

@@ -27,9 +27,9 @@ def steps_to_tell(steps: ObservedSteps, rules: Sequence[UpdateRule]) -> int | No
     some = steps.spread(SEARCH_ELEMENTS)
     gradients = tuple(_continued(some.gradients, len(steps.before) + FURTHER_STEPS))
     first = _simulated(rules[0], some, gradients)
-    told = [_first_difference(first, _simulated(one, some, gradients), rules[0]) for one in rules[1:]]
-    known = [one for one in told if one is not None]
-    return max(known) if known and len(known) == len(told) else None
+    found = [_first_difference(first, _simulated(one, some, gradients), rules[0]) for one in rules[1:]]
+    known = [one for one in found if one is not None]
+    return max(known) if known and len(known) == len(found) else None
 
 
 def _continued(gradients: Sequence[GradientStep], count: int) -> Iterator[GradientStep]:
