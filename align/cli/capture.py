@@ -24,8 +24,6 @@ from align.cli.parts.shared import (
 from align.cli.parts.sides import DeviceOption, DtypeOption, ModeOption, numbered_sources
 from align.errors import UsageError
 
-SHOWN_DEPTH = 1
-
 
 def capture_command(  # noqa: PLR0913 - one parameter an option
     folder: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Trace folder to write.")],
@@ -104,7 +102,10 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
             progress=progress,
         )
     if not json:
-        result = dataclasses.replace(result, calls=tuple(call for call in result.calls if call.depth <= SHOWN_DEPTH))
+        from align.report.thresholds import CALL_DEPTH_SHOWN
+
+        shown = tuple(call for call in result.calls if call.depth <= CALL_DEPTH_SHOWN)
+        result = dataclasses.replace(result, calls=shown)
     made_from: dict[str, Path | str] = {"model": side, **({"checkpoint": checkpoint} if checkpoint else {})}
     hand_over(result, made_from, None, json)
     return 0

@@ -158,7 +158,7 @@ def _compare(
         hash_meanwhile([log for log in (*logs, *asked.reference_runs) if log.is_file()])
     comparison = compare_readings(logs, readings, **asked._asdict())
     if plot is not None:
-        from align.report.save_plot import save_plot
+        from align.report.draw_plot import save_plot
 
         save_plot("loss_curves", comparison, plot)
     runs = {f"reference run {number}": log for number, log in enumerate(asked.reference_runs, start=2)}
@@ -194,7 +194,7 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
     """Show one log; nothing is judged, so the exit code is 0 unless it cannot be read."""
     from align.core.json_data import json_text
     from align.curves.compare_losses import describe_log
-    from align.report.show_log import print_log
+    from align.report.show_result import print_result
     from align.runs.run_folder import RunFolder, as_document
 
     summary = describe_log(log, metric=metric, reading=reading)
@@ -203,7 +203,7 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
     if json:
         typer.echo(json_text(document))
         return 0
-    print_log(document)
+    print_result(document)
     if written is not None:
         typer.echo(f"Written: {written}")
     return 0

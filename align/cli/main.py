@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
 TAKES_SEVERAL = frozenset({"--reference-runs"})
 LEAVE = os._exit  # align's own way out, whatever the user's code makes of that name
-INTERRUPTED = 128  # a shell's code for a program that a signal ended is this and the signal's number
+INTERRUPTED = 128  # format: a shell's code for a program that a signal ended is this and the signal's number
 
 
 class Stopped(KeyboardInterrupt):
@@ -60,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if debug or error.filename is None:
             raise
-        said = f"{error.filename}: {error.strerror}\nHint: check the path, its permissions and the disk"
-        typer.echo(f"align: {said}", err=True)
+        message = f"{error.filename}: {error.strerror}\nHint: check the path, its permissions and the disk"
+        typer.echo(f"align: {message}", err=True)
         return AlignError.exit_code
     return 0
 
@@ -120,10 +120,10 @@ def _interrupted(interrupt: KeyboardInterrupt) -> int:
 def _say_and_leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Report a fault of mindalign itself (or of the terminal) and leave with the code of "could not run"."""
     place = traceback.extract_tb(trace)[-1]
-    said = f"align: internal error in {place.name}: {kind.__name__}: {error}"
+    message = f"align: internal error in {place.name}: {kind.__name__}: {error}"
     hint = "Hint: add --debug to see the traceback, and report it please"
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{said}\n{hint}\n")
+        sys.stderr.write(f"{message}\n{hint}\n")
     LEAVE(AlignError.exit_code)
 
 

@@ -124,8 +124,8 @@ def map_command(  # noqa: PLR0913 - one parameter an option
                 *sides, rules=asked.rules, inputs=given, trial=trial, family=family, progress=progress
             )
     if rules is not None and not asked.rules.all_rules:
-        said = f"{rules} holds no rule of yours: what align found is found again (docs/map.md)"
-        result = dataclasses.replace(result, warnings=(*result.warnings, said))
+        warning = f"{rules} holds no rule of yours: what align found is found again (docs/map.md)"
+        result = dataclasses.replace(result, warnings=(*result.warnings, warning))
     if strict_rules:
         require_used(result.name_map.unused_rules, asked.rules)
     if target is not None and not result.name_map.complete:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.errors.thresholds import ERROR_LINES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-MOST_NAMED = 12
-MOST_LINES = 200
-MOST_SHOWN = 20
 
-
-def as_lines(lines: Sequence[str], most: int = MOST_SHOWN) -> str:
+def as_lines(lines: Sequence[str], most: int = ERROR_LINES) -> str:
     """The lines of a list, indented, each after a line break; of a long one the first, and how many more there are."""
     more = [f"and {len(lines) - most:,} more"] if len(lines) > most else []
     return "".join(f"\n  {line}" for line in (*lines[:most], *more))
@@ -55,5 +53,5 @@ class MissingFileError(CannotRunError):
     """A file or folder that should be there is not."""
 
     def __init__(self, path: Path | str, what: str, instead: str = "") -> None:
-        said = f"{path} is no {what}: {instead}" if instead else f"{what} not found: {path}"
-        super().__init__(said, "check the path; relative paths start at the current folder")
+        message = f"{path} is no {what}: {instead}" if instead else f"{what} not found: {path}"
+        super().__init__(message, "check the path; relative paths start at the current folder")

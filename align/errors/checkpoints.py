@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.errors.base import MOST_LINES, MOST_NAMED, CannotRunError, as_lines
+from align.errors.base import CannotRunError, as_lines
+from align.errors.thresholds import ERROR_NAMES, FILE_PROBLEM_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ class ShardsError(NotACheckpointError):
     """An index and files that do not make one checkpoint; what is wrong is listed."""
 
     def __init__(self, path: Path | str, problems: Sequence[str]) -> None:
-        super().__init__(path, f"its files do not make one checkpoint:{as_lines(problems, MOST_LINES)}")
+        super().__init__(path, f"its files do not make one checkpoint:{as_lines(problems, FILE_PROBLEM_LINES)}")
         self.hint = "put all files of one download or save beside the index, and nothing of another"
         self.problems = tuple(problems)
 
@@ -51,8 +52,8 @@ class SeveralEntriesError(UnsupportedCheckpointError):
     """A nested file in which several entries, by key, could be the weights."""
 
     def __init__(self, path: Path | str, keys: Sequence[str]) -> None:
-        listed = ", ".join(repr(key) if key else "the top level" for key in keys[:MOST_NAMED])
-        more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+        listed = ", ".join(repr(key) if key else "the top level" for key in keys[:ERROR_NAMES])
+        more = f" and {len(keys) - ERROR_NAMES} more" if len(keys) > ERROR_NAMES else ""
         super().__init__(
             path,
             f"{len(keys)} of its entries could be the weights: {listed}{more}",
@@ -88,15 +89,15 @@ class UnsupportedTensorsError(UnsupportedCheckpointError):
     """Tensors of a kind that has no plain form, all of them named; `remedy` is for the first."""
 
     def __init__(self, path: Path | str, reasons: Sequence[str], remedy: str) -> None:
-        more = f"; and {len(reasons) - MOST_NAMED} more" if len(reasons) > MOST_NAMED else ""
-        super().__init__(path, "; ".join(reasons[:MOST_NAMED]) + more, remedy)
+        more = f"; and {len(reasons) - ERROR_NAMES} more" if len(reasons) > ERROR_NAMES else ""
+        super().__init__(path, "; ".join(reasons[:ERROR_NAMES]) + more, remedy)
 
 
 class MissingEntryError(CannotRunError):
     """A key that the file does not have, or a file that has none."""
 
     def __init__(self, path: Path | str, key: str, known: Sequence[str]) -> None:
-        listed = ", ".join(repr(name) if name else "'' (the top level)" for name in known[:MOST_NAMED])
+        listed = ", ".join(repr(name) if name else "'' (the top level)" for name in known[:ERROR_NAMES])
         super().__init__(
             f"{path} has no tensors under the key {key!r}",
             f"its entries with tensors: {listed}" if known else "this format has no entries: leave --key out",
@@ -122,9 +123,9 @@ class NoSpaceError(DestinationError):
 
     def __init__(self, path: Path | str, needed: int, free: int, reason: str = "") -> None:
         wanted = f"{needed:,} bytes are needed, " if needed else ""
-        said = f" ({reason})" if reason else ""
+        because = f" ({reason})" if reason else ""
         super().__init__(
-            f"no room at {path}: {wanted}{free:,} bytes are free{said}",
+            f"no room at {path}: {wanted}{free:,} bytes are free{because}",
             "free some space, raise the quota or the limit on file sizes, or name a destination on another disk",
         )
 

@@ -1,4 +1,4 @@
-"""What kind of failure it is that the user's code ended with, read from the words of Python and of the frameworks.
+"""What kind of failure it is that the user's code ended with, recognised by the words of Python and of the frameworks.
 
 Each kind has a hint of its own: what to do about a missing kernel is not what to do about a wrong shape. Words that the
 user's own `raise` says are not read so.
@@ -66,7 +66,7 @@ _UNFIT_INPUTS = (
     "candidate its own)"
 )
 
-# The first pattern that fits decides: a missing kernel is often known by the dtypes that it lacks.
+# The first pattern that fits decides: a missing kernel is often named by the dtypes that it lacks.
 _PATTERNS: dict[FailureKind, str] = {
     "kernel": (
         r"unregistered|kernel.{0,80}(not|un)[ -]?(registered|supported|found|implemented)|kernel select"
@@ -151,7 +151,7 @@ def hint_in_model(kind: FailureKind, failure: ModelFailure) -> str:
 def what_happened(error: BaseException) -> str:
     """The exception's class and words; of an end of the program, what the code called."""
     if not isinstance(error, SystemExit):
-        return f"{type(error).__name__}: {_said(error)}"
+        return f"{type(error).__name__}: {_message(error)}"
     call = getattr(error, "call", f"sys.exit({'' if error.code is None else repr(error.code)})")
     reader = "argparse, which ends it by " if failure_kind(error) == "command line" else ""
     return f"it ends the program: {reader}{call}"
@@ -160,8 +160,8 @@ def what_happened(error: BaseException) -> str:
 def _kind_by_words(error: BaseException) -> FailureKind:
     if not isinstance(error, _BY_FRAMEWORKS) or _is_users_own(error.__traceback__):
         return "other"
-    said = _said(error)
-    return next((kind for kind, pattern in _COMPILED.items() if pattern.search(said)), "other")
+    message = _message(error)
+    return next((kind for kind, pattern in _COMPILED.items() if pattern.search(message)), "other")
 
 
 def _is_users_own(trace: TracebackType | None) -> bool:
@@ -175,7 +175,7 @@ def _is_users_own(trace: TracebackType | None) -> bool:
     return text.strip().startswith("raise") and module.partition(".")[0] not in _FRAMEWORKS
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     """What an exception says, as far as the first empty line: MindSpore adds its C++ stack behind it."""
     return str(error).strip().partition("\n\n")[0]
 

@@ -71,7 +71,7 @@ class NoNumberError(CannotRunError):
 
 
 class AmbiguousLogError(CannotRunError):
-    """Logs in which several formats find their lines; `formats` tells those of each file."""
+    """Logs in which several formats find their lines; `formats` names those of each file."""
 
     SHOWN = 3
 
@@ -186,19 +186,19 @@ class GroupedStepsError(CannotRunError):
     """
 
     def __init__(self, label: str, metric: str, size: int, last_step: int, apart: int | None) -> None:
-        told = f"the {metric} of {label} cannot be told for {size} steps as one"
+        fault = f"the {metric} of {label} cannot be told for {size} steps as one"
         if last_step < size:
-            super().__init__(f"{told}: its last step is {last_step}", "--steps-per says how many steps are one")
+            super().__init__(f"{fault}: its last step is {last_step}", "--steps-per says how many steps are one")
         elif apart is None:
             hint = f"log every step, or at multiples of {size}"
-            super().__init__(f"{told}: no value is about such groups of steps", hint)
+            super().__init__(f"{fault}: no value is about such groups of steps", hint)
         else:
             why = f"of no group it has all steps, as it tells of single ones that are {apart} apart"
-            super().__init__(f"{told}: {why}", "log every step, or means since the last print")
+            super().__init__(f"{fault}: {why}", "log every step, or means since the last print")
 
 
 class MixedJobsError(CannotRunError):
-    """A log of several jobs; `jobs` tells of each its first and last line and its total of steps."""
+    """A log of several jobs; `jobs` has of each its first and last line and its total of steps."""
 
     SHOWN = 6
 
@@ -213,7 +213,7 @@ class MixedJobsError(CannotRunError):
 
 
 class MixedProcessesError(CannotRunError):
-    """A log that tells about `each` unlike values of most steps."""
+    """A log that has about `each` unlike values of most steps."""
 
     def __init__(self, label: str, metric: str, each: int) -> None:
         super().__init__(

@@ -39,8 +39,8 @@ class PitfallFileError(CannotRunError):
     """Rule files under `mappings/pitfalls` with faults; all of them are listed."""
 
     def __init__(self, folder: Path | str, faults: Sequence[str]) -> None:
-        said = f"rules in {folder} break the schema:{as_lines(faults)}"
-        super().__init__(said, "CONTRIBUTING.md describes the rule files")
+        message = f"rules in {folder} break the schema:{as_lines(faults)}"
+        super().__init__(message, "CONTRIBUTING.md describes the rule files")
         self.faults = tuple(faults)
 
 

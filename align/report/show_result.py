@@ -1,4 +1,4 @@
-"""Results as text in the terminal: the kind of a document, told by its schema, chooses how it is shown.
+"""Results as text in the terminal: the kind of a document, which its schema names, chooses how it is shown.
 
 The blocks of a kind are a function `KIND_blocks` in `kinds/KIND.py`; only that one is imported.
 """
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
 def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
     """Print the document of a result; `show_all` leaves nothing out. Raises RunFolderError for an unknown schema."""
-    if _kind(document) == "log":
-        from align.report.show_log import print_log
-
-        print_log(document)
-        return
     print_blocks(result_blocks(document, show_all=show_all))
 
 

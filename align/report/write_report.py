@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from align.core.atomic_files import write_text
 from align.core.progress import silent
 from align.errors import FrameworkMissingError
+from align.report.notebook.html_page import read_template
 from align.report.notebook.run_summary import summarize_run
-from align.report.notebook.template_files import read_template
 from align.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ from align.core.atomic_files import atomic_folder
 from align.core.progress import silent
 from align.core.protocols import SettingsReader
 from align.errors import DestinationError
-from align.training.compare_training_step import STEPS
 from align.training.freeze import without_dropout
-from align.training.given_batch import batch_findings
-from align.training.open_training import open_training
+from align.training.open_training import batch_findings, open_training
 from align.training.step_result import CapturedSteps
 from align.training.steps.record_step import AFTER, COMPUTED
 from align.training.steps.recorded_steps import batches_of_steps, record_reference
 from align.training.steps.step_folder import FILES, write_steps
+from align.training.thresholds import STEPS_OF_ONE_BATCH
 
 if TYPE_CHECKING:
     from align.core.progress import Progress
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from align.models.inputs import InputsSource
     from align.training.steps.recorded_steps import ReferenceSteps
 
-STAGES = 3
+STAGES = 3  # format: what progress is reported of
 
 
 def capture_training_step(
@@ -34,7 +33,7 @@ def capture_training_step(
     folder: Path | str,
     *,
     batch: InputsSource,
-    steps: int = STEPS,
+    steps: int = STEPS_OF_ONE_BATCH,
     overwrite: bool = False,
     progress: Progress = silent,
 ) -> CapturedSteps:
@@ -65,12 +64,12 @@ def capture_training_step(
         found = replace(found, findings=(*noted, *found.findings, *findings))
         settings = reader.read_settings(opened.side.model) if isinstance(reader, SettingsReader) else []
         write_steps(part, found, settings)
-        result = _told(destination, found, sum(path.stat().st_size for path in part.rglob("*") if path.is_file()))
+        result = _summary(destination, found, sum(path.stat().st_size for path in part.rglob("*") if path.is_file()))
     progress("capture", STAGES, STAGES)
     return result
 
 
-def _told(folder: Path, captured: ReferenceSteps, nbytes: int) -> CapturedSteps:
+def _summary(folder: Path, captured: ReferenceSteps, nbytes: int) -> CapturedSteps:
     steps = captured.steps
     return CapturedSteps(
         str(folder),

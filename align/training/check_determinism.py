@@ -13,9 +13,8 @@ from align.models.recompute_layers import layers_recomputed
 from align.models.restore_state import other_seed
 from align.training.compare_steps import StepRecord, StepRepeat, same_bits, unrepeated
 from align.training.determinism_result import DeterminismResult, PartCount, RepeatedSide
-from align.training.given_batch import batch_findings
 from align.training.make_deterministic import make_deterministic
-from align.training.open_training import open_training
+from align.training.open_training import batch_findings, open_training
 from align.training.own_generators import OwnGenerators
 from align.words.catalogue import joined, sentence
 
@@ -58,31 +57,31 @@ def check_determinism(
     Traceback (most recent call last):
     align.errors.CannotRunError: arrays models cannot be trained
     """
-    told = make_deterministic(seed, threads=threads)
+    made = make_deterministic(seed, threads=threads)
     arrays = read_inputs(batch)
     given = [one for one in (reference, candidate) if one is not None]
     sides, unordered, noted = [], set[str](), list[Finding]()
     for number, one in enumerate(given):
         progress("repeat", number, len(given))
-        with other_seed(seed), _operations_told(unordered), layers_recomputed():
-            opened, twin, told = _opened(one, seed, threads)
+        with other_seed(seed), _collect_operations(unordered), layers_recomputed():
+            opened, twin, made = _opened(one, seed, threads)
             noted += batch_findings(opened, arrays)
             sides.append(_repeated(opened, twin, arrays))
     progress("repeat", len(given), len(given))
     findings = noted + [Finding("no-deterministic-kernel", "warning", "torch", one) for one in sorted(unordered)]
-    return DeterminismResult(seed, threads, told.settings, tuple(sides), tuple(findings), _verdict(sides))
+    return DeterminismResult(seed, threads, made.settings, tuple(sides), tuple(findings), _verdict(sides))
 
 
 def _opened(
     given: str | Training, seed: int, threads: int | None
 ) -> tuple[TrainingSide, TrainingSide | None, Determinism]:
     """A side, built twice from one seed if it can be; a framework that the first build imports had none."""
-    told = make_deterministic(seed, threads=threads)
+    first = make_deterministic(seed, threads=threads)
     opened = open_training(given, from_start=False)
     if not isinstance(given, str):
-        return opened, None, told
+        return opened, None, first
     now = make_deterministic(seed, threads=threads)
-    if now.settings != told.settings:
+    if now.settings != first.settings:
         opened = open_training(given, from_start=False)
         make_deterministic(seed, threads=threads)
     return opened, open_training(given, from_start=False), now
@@ -139,7 +138,7 @@ def _likely(drawing: list[str], first: UnrepeatedTensor, *, fresh: bool) -> tupl
 
 
 @contextmanager
-def _operations_told(said: set[str]) -> Iterator[None]:
+def _collect_operations(found: set[str]) -> Iterator[None]:
     """Collect torch's warnings of operations without a deterministic kernel; others are warned of as before."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -147,7 +146,7 @@ def _operations_told(said: set[str]) -> Iterator[None]:
     for one in caught:
         text = str(one.message)
         if _UNORDERED_PRINTED in text:
-            said.add(sentence("determinism_reason.no_kernel", operation=text.partition(_UNORDERED_PRINTED)[0].strip()))
+            found.add(sentence("determinism_reason.no_kernel", operation=text.partition(_UNORDERED_PRINTED)[0].strip()))
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 

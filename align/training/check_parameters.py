@@ -13,8 +13,7 @@ from align.models.inputs import read_inputs
 from align.models.living_objects import looked_for_once
 from align.traces.pair_traces import choose_map
 from align.training.explain_untrained import Explainer, Untrained
-from align.training.given_batch import batch_findings
-from align.training.open_training import open_training, open_trainings
+from align.training.open_training import batch_findings, open_training, open_trainings
 from align.training.parameters_result import (
     CheckedBuffer,
     CheckedParameter,
@@ -50,12 +49,12 @@ def check_parameters(
     ddp_indices: Sequence[int] = (),
     progress: Progress = silent,
 ) -> ParametersResult:
-    """Take one training step of a side and tell what it did to every parameter; with a candidate, compare both.
+    """Take one training step of a side and say what it did to every parameter; with a candidate, compare both.
 
     A side is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step]) or a
     dict of these. `batch` is as inputs are for `align.compare_forward`, one batch with the labels: what bears no name
     of the model's parameters goes to the loss. `ddp_indices` are numbers of parameters as torch's
-    DistributedDataParallel tells them. Nothing of a side is changed. Raises CannotRunError for a model without
+    DistributedDataParallel reports them. Nothing of a side is changed. Raises CannotRunError for a model without
     trainable parameters and for a loss that is no scalar, UsageError for an index that there is not.
 
     >>> from align.core.training import Training
@@ -81,7 +80,7 @@ def check_parameters(
 
 
 def _checked(opened: TrainingSide, parameters: ParameterSet, batch: Batch) -> CheckedSide:
-    """Take the step, and tell the state of every parameter."""
+    """Take the step, and name the state of every parameter."""
     own = [one for one in parameters.parameters if not one.buffer and one.tied_to is None]
     trainable = [one for one in own if one.trainable]
     if not trainable:
@@ -143,8 +142,10 @@ def _unlike(
     for pairing in choose_map(given, (sets[0], sets[1])).pairings:
         one, other = mine.get(pairing.source), theirs.get(pairing.target)
         if one and other and _kind(one) != _kind(other) and "without influence" not in (one.state, other.state):
-            told = [f"{side}: {row.reason}" for side, row in (("reference", one), ("candidate", other)) if row.reason]
-            yield UnlikeParameter(one.name, other.name, one.state, other.state, "; ".join(told))
+            reasons = [
+                f"{side}: {row.reason}" for side, row in (("reference", one), ("candidate", other)) if row.reason
+            ]
+            yield UnlikeParameter(one.name, other.name, one.state, other.state, "; ".join(reasons))
 
 
 def _kind(row: CheckedParameter) -> str:

@@ -13,11 +13,11 @@ from align.core.progress import silent
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, UsageError
 from align.traces.pair_traces import choose_map, open_names
-from align.training.initial.draw_values import FEWEST_SEEDS, MOST_SEEDS, SAMPLES, Builder, PairedDraws, require_reaction
+from align.training.initial.draw_values import Builder, PairedDraws, require_reaction
 from align.training.initial.judge_pair import judge_pair
-from align.training.initial.name_distribution import name_distribution, sizes_of
-from align.training.initial.write_initializer import write_initializer
+from align.training.initial.name_distribution import name_distribution, sizes_of, write_initializer
 from align.training.initial_values_result import InitialParameter, InitialValues
+from align.training.thresholds import FALSE_ALARM_CHANCE, FEWEST_SEEDS, INITIAL_SAMPLES, MOST_SEEDS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
     Factory = str | Callable[[], Any]
     Drawn = tuple[Pairing, DrawnParameter, DrawnParameter]
-
-# Chance of one false alarm or more in a comparison; each parameter is tested at this over their number (Bonferroni).
-ALPHA = 1e-3
 
 
 def compare_initial_values(
@@ -90,14 +87,14 @@ def _judged(
 ) -> InitialValues:
     rows = [_row(pair, sets) for pair in pairs]
     tests = sum(one.p_value is not None for one in rows)
-    level = ALPHA / max(tests, 1)
+    level = FALSE_ALARM_CHANCE / max(tests, 1)
     parameters = tuple(sorted((_decided(one, level) for one in rows), key=_by_outcome))
     return InitialValues(
         sets[0].label,
         sets[1].label,
         seeds,
-        SAMPLES,
-        ALPHA,
+        INITIAL_SAMPLES,
+        FALSE_ALARM_CHANCE,
         level,
         tests,
         parameters,

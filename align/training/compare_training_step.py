@@ -23,8 +23,7 @@ from align.training.faults.explain_at_rate_zero import explain_at_rate_zero
 from align.training.faults.find_step_culprits import find_step_culprits
 from align.training.faults.gradient_scale import OF_LOSS
 from align.training.freeze import without_dropout
-from align.training.given_batch import batch_findings
-from align.training.open_training import open_training, open_trainings
+from align.training.open_training import batch_findings, open_training, open_trainings
 from align.training.step_result import StepComparison
 from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings, run_candidate_freely
 from align.training.steps.compare_moments import compare_moments, moment_findings
@@ -38,6 +37,7 @@ from align.training.steps.step_folder import read_steps
 from align.training.steps.step_tables import compared_gradients, compared_layers, compared_losses, judged_gradients
 from align.training.steps.take_apart import compare_apart, take_apart
 from align.training.steps.take_steps_beside import take_steps_beside
+from align.training.thresholds import STEPS_OF_ONE_BATCH
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     Given = str | Path | Training
     Opened = TrainingSide | ReferenceSteps
 
-STAGES = 6
-STEPS = 3
+STAGES = 6  # format: what progress is reported of
 UNLIKE = "calls-unlike"
 
 
@@ -74,7 +73,7 @@ def compare_training_step(
 
     A side is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step]) or a
     dict of these; or a folder that `capture_training_step` wrote, which brings its batches and the number of steps.
-    `batch` is one batch, or several in a list that follow one another; of one, each step takes it again, STEPS times if
+    `batch` is one batch, or several in a list that follow one another; of one, each step takes it again, 3 times if
     `steps` does not say. What bears no name of the model's parameters goes to the loss. Before each step a live
     candidate is given the reference's parameters and buffers, and at each update the reference's gradients. Layers for
     dropout get the reference's masks on both sides, or are switched off. Neither side is changed. Raises CannotRunError
@@ -115,7 +114,7 @@ class _Task:
 def _with_masks(task: _Task, live: tuple[TrainingSide, TrainingSide]) -> StepComparison:
     """Compare live sides with the reference's dropout in both."""
     with DropoutReplay(live, task.batches[0]) as dropout:
-        result = dropout.settled(lambda time: _compared(replace(task, folder=task.folder / time)))
+        result = dropout.compare_steps(lambda time: _compared(replace(task, folder=task.folder / time)))
         culprits = (*dropout.culprits, *result.culprits)
         apart = any(one.code == UNLIKE for one in result.findings)
         verdict = _verdict(culprits, result.gradients, apart=apart, loss=result.losses[0].reference)
@@ -146,7 +145,7 @@ def _batches(batch: InputsSource | None, steps: int | None, recorded: Sequence[R
     if not recorded:
         if batch is None:
             raise UsageError("no batch is given", "give inputs and labels by name: --batch FILE.npz")
-        return batches_of_steps(batch, STEPS if steps is None else steps)
+        return batches_of_steps(batch, STEPS_OF_ONE_BATCH if steps is None else steps)
     known = recorded[0].batches
     if batch is not None or steps not in (None, len(known)):
         hint = "leave --batch and --steps out, or capture the steps anew"

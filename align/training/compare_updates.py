@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON
+from align.training.thresholds import RATIO_ELEMENTS, SIGN_TOLERANCE, SOLVED_EXCESS
 from align.training.updates.apply_rule import gradient_norm, gradient_steps
 from align.training.updates.common_causes import UpdatedParameter, share_causes
-from align.training.updates.explain_ratio import explain_ratio
-from align.training.updates.explain_update import SLACK, Explainer, worst_excess
+from align.training.updates.explain_update import Explainer, worst_excess
 from align.training.updates.measure_updates import UpdateFigures, measure_updates
-from align.training.updates.observed_steps import observed_steps
-from align.training.updates.read_rule import read_rule
+from align.training.updates.observed_steps import excess, observed_steps, rounding_limits
 from align.training.updates.steps_to_tell import steps_to_tell
+from align.training.updates.update_rules import read_rule
 from align.training.updates_result import (
     ParameterUpdates,
     UpdateCause,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from align.training.updates.observed_steps import ObservedSteps
     from align.training.updates.update_rules import UpdateRule
     from align.training.updates_result import SteppedParameter
+
 
 Explained = tuple[UpdateState, list[UpdateCause], "bool | None"]
 
@@ -99,7 +100,7 @@ def _compared(one: SteppedParameter, norms: tuple[Sequence[float], Sequence[floa
     if figures.difference <= 1:
         row = _row(one, figures, ("same", [], None), None)
         return _Compared(row, None if rules[0] is None else UpdatedParameter(candidate, rules[0], groups))
-    candidate_known = None if rules[1] is None else worst_excess(candidate, rules[1]) <= SLACK
+    candidate_known = None if rules[1] is None else worst_excess(candidate, rules[1]) <= SOLVED_EXCESS
     found: list[tuple[SolvedRule, UpdateCause]] = []
     row = _row(one, figures, _explained((reference, candidate), rules, figures, explainer, found), candidate_known)
     return _Compared(row, UpdatedParameter(candidate, rules[0], groups, found) if rules[0] and found else None)
@@ -114,9 +115,9 @@ def _figures(
     """
     if one.candidate_gradients is None:
         return measure_updates(reference, candidate, rule)
-    if rule is None or worst_excess(reference, rule) > SLACK:
+    if rule is None or worst_excess(reference, rule) > SOLVED_EXCESS:
         return UpdateFigures(0.0, 0.0, None, None, 0.0, 0, (0, 0))
-    missed = worst_excess(candidate, rule) / SLACK
+    missed = worst_excess(candidate, rule) / SOLVED_EXCESS
     return UpdateFigures(missed, 0.0, None, 0 if missed > 1 else None, 1.0, 0, (0, 0))
 
 
@@ -150,15 +151,38 @@ def _explained(
 ) -> Explained:
     """The state, the causes, and whether the reference's rule is its rule; rules that explain it go to `found`."""
     reference, candidate = sides
-    known = None if rules[0] is None else worst_excess(reference, rules[0]) <= SLACK
+    known = None if rules[0] is None else worst_excess(reference, rules[0]) <= SOLVED_EXCESS
     if figures.difference == inf:
         change = UpdateChange("not-finite", "values", figures.not_finite[0], figures.not_finite[1])
         return "explained", [UpdateCause((change,), inf, 0.0, confirmed=False)], known
     if rules[0] is None or not known or candidate.still or reference.still:
-        causes = explain_ratio(reference, candidate, figures.difference)
+        causes = _explained_by_ratio(reference, candidate, figures.difference)
         return "explained" if causes else "rule unknown", causes, known
     found += explainer.explain(candidate, rules[0], rules[1])
     return "explained" if found else "unexplained", [cause for _, cause in found], known
+
+
+def _explained_by_ratio(reference: ObservedSteps, candidate: ObservedSteps, before: float) -> list[UpdateCause]:
+    """Return the cause if one side did not move, or the movements of one are those of the other times one number.
+
+    The number is sought and held against RATIO_ELEMENTS elements from everywhere.
+    """
+    if reference.still or candidate.still:
+        code = "did-not-move" if candidate.still else "reference-did-not-move"
+        change = UpdateChange(code, "moved", not reference.still, not candidate.still)
+        return [UpdateCause((change,), before, 0.0, confirmed=False)]
+    reference, candidate = reference.spread(RATIO_ELEMENTS), candidate.spread(RATIO_ELEMENTS)
+    mine, theirs = np.stack(reference.moved), np.stack(candidate.moved)
+    ratio = float(np.sum(mine * theirs) / max(np.sum(mine * mine), np.finfo(np.float64).tiny))
+    limits = [
+        one + abs(ratio) * other
+        for one, other in zip(rounding_limits(candidate, None), rounding_limits(reference, None), strict=True)
+    ]
+    after = float(excess(candidate.moved, list(ratio * mine), limits).max(initial=0.0))
+    if not after <= 1:
+        return []
+    code = "sign" if abs(ratio + 1) < SIGN_TOLERANCE else "learning-rate"
+    return [UpdateCause((UpdateChange(code, "movement", 1.0, float(f"{ratio:.4g}")),), before, after, confirmed=False)]
 
 
 def _row(

@@ -21,7 +21,7 @@ class UnrepeatedTensor:
     """A tensor that is not the same twice: `part` says what it is, an `initial value` of a side built twice too.
 
     `differing` of its `count` elements differ, by up to `max_abs`, which is `relative` to its largest value; both None
-    where the second run had another shape, or no such tensor. `rounding` tells whether that is within some units in
+    where the second run had another shape, or no such tensor. `rounding` says whether that is within some units in
     the last place.
     """
 

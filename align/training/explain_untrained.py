@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON
+from align.training.thresholds import STEP_ROUNDING_SHARE, UNUSED_UNITS
 from align.training.try_parameters import ParameterTrials
 from align.words.catalogue import sentence
 
@@ -24,10 +25,8 @@ if TYPE_CHECKING:
     from align.training.parameters_result import ParameterState
     from align.training.watch_step import ParameterStep, TrainingStep
 
-# Relative to the loss: what is not used at all changes nothing but by the order of sums; what a normalisation takes
-# away again changes the loss by rounding.
-UNUSED = 4 * EPSILON["float32"]
-ROUNDING = 1e-5
+# Relative to the loss: what is not used at all changes nothing but by the order of sums.
+UNUSED = UNUSED_UNITS * EPSILON["float32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Explainer:
         """The state of each trainable parameter, by name."""
         seen = {one.name: self._step.parameters[one.name] for one in parameters}
         still = [one.name for one in parameters if self._is_still(seen[one.name])]
-        idle = set(still) - set(self._trials.that_matter(still, ROUNDING))
+        idle = set(still) - set(self._trials.that_matter(still, STEP_ROUNDING_SHARE))
         tried = self._tried([one for one in parameters if not seen[one.name].gradient])
         found = {}
         for one in parameters:

@@ -95,7 +95,7 @@ def _held(norms: Sequence[Held], drops: Sequence[Held]) -> Frozen:
 
 @contextmanager
 def without_dropout(opened: TrainingSide) -> Iterator[tuple[Finding, ...]]:
-    """Switch dropout off in the model of a side while the block runs; a finding tells of how many layers."""
+    """Switch dropout off in the model of a side while the block runs; a finding says of how many layers."""
     with hold_dropout(opened.training.model) as held:
         message = sentence("dropout_finding.off", count=len(held.dropout))
         yield (Finding("dropout-off", "note", opened.label, message),) if held.dropout else ()

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from align.core.training import StepTaker, Trainer, Training
-from align.errors import CannotRunError, SideError
+from align.core.verdicts import Finding
+from align.errors import CannotRunError, InputsError, SideError
 from align.models.open_side import Side, build_side, load_function
 from align.models.open_sides import refuse_shared
 from align.training.put_back_kept import StepsFromStart
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from align.core.protocols import Batch
+
 
 _PARTS = tuple(field.name for field in fields(Training))
 _HINT = (
@@ -55,6 +61,21 @@ def open_trainings(reference: str | Training, candidate: str | Training) -> tupl
     sides = open_training(reference), open_training(candidate)
     refuse_shared((sides[0].side, sides[1].side))
     return sides
+
+
+def batch_findings(side: TrainingSide, batch: Batch) -> tuple[Finding, ...]:
+    """Tell of inputs that the model takes by position: a note of one, a warning of several.
+
+    Raises InputsError for a batch that does not fit the side.
+    """
+    try:
+        names = side.trainer.split_batch(side.training, batch).by_position
+    except InputsError as error:
+        raise InputsError(f"{side.label}: {error.message}", error.hint) from error
+    if not names:
+        return ()
+    message = sentence("batch_finding.by_position", count=len(names), names=[*names])
+    return (Finding("inputs-by-position", "warning" if len(names) > 1 else "note", side.label, message),)
 
 
 def _training(label: str, made: Any) -> Training:

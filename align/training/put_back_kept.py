@@ -11,6 +11,8 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from align.training.thresholds import KEPT_VALUES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 # What has a class of theirs is no bookkeeping of the user's: models and optimizers are put back by their adapters.
 _FRAMEWORKS = frozenset({"torch", "mindspore", "numpy", "align"})
-_MOST = 10_000  # so many values are looked at; of a longer list or table nothing is put back
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class _Kept:
 
     def visit(self, value: Any) -> None:
         """Note what a value holds, and what that holds."""
-        if id(value) not in self.seen and len(self.seen) < _MOST:
+        if id(value) not in self.seen and len(self.seen) < KEPT_VALUES:
             self.seen[id(value)] = value
             for inner in self._inner(value):
                 self.visit(inner)
@@ -97,7 +98,7 @@ class _Kept:
         return *(content for _, content in cells), *own.values(), *(function.__defaults__ or ())
 
     def _of_container(self, value: Any) -> Iterable[Any]:
-        if len(value) > _MOST:
+        if len(value) > KEPT_VALUES:
             return ()
         if isinstance(value, dict):
             self.tables.append((value, {**value}))

@@ -1,4 +1,4 @@
-"""What a step does if parameters have other values, or if its loss is scaled: it tells why one has no gradient."""
+"""What a step does if parameters have other values, or if its loss is scaled: it shows why one has no gradient."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON
+from align.training.thresholds import LOSS_SCALES, MOVED_SHARE, OWN_SEED, ROUNDING_UNITS
 from align.training.watch_step import watch_step
 
 if TYPE_CHECKING:
@@ -17,15 +18,7 @@ if TYPE_CHECKING:
     from align.training.open_training import TrainingSide
     from align.training.watch_step import TrainingStep
 
-# Values are moved by this share of their size, so that a loss must follow that depends on them at all.
-MOVED_SHARE = 0.5
-SEED = 0
-# float16 holds 6e-8 at least: a gradient that such a factor brings into sight was lost below that. It holds 65504 at
-# most, so that a smaller one is tried where the larger one ends in infinities.
-LOSS_SCALES = (65536.0, 1024.0)
 HALF = frozenset({"float16", "bfloat16"})
-# Relative to the largest gradient, in units of the coarsest dtype: what a normalisation takes away leaves no more.
-TAKEN_AWAY = 64
 
 
 class ParameterTrials:
@@ -47,12 +40,12 @@ class ParameterTrials:
     def reach(self, names: Sequence[str]) -> dict[str, bool]:
         """Those of the parameters that change gradients of others, and whether by more than rounding.
 
-        Nothing where a step is not the same twice: then nothing can be told.
+        Nothing where a step is not the same twice: then nothing can be concluded.
         """
         if not names or self._step.loss is None or self._change(()) > 0.0:
             return {}
         dtypes = {value.dtype.name for value in self._values.values()}
-        limit = TAKEN_AWAY * max(EPSILON.get(name, 0.0) for name in dtypes)
+        limit = ROUNDING_UNITS * max(EPSILON.get(name, 0.0) for name in dtypes)
         return {name: self._change([name]) > limit for name in _by_halves(names, lambda some: self._change(some) > 0.0)}
 
     def scales(self, names: Sequence[str]) -> dict[str, float]:
@@ -108,5 +101,5 @@ def _moved_value(value: Array) -> Array:
     """Other values of the same size; zeros become small numbers."""
     wide = value.astype(np.float64)
     size = float(np.sqrt(np.mean(wide**2))) if value.size else 0.0
-    noise = np.random.default_rng(SEED).standard_normal(value.shape)
+    noise = np.random.default_rng(OWN_SEED).standard_normal(value.shape)
     return np.asarray(wide + MOVED_SHARE * (size or 0.1) * noise).astype(value.dtype)

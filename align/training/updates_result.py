@@ -41,7 +41,7 @@ class SteppedParameter:
 class UpdateChange:
     """One thing that the candidate's update does otherwise: a stable code, and the setting of both sides.
 
-    A setting is a field of the rule of updates (`weight_decay`, `rates`, ...); numbers that no settings told are
+    A setting is a field of the rule of updates (`weight_decay`, `rates`, ...); numbers that no settings give are
     solved from the data and as round as the data allow.
     """
 

@@ -62,7 +62,7 @@ def watch_step(
     sink = _Summary(reader.read_values(model), moved or {}, parameters)
     with layers_recomputed():
         opened.trainer.take_steps(opened.training, (batch,), sink, loss_scale=loss_scale)
-    return sink.told()
+    return sink.summary()
 
 
 class LayersUnseen:
@@ -147,7 +147,7 @@ class _Summary(LayersUnseen):
             elif before is not None:
                 self._buffers[name] = _change(before, after)
 
-    def told(self) -> TrainingStep:
+    def summary(self) -> TrainingStep:
         """What was seen."""
         called = frozenset(self._called)
         return TrainingStep(self._loss, self._parameters, self._buffers, called, self._updates)

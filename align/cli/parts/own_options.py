@@ -48,8 +48,8 @@ def own_hint(hint: str, own: Collection[str], known: Collection[str]) -> str:
 
 
 def _own_clause(clause: str, foreign: Collection[str]) -> str:
-    said = _REMARK.sub(lambda remark: "" if options_in(remark[0]) & {*foreign} else remark[0], clause)
-    return _OR.join(one for one in said.split(_OR) if not options_in(one) & {*foreign})
+    kept = _REMARK.sub(lambda remark: "" if options_in(remark[0]) & {*foreign} else remark[0], clause)
+    return _OR.join(one for one in kept.split(_OR) if not options_in(one) & {*foreign})
 
 
 @contextlib.contextmanager

@@ -14,11 +14,11 @@ from align.report.rendering.format_values import (
     format_shape,
     layer_name,
 )
+from align.report.thresholds import ERRORS_SHOWN
 from align.words.catalogue import say, word
 
 Pairs = list[tuple[str, str]]
 
-ERRORS_SHOWN = 3
 NOT_ALONE = ("not-isolated", "isolation-unmeasured")  # findings that say why
 
 

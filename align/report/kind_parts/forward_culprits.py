@@ -19,15 +19,14 @@ from align.report.rendering.format_values import (
     format_shape,
     layer_name,
 )
+from align.report.thresholds import CODE_LINES_SHOWN, CULPRITS_IN_PANEL
 from align.rules.pitfalls import pitfalls
 from align.words.catalogue import say, word
 
-IN_PANEL = 4
-LINES_SHOWN = 3
 ALIKE = ("reference_class", "candidate_class", "part", "cause", "sureness", "change")
 OPEN_STATES = ("bypassed", "not seen")  # modules never called do nothing
 SETTINGS = ("reference", "candidate")
-TOLD_APART = ("calls", "batch", *SETTINGS)  # facts with a place of their own
+SHOWN_ELSEWHERE = ("calls", "batch", *SETTINGS)  # facts with a place of their own
 
 NEVER_GIVEN = "weights-never-given"
 
@@ -42,7 +41,7 @@ def culprit_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
     if not culprits:
         return []
     panel = _panel(culprits, document)
-    return [panel, _table(culprits)] if show_all or len(_alike(culprits)) > IN_PANEL else [panel]
+    return [panel, _table(culprits)] if show_all or len(_alike(culprits)) > CULPRITS_IN_PANEL else [panel]
 
 
 def is_culprit(layer: Layer, culprits: list[Culprit]) -> bool:
@@ -57,18 +56,18 @@ def is_culprit(layer: Layer, culprits: list[Culprit]) -> bool:
 def cause_words(cause: str) -> str:
     """Say what the cause of a culprit is; ids that another version knows stay as they are."""
     effects = {rule.id: rule.effect for rule in pitfalls()}
-    told = ((one, effects.get(one) or word("cause", one)) for one in cause.split(" + "))
-    return "; ".join(one if one == effect else say("culprit.named", id=one, effect=effect) for one, effect in told)
+    causes = ((one, effects.get(one) or word("cause", one)) for one in cause.split(" + "))
+    return "; ".join(one if one == effect else say("culprit.named", id=one, effect=effect) for one, effect in causes)
 
 
 def _panel(culprits: list[Culprit], document: dict[str, Any]) -> Facts:
     facts: Pairs = []
     layers = document["layers"]
     groups = _alike(culprits)
-    for place, group in enumerate(groups[:IN_PANEL], 1):
+    for place, group in enumerate(groups[:CULPRITS_IN_PANEL], 1):
         labelled = _facts(group, layers)
         facts += [(f"{place if index == 0 else '':<3}{label}", text) for index, (label, text) in enumerate(labelled)]
-    if rest := sum(map(len, groups[IN_PANEL:])):
+    if rest := sum(map(len, groups[CULPRITS_IN_PANEL:])):
         facts.append(("", say("culprit.more", count=format_number(rest))))
     return Facts(_title(culprits, document), tuple(facts), "bad")
 
@@ -91,8 +90,8 @@ def _title(culprits: list[Culprit], document: dict[str, Any]) -> str:
     title = _counted("culprit", len(culprits), "several", "one")
     if any(one["code"] == NEVER_GIVEN for one in document["findings"]):
         return title + say("culprit.beside_weights")
-    told = [_counted("culprit", count, key, f"{key}_one") for key, count in open_ends.items() if count]
-    return title + (told[0] if told else say("culprit.all_else"))
+    open_texts = [_counted("culprit", count, key, f"{key}_one") for key, count in open_ends.items() if count]
+    return title + (open_texts[0] if open_texts else say("culprit.all_else"))
 
 
 def _counted(section: str, count: int, several: str, one: str) -> str:
@@ -126,8 +125,8 @@ def _facts(group: list[Culprit], layers: list[Layer]) -> Pairs:
         "change": first["change"],
         "line": _lines(group),
     }
-    told = [(say("culprit.part"), _part(group)), (say("culprit.cause"), _cause(first))]
-    return [*names, *told, *((say(f"culprit.{key}"), text) for key, text in optional.items() if text)]
+    fault = [(say("culprit.part"), _part(group)), (say("culprit.cause"), _cause(first))]
+    return [*names, *fault, *((say(f"culprit.{key}"), text) for key, text in optional.items() if text)]
 
 
 def _names(group: list[Culprit], side: str) -> str:
@@ -156,15 +155,15 @@ def _part(group: list[Culprit]) -> str:
 
 def _lines(group: list[Culprit]) -> str:
     lines = list(dict.fromkeys(one["line"] for one in group if one["line"]))
-    rest = len(lines) - LINES_SHOWN
-    return ", ".join(lines[:LINES_SHOWN]) + (say("word.and_more", count=rest) if rest > 0 else "")
+    rest = len(lines) - CODE_LINES_SHOWN
+    return ", ".join(lines[:CODE_LINES_SHOWN]) + (say("word.and_more", count=rest) if rest > 0 else "")
 
 
 def _cause(culprit: Culprit) -> str:
     sureness = word("sureness", culprit["sureness"])
     if not culprit["cause"]:
         return sureness
-    facts = format_facts({key: value for key, value in culprit["facts"].items() if key not in TOLD_APART})
+    facts = format_facts({key: value for key, value in culprit["facts"].items() if key not in SHOWN_ELSEWHERE})
     because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
     return f"{because} ({facts})" if facts else because
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from align.names.fold_names import fold_alike
 from align.report.rendering.blocks import Block, Column, Row, Table, Tone
 from align.report.rendering.format_values import NONE, as_float, format_number
+from align.report.thresholds import SHORT_TABLE_ROWS
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 SIDES = ("reference", "candidate")
 ORDER = ("not aligned", "could not tell", "aligned")
 TONES: dict[str, Tone] = {"aligned": "plain", "not aligned": "bad", "could not tell": "quiet"}
-MOST_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ def parameter_tables(document: dict[str, Any], *, show_all: bool) -> list[Block]
     parameters = sorted(step_parameters(document), key=_worst_first)
     if not show_all:
         wrong = [one for one in parameters if one.outcome == "not aligned"]
-        left = say("step.more", count=len(wrong) - MOST_SHOWN) if len(wrong) > MOST_SHOWN else ""
-        return [_table(say("step.gradients"), wrong[:MOST_SHOWN], left)] if wrong else []
-    told = [one for one in parameters if not one.agrees]
+        left = say("step.more", count=len(wrong) - SHORT_TABLE_ROWS) if len(wrong) > SHORT_TABLE_ROWS else ""
+        return [_table(say("step.gradients"), wrong[:SHORT_TABLE_ROWS], left)] if wrong else []
+    listed = [one for one in parameters if not one.agrees]
     agreeing = [one for one in parameters if one.agrees]
-    blocks: list[Block] = [_table(say("step.gradients"), told)] if told else []
+    blocks: list[Block] = [_table(say("step.gradients"), listed)] if listed else []
     if agreeing:
         title = say("step.agreeing_one" if len(agreeing) == 1 else "step.agreeing", count=len(agreeing))
         blocks.append(_table(title, agreeing, folded=True))

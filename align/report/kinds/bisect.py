@@ -7,9 +7,8 @@ from typing import Any
 from align.core.message_words import first_few
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.format_values import format_number
+from align.report.thresholds import NAMES_ON_A_LINE
 from align.words.catalogue import say, word
-
-MODULES_SHOWN = 6
 
 
 def bisect_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -36,7 +35,7 @@ def _stretch(stretch: dict[str, Any], points: list[dict[str, Any]], *, show_all:
         before=say("bisect.output") if before is None else _named(points[before]),
         factor=format_number(stretch["factor"]),
     )
-    ran = first_few(modules, len(modules) if show_all else MODULES_SHOWN)
+    ran = first_few(modules, len(modules) if show_all else NAMES_ON_A_LINE)
     return line + (say("bisect.modules", modules=ran) if modules else "")
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from align.names.fold_names import fold_alike
 from align.report.rendering.blocks import Block, Lines, verdict_block
 from align.report.rendering.format_values import format_number
+from align.report.thresholds import TABLE_ROWS
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-MOST_LINES = 40
 
 
 def check_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -38,6 +37,6 @@ def _kind(code: str, faults: Sequence[dict[str, Any]], *, show_all: bool) -> Lin
         )
         for name, places in folded
     ]
-    shown = lines if show_all else lines[:MOST_LINES]
+    shown = lines if show_all else lines[:TABLE_ROWS]
     more = [say("check.more", count=format_number(len(lines) - len(shown)))] if len(shown) < len(lines) else []
     return Lines(say(f"check.{code}", count=format_number(len(faults))), (*shown, *more), "bad")

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 from align.names.fold_names import fold_names
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
 from align.report.rendering.format_values import escape_control_characters, format_number
+from align.report.thresholds import HASH_DIGITS, LIST_LINES, LONGEST_LEFT_OUT, SHORT_TABLE_ROWS
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-HASH_SHOWN = 16
-LEFT_OUT_SHOWN = 20
-LONGEST = 80
-RENAMES_SHOWN = 12
 
 
 def convert_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -45,7 +41,7 @@ def _written(document: dict[str, Any]) -> Facts:
         (say("convert.names"), say("convert.names_as_in", origin=document["names"], framework=document["framework"])),
         (say("convert.tensors"), format_number(len({tensor["target"] for tensor in document["tensors"]}))),
         (say("convert.verified"), say(_verification(document))),
-        *([(say("convert.content"), f"sha256 {document['content_sha256'][:HASH_SHOWN]}")] if verified else []),
+        *([(say("convert.content"), f"sha256 {document['content_sha256'][:HASH_DIGITS]}")] if verified else []),
         (say("word.versions"), versions),
     )
     title = "convert.title" if document["files"] else "convert.dry_run"
@@ -88,7 +84,7 @@ def _renamed(tensors: list[dict[str, Any]]) -> list[Block]:
         groups.setdefault((_last(tensor["source"]), _last(tensor["target"])), []).append(tensor)
     rows = tuple(
         Row((old, new, format_number(len(own)), f"{own[0]['source']} -> {own[0]['target']}"))
-        for (old, new), own in sorted(groups.items(), key=lambda group: -len(group[1]))[:RENAMES_SHOWN]
+        for (old, new), own in sorted(groups.items(), key=lambda group: -len(group[1]))[:SHORT_TABLE_ROWS]
     )
     columns = (
         Column(say("word.source")),
@@ -130,9 +126,9 @@ def _dropped(dropped: dict[str, str]) -> list[Block]:
 
 
 def _left_out(entries: dict[str, str]) -> Iterable[str]:
-    listed = list(entries.items())[:LEFT_OUT_SHOWN]
+    listed = list(entries.items())[:LIST_LINES]
     shown = [
-        f"{escape_control_characters(name, LONGEST)}: {escape_control_characters(what, LONGEST)}"
+        f"{escape_control_characters(name, LONGEST_LEFT_OUT)}: {escape_control_characters(what, LONGEST_LEFT_OUT)}"
         for name, what in listed
     ]
     return [

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 from align.core.dtypes import EPSILON
 from align.names.fold_names import fold_alike, fold_names
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
-from align.report.rendering.format_values import as_float, format_number, format_percentage, format_shape
+from align.report.rendering.format_values import LOWEST_DECADE, as_float, format_number, format_percentage, format_shape
+from align.report.thresholds import LIST_LINES, TABLE_ROWS
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MOST_ROWS = 40
-MOST_LINES = 20
-LOWEST_DECADE = -16
 FIGURES = ("max_abs", "max_rel", "relative_l2")
 
 Tensor = dict[str, Any]
@@ -101,7 +99,7 @@ def _differences(tensors: list[Tensor], *, show_all: bool) -> Table:
     """Tensors whose names differ only in numbers share a row, with the worst figure of each kind."""
     alike = fold_alike((_name(one), (_dtypes(one), one["measurement"]["non_finite_mismatch"] > 0)) for one in tensors)
     folded = [(_name(one), [place]) for place, one in enumerate(tensors)] if show_all else alike
-    shown = folded if show_all else folded[:MOST_ROWS]
+    shown = folded if show_all else folded[:TABLE_ROWS]
     columns = (
         Column(say("diff.tensor"), "path"),
         Column(say("diff.count"), "number"),
@@ -207,7 +205,7 @@ def _listed(title: str, lines: Iterable[str], *, show_all: bool, tone: Any = "pl
     listed = tuple(lines)
     if not listed:
         return None
-    shown = listed if show_all else listed[:MOST_LINES]
+    shown = listed if show_all else listed[:LIST_LINES]
     hidden = len(listed) - len(shown)
     more = (say("diff.more_lines", count=format_number(hidden)),) if hidden else ()
     return Lines(say(title), (*shown, *more), tone)

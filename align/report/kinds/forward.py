@@ -7,24 +7,29 @@ the places where it goes wrong. The rows around the first of those, or else arou
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Outcome
 from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.first_divergent import first_divergent_block
 from align.report.kind_parts.forward_culprits import NEVER_GIVEN, culprit_blocks, is_culprit
-from align.report.kind_parts.open_rows import reason_blocks
 from align.report.kinds.power import power_blocks
 from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.format_values import NONE, as_float, format_number, format_shape, layer_name
+from align.report.thresholds import (
+    FAULTS_NEVER_CUT,
+    NAMES_ON_A_LINE,
+    NAMES_PER_REASON,
+    REASONS_SHOWN,
+    ROWS_AROUND_FAULT,
+    ROWS_AT_END,
+    SHORTEST_FOLD,
+    TABLE_ROWS,
+)
 from align.words.catalogue import say, word
 
-LONGEST_TABLE = 40
-KEPT_AT_END = 8
-AROUND_FIRST = 3
-NEVER_CUT = 5
-SHORTEST_FOLD = 4
-NAMES_SHOWN = 6
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -33,9 +38,9 @@ def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
     return [
         *(Lines(say("forward.never_given"), (one["message"],), "bad") for one in never_given),
         *culprit_blocks(document, show_all=show_all),
-        *([] if never_given or _is_told(document) else [first_divergent_block(document)]),
+        *([] if never_given or _is_covered(document) else [first_divergent_block(document)]),
         *([_layers(document, show_all=show_all)] if document["layers"] else []),
-        *reason_blocks(document["layers"], show_all=show_all),
+        *_reasons(document["layers"], show_all=show_all),
         *_bound(document.get("bindings", [])),
         *findings_blocks([one for one in document["findings"] if one not in never_given]),
         *_accepted(document.get("accepted", [])),
@@ -52,8 +57,8 @@ def _power(document: dict[str, Any], *, show_all: bool) -> list[Block]:
     return power_blocks(power, show_all=show_all) if asked else []
 
 
-def _is_told(document: dict[str, Any]) -> bool:
-    """Tell whether the culprits say all that the panel of the first divergent layer would."""
+def _is_covered(document: dict[str, Any]) -> bool:
+    """Tell whether the culprits show all that the panel of the first divergent layer would."""
     culprits, first = document.get("culprits", []), document["first_divergent"]
     if first is None:
         return bool(culprits)
@@ -122,7 +127,11 @@ def _both(reference: str, candidate: str) -> str:
 def _folded(layers: list[dict[str, Any]], marked: set[int]) -> list[tuple[Row, bool]]:
     """Rows with long stretches of layers that are not at fault as one row each; the flag: never to be cut."""
     rows: list[tuple[Row, bool]] = []
-    near = {place + step for place in sorted(marked)[:NEVER_CUT] for step in range(-AROUND_FIRST, AROUND_FIRST + 1)}
+    near = {
+        place + step
+        for place in sorted(marked)[:FAULTS_NEVER_CUT]
+        for step in range(-ROWS_AROUND_FAULT, ROWS_AROUND_FAULT + 1)
+    }
     for kind, group in groupby(enumerate(layers), key=lambda one: "" if one[0] in marked else _stretch_kind(one[1])):
         stretch = list(group)
         inner = stretch[1:-1] if kind and len(stretch) >= SHORTEST_FOLD else []
@@ -160,15 +169,44 @@ def _gap(text: str, factor: str = "", alone: str = "", outcome: str = "") -> Row
 
 
 def _cut(rows: list[tuple[Row, bool]]) -> list[Row]:
-    if len(rows) <= LONGEST_TABLE:
+    if len(rows) <= TABLE_ROWS:
         return [row for row, _ in rows]
-    last_kept = len(rows) - KEPT_AT_END
-    kept = [i < LONGEST_TABLE - KEPT_AT_END or i >= last_kept or fixed for i, (_, fixed) in enumerate(rows)]
+    last_kept = len(rows) - ROWS_AT_END
+    kept = [i < TABLE_ROWS - ROWS_AT_END or i >= last_kept or fixed for i, (_, fixed) in enumerate(rows)]
     shown: list[Row] = []
     for is_kept, group in groupby(zip(kept, rows, strict=True), key=lambda item: item[0]):
         own = [row for _, (row, _) in group]
         shown += own if is_kept else [_gap(say("forward.cut", count=format_number(len(own))))]
     return shown
+
+
+def _reasons(layers: Iterable[dict[str, Any]], *, show_all: bool) -> list[Block]:
+    """A line a reason, with the names of its rows; nothing if every row was judged."""
+    known = [(reason, _row_name(layer)) for layer in layers if (reason := _reason(layer))]
+    groups = [
+        (reason, [known[place][1] for place in places]) for reason, places in fold_alike((one, "") for one, _ in known)
+    ]
+    shown = groups if show_all else groups[:REASONS_SHOWN]
+    lines = [
+        say("forward.reason_line", names=_names(names, NAMES_PER_REASON, show_all=show_all), reason=reason)
+        for (reason, names) in shown
+    ]
+    if rest := len(groups) - len(shown):
+        lines.append(say("word.and_more", count=format_number(rest)))
+    return [Lines(say("forward.not_comparable"), tuple(lines), "open")] if lines else []
+
+
+def _reason(layer: dict[str, Any]) -> str:
+    """Why a row has no figure; of one that is off, why it has none alone."""
+    alone = layer.get("isolated") or {}
+    if layer["outcome"] == "not comparable":
+        return str(layer["note"] or alone.get("note", ""))
+    is_open = layer["outcome"] == "not aligned" and alone.get("outcome") == "not comparable"
+    return say("forward.alone_reason", reason=alone["note"]) if is_open and alone["note"] else ""
+
+
+def _row_name(layer: dict[str, Any]) -> str:
+    return layer_name(layer["reference"], layer["call"], layer["output"])
 
 
 def _bound(bindings: list[dict[str, Any]]) -> list[Block]:
@@ -184,9 +222,9 @@ def _bound(bindings: list[dict[str, Any]]) -> list[Block]:
 
 def _kept(side: str, defaults: dict[str, str]) -> str:
     shown = [f"{name}={value}" for name, value in defaults.items()]
-    rest = len(shown) - NAMES_SHOWN
+    rest = len(shown) - NAMES_ON_A_LINE
     more = say("word.and_more", count=rest) if rest > 0 else ""
-    return say("forward.kept_defaults", side=word("word", side), names=", ".join(shown[:NAMES_SHOWN]) + more)
+    return say("forward.kept_defaults", side=word("word", side), names=", ".join(shown[:NAMES_ON_A_LINE]) + more)
 
 
 def _accepted(accepted: list[dict[str, Any]]) -> list[Block]:
@@ -213,14 +251,14 @@ def _unpaired(unpaired: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
     ]
     lines = tuple(
         say("forward.unpaired_line", side=word("word", side), count=format_number(len(own)), reason=reason)
-        + _names(own, show_all=show_all)
+        + _names(own, NAMES_ON_A_LINE, show_all=show_all)
         for side, reason, own in groups
     )
     return [Lines(say("forward.unpaired", count=format_number(len(unpaired))), lines)]
 
 
-def _names(names: list[str], *, show_all: bool) -> str:
+def _names(names: list[str], most: int, *, show_all: bool) -> str:
     folded = fold_names(names)
-    shown = folded if show_all else folded[:NAMES_SHOWN]
+    shown = folded if show_all else folded[:most]
     rest = len(folded) - len(shown)
     return ", ".join(shown) + (say("word.and_more", count=rest) if rest else "") or NONE

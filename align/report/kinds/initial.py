@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Parameter = dict[str, Any]
-PER_MILLE = 1000  # shares are shown to that
+PER_MILLE = 1000  # format: shares are shown to that
 
 
 def initial_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -71,13 +71,13 @@ def _drawn(parameter: Parameter, side: str) -> str:
     """`uniform 0.05 (He uniform: sqrt(6/fan_in), a = 0)`."""
     own = parameter[f"{side}_values"]
     family = word("initial_family", own["family"])
-    said = family if own["scale"] is None else f"{family} {format_number(float(own['scale']))}"
+    text = family if own["scale"] is None else f"{family} {format_number(float(own['scale']))}"
     if own["scheme"]:
-        said += f" ({own['scheme']}: {own['formula']})"
+        text += f" ({own['scheme']}: {own['formula']})"
     elif own["scale"] is None and own["family"] in ("fixed", "other"):
-        said += say("initial.moments", mean=format_number(own["mean"]), std=format_number(own["std"]))
+        text += say("initial.moments", mean=format_number(own["mean"]), std=format_number(own["std"]))
     share = format_percentage(round(own["held"] * PER_MILLE), PER_MILLE)
-    return said + (say("initial.held", share=share) if own["held"] else "")
+    return text + (say("initial.held", share=share) if own["held"] else "")
 
 
 def _help(rows: Sequence[Parameter]) -> tuple[str, ...]:

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 from align.names.fold_names import fold_alike
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table
 from align.report.rendering.format_values import escape_control_characters, format_bytes, format_number, format_shape
+from align.report.thresholds import ENTRIES_SHOWN, LIST_LINES, LONGEST_ENTRY
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from align.report.rendering.blocks import Tone
-
-MOST_ROWS = 100
-MOST_LINES = 20
-LONGEST = 200
 
 
 def inspect_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -46,11 +43,11 @@ def _checkpoint(document: dict[str, Any]) -> Facts:
     ]
     metadata = {name: value for name, value in document["metadata"].items() if name != "format"}
     facts += [
-        (escape_control_characters(name, LONGEST), escape_control_characters(value, LONGEST))
+        (escape_control_characters(name, LONGEST_ENTRY), escape_control_characters(value, LONGEST_ENTRY))
         for name, value in metadata.items()
     ]
     if document["key"]:
-        facts.append((say("inspect.entry"), escape_control_characters(document["key"], LONGEST)))
+        facts.append((say("inspect.entry"), escape_control_characters(document["key"], LONGEST_ENTRY)))
     if document["key"] is not None:
         facts.append((say("inspect.tensors"), _totals(document["tensors"])))
     if document["crc_unchecked"]:
@@ -85,7 +82,7 @@ def _entries(document: dict[str, Any]) -> Table:
     rows = tuple(
         Row(
             (
-                escape_control_characters(entry["key"], LONGEST) or say("inspect.top"),
+                escape_control_characters(entry["key"], LONGEST_ENTRY) or say("inspect.top"),
                 format_number(entry["tensors"]),
                 format_bytes(entry["nbytes"]),
                 say("inspect.taken") if entry["key"] == document["key"] else "",
@@ -122,7 +119,7 @@ def _tensors(tensors: list[dict[str, Any]], *, show_all: bool) -> Table:
     """Tensors of one shape and dtype whose names differ only in numbers share a row; its size is that of all."""
     alike = fold_alike((tensor["name"], (tuple(tensor["shape"]), tensor["dtype"])) for tensor in tensors)
     folded = [(tensor["name"], [place]) for place, tensor in enumerate(tensors)] if show_all else alike
-    shown = folded if show_all else folded[:MOST_ROWS]
+    shown = folded if show_all else folded[:ENTRIES_SHOWN]
     columns = (
         Column(say("inspect.name"), "path"),
         Column(say("inspect.count"), "number"),
@@ -144,7 +141,7 @@ def _row(name: str, own: list[dict[str, Any]]) -> Row:
 
 def _others(other: dict[str, str]) -> Iterable[str]:
     return (
-        f"{escape_control_characters(name, LONGEST)}: {escape_control_characters(what, LONGEST)}"
+        f"{escape_control_characters(name, LONGEST_ENTRY)}: {escape_control_characters(what, LONGEST_ENTRY)}"
         for name, what in other.items()
     )
 
@@ -153,7 +150,7 @@ def _listed(title: str, lines: Iterable[str], *, show_all: bool, tone: Tone = "p
     listed = tuple(lines)
     if not listed:
         return []
-    shown = listed if show_all else listed[:MOST_LINES]
+    shown = listed if show_all else listed[:LIST_LINES]
     more = (
         (say("inspect.more_lines", count=format_number(len(listed) - len(shown))),) if len(listed) > len(shown) else ()
     )

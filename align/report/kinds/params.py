@@ -93,7 +93,7 @@ def _unlike(pairs: Sequence[dict[str, Any]]) -> Table:
 
 
 def _asked(rows: Sequence[dict[str, Any]]) -> Table:
-    """The parameters of the numbers that torch's DistributedDataParallel told."""
+    """The parameters of the numbers that torch's DistributedDataParallel reports."""
     columns = (
         Column(say("params.number"), "number"),
         Column(say("params.parameter"), "path"),

@@ -11,9 +11,8 @@ from align.core.message_words import first_few
 from align.names.fold_names import fold_names
 from align.report.rendering.blocks import Block, Lines
 from align.report.rendering.format_values import as_float, format_number, format_percentage, layer_name
+from align.report.thresholds import NAMES_ON_A_LINE
 from align.words.catalogue import say
-
-NAMES_SHOWN = 6
 
 
 def power_blocks(power: dict[str, Any] | None, *, show_all: bool = False) -> list[Block]:
@@ -88,4 +87,4 @@ def _percent(relative: float | str | None) -> str:
 
 def _listed(names: Any, show_all: bool) -> str:
     folded = fold_names(names)
-    return first_few(folded, len(folded) if show_all else NAMES_SHOWN)
+    return first_few(folded, len(folded) if show_all else NAMES_ON_A_LINE)

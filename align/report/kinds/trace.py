@@ -67,9 +67,9 @@ def _rows(call: dict[str, Any]) -> Iterator[Row]:
     path = re.split(r"[./]", call["module"])[-1] if call["depth"] else call["module"]
     name = INDENT * call["depth"] + layer_name(path, call["call"])
     if not call["outputs"]:
-        said = "" if call["returned"] else say("trace.not_returned")
+        note = "" if call["returned"] else say("trace.not_returned")
         yield Row(
-            (name, call["class_name"], said, "", "", "", "", "", "", call["place"]),
+            (name, call["class_name"], note, "", "", "", "", "", "", call["place"]),
             "plain" if call["returned"] else "bad",
         )
     for place, tensor in enumerate(call["outputs"]):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from align.names.fold_names import fold_alike, fold_names
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import as_float, format_number
+from align.report.thresholds import TABLE_ROWS
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ALIKE = ("same", "neither moved", "without influence")
-MOST_ROWS = 40
 
 Tensor = dict[str, Any]
 
@@ -59,7 +59,7 @@ def _table(tensors: Sequence[Tensor], *, show_all: bool) -> Table:
     )
     alike = fold_alike((_name(one), (one["outcome"], one["note"])) for one in tensors)
     groups = [(_name(one), [one]) for one in tensors] if show_all else [(n, [tensors[i] for i in p]) for n, p in alike]
-    shown = groups if show_all else groups[:MOST_ROWS]
+    shown = groups if show_all else groups[:TABLE_ROWS]
     hidden = [say("updates.more_rows", count=len(groups) - len(shown))] if len(groups) > len(shown) else []
     rows = tuple(_row(name, group) for name, group in shown)
     return Table(say("updates.differences"), columns, rows, " ".join([say("updates.note"), *hidden]))

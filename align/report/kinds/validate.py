@@ -6,10 +6,10 @@ from typing import Any
 
 from align.report.rendering.blocks import Block, Column, Facts, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.format_values import as_float, format_number, format_percentage
+from align.report.thresholds import INDEXES_SHOWN
 from align.words.catalogue import say, word
 
 PARTS = ("model", "weights", "data", "metric")
-INDEXES_SHOWN = 12
 OWN_WEIGHTS = ("weights-differ", "weights-unknown")
 
 
@@ -75,10 +75,10 @@ def _outputs(outputs: dict[str, Any], *, show_all: bool) -> Facts:
 
 def _flips(outputs: dict[str, Any]) -> str:
     part, whole = outputs["flipped"], outputs["samples"]
-    said = say(
+    text = say(
         "validate.flips", part=format_number(part), whole=format_number(whole), share=format_percentage(part, whole)
     )
-    return said + (say("validate.ties", count=format_number(outputs["ties"])) if outputs["ties"] else "")
+    return text + (say("validate.ties", count=format_number(outputs["ties"])) if outputs["ties"] else "")
 
 
 def _worst(samples: list[dict[str, Any]]) -> list[Block]:

@@ -18,14 +18,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from align.core.about import CHECKOUT
 from align.errors import ReportError
+from align.report.thresholds import CELL_SECONDS, KERNEL_OUTPUT_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from align.core.progress import Progress
 
-CELL_TIMEOUT = 120  # seconds; a cell takes one or two
-LAST_WORDS = 600
 TASK = "report"
 
 
@@ -34,17 +33,17 @@ def execute_notebook(notebook: Any, folder: Path, progress: Progress) -> Any:
     from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError
 
     total = len(notebook.cells)
-    with tempfile.TemporaryDirectory(prefix="mindalign-") as scratch, tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryDirectory(prefix="mindalign-") as scratch, tempfile.TemporaryFile() as output:
         client = _client(notebook, folder, Path(scratch))
         client.on_cell_executed = lambda cell_index, **_: progress(TASK, cell_index + 1, total)
-        started = {"env": _environment(Path(scratch)), "stderr": said, "stdout": said}
+        started = {"env": _environment(Path(scratch)), "stderr": output, "stdout": output}
         try:
             _wait_for(lambda: asyncio.run(client.async_execute(cleanup_kc=True, **started)))
         except CellExecutionError as error:
             message = f"the report of {folder} could not be made: {error.ename}: {error.evalue}"
             raise ReportError(message, "write the results again with `align map`, `forward`, `loss` --run") from error
         except (DeadKernelError, CellControlSignal, RuntimeError, OSError) as error:
-            message = f"the kernel that makes the report of {folder} failed: {error}{_last_words(said)}"
+            message = f"the kernel that makes the report of {folder} failed: {error}{_end_of_output(output)}"
             hint = 'check `python -m ipykernel --version`; pip install "mindalign[report]"'
             raise ReportError(message, hint) from error
         finally:
@@ -81,7 +80,7 @@ def _client(notebook: Any, folder: Path, scratch: Path) -> Any:
         kernel_spec_manager=ThisInterpreter(), connection_file=str(scratch / "connection.json")
     )
     resources = {"metadata": {"path": str(folder)}}
-    return NotebookClient(notebook, km=manager, timeout=CELL_TIMEOUT, resources=resources)
+    return NotebookClient(notebook, km=manager, timeout=CELL_SECONDS, resources=resources)
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -92,7 +91,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     return {**os.environ, **extra}
 
 
-def _last_words(said: IO[bytes]) -> str:
-    said.seek(0)
-    text = said.read().decode("utf-8", errors="replace").strip()
-    return f"\n{text[-LAST_WORDS:]}" if text else ""
+def _end_of_output(output: IO[bytes]) -> str:
+    output.seek(0)
+    text = output.read().decode("utf-8", errors="replace").strip()
+    return f"\n{text[-KERNEL_OUTPUT_SHOWN:]}" if text else ""

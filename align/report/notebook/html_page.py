@@ -10,8 +10,8 @@ import string
 from html import escape
 from typing import Any
 
-from align.core.about import __version__
-from align.report.notebook.template_files import read_template
+from align.core.about import CHECKOUT, __version__, beside_package
+from align.errors import ReportError
 from align.report.plots.figure_style import FIGURE_CLASS
 from align.words.catalogue import say
 
@@ -40,6 +40,14 @@ def notebook_page(notebook: Any, folder: str) -> str:
         script=_script(body),
         made=escape(say("page.made", created=created, version=__version__)),
     )
+
+
+def read_template(name: str) -> str:
+    """Return the text of a file under `notebooks/`; raises ReportError if the installation lacks it."""
+    if folder := beside_package("notebooks", name):
+        return (folder / name).read_text(encoding="utf-8")
+    message = f"{CHECKOUT / 'notebooks' / name} is missing"
+    raise ReportError(message, "the installation is broken; install mindalign again")
 
 
 def _script(body: str) -> str:

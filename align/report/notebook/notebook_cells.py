@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import to_json_data
+from align.report.draw_plot import PLOTS, draw_plot
 from align.report.kinds.report import source_blocks, summary_blocks
+from align.report.notebook.html_page import read_template
 from align.report.notebook.run_summary import summarize_run, unfinished_text
-from align.report.notebook.template_files import read_template
-from align.report.plots.draw_plot import PLOTS, draw_plot
 from align.report.rendering.blocks import Lines
 from align.report.rendering.html import Shown
 from align.report.result_frames import FRAMES
@@ -72,7 +72,7 @@ class RunView:
         return Shown(tuple(block for part in parts for shown in part for block in shown.blocks))
 
     def plot(self, name: str) -> Picture | Shown:
-        """Show one of `align.report.plots.draw_plot.PLOTS`, or why there is no picture; nothing for a rung not run."""
+        """Show one of `align.report.draw_plot.PLOTS`, or why there is no picture; nothing for a rung not run."""
         document = self.folder.read(PLOTS[name][0])
         if document is None:
             return Shown(())

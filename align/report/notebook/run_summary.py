@@ -1,6 +1,6 @@
 """The summary of a run folder: every rung with its verdict, or that it was not run; that is never a pass.
 
-A result that is older than a run that did not come to its end tells nothing of what that run was to compare: the rung
+A result that is older than a run that did not come to its end says nothing of what that run was to compare: the rung
 could not be compared, whatever the older result says.
 """
 
@@ -81,8 +81,8 @@ def _rung(folder: RunFolder, kind: str) -> Rung:
     if run is None:
         return rung
     earlier = say("rung.earlier", outcome=word("outcome", rung.outcome), reason=rung.reason)
-    said = say("rung.no_result") if rung.outcome == NOT_RUN else earlier
-    reason = f"{unfinished_text(run)}; {said}"
+    outcome = say("rung.no_result") if rung.outcome == NOT_RUN else earlier
+    reason = f"{unfinished_text(run)}; {outcome}"
     return replace(rung, outcome=Outcome.NOT_COMPARED.value, reason=reason, unfinished=asdict(run))
 
 
@@ -91,9 +91,9 @@ def _as_written(folder: RunFolder, kind: str) -> Rung:
     if document is None:
         return Rung(kind, NOT_RUN)
     try:
-        said = document["verdict"]
-        coverage = own_fields(said["coverage"])
-        verdict = Verdict(Outcome(said["outcome"]), said["reason"], Coverage(**coverage))
+        written = document["verdict"]
+        coverage = own_fields(written["coverage"])
+        verdict = Verdict(Outcome(written["outcome"]), written["reason"], Coverage(**coverage))
         made = document["created"], document["made_from"]
         return Rung(kind, verdict.outcome.value, verdict.reason, coverage, *made)
     except (KeyError, TypeError, ValueError) as error:

@@ -24,7 +24,8 @@ OPEN = "#E69F00"
 QUIET = "#8A8F98"
 INK = "#24292F"
 BAND = "#E4F1EC"
-DPI = 144
+DPI = 144  # format: half a pixel of a page is a pixel of the picture
+INTERVAL_ALPHA = 0.12  # format: of the steps between which curves part
 FIGURE_CLASS = "ma-figure"
 STYLE: dict[str, Any] = {
     "font.family": ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "SimHei"],
@@ -49,7 +50,7 @@ STYLE: dict[str, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
-LINE_HEIGHT = 14  # of a name that is written into a plot, in points
+LINE_HEIGHT = 14  # format: of a name that is written into a plot, in points
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Any
 from align.report.plots.figure_style import BAD as LOST
 from align.report.plots.figure_style import GOOD, INK, OPEN, QUIET, integer_ticks, new_axes
 from align.report.rendering.format_values import format_number
+from align.report.thresholds import LABELLED_SHARE
 from align.words.catalogue import say, word
 
-SHARE_WITH_LABEL = 0.05
 OUTCOMES = {"paired": GOOD, "dropped": QUIET, "ambiguous": OPEN, "unmatched": LOST}
 
 
@@ -29,7 +29,7 @@ def draw_map_coverage(document: dict[str, Any]) -> Any | None:
         bars = axes.barh(
             [0, 1], widths, 0.62, [left[side] for side in sides], color=color, label=say(f"plot.{outcome}")
         )
-        labels = [format_number(width) if width >= SHARE_WITH_LABEL * longest else "" for width in widths]
+        labels = [format_number(width) if width >= LABELLED_SHARE * longest else "" for width in widths]
         axes.bar_label(bars, labels, label_type="center", color="white" if color != OPEN else INK, fontweight="bold")
         left = {side: left[side] + counts[side][outcome] for side in sides}
     axes.set_yticks([0, 1], [word("word", side) for side in sides])

@@ -25,6 +25,7 @@ from align.report.plots.figure_style import (
     new_axes,
 )
 from align.report.rendering.format_values import shorten_path
+from align.report.thresholds import MARKED_POINTS, NAME_WIDTH, STEP_NAME_LINES
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 Point = tuple[int, float]
 Mark = tuple[float, str]  # a place and its text
 
-NAME_WIDTH = 34
-NAMED = 3  # lines of names that the plot has room for
-FEW = 80  # layers that are marked one by one
 # The reference is drawn broad and light under a thin candidate, so that both show where they coincide.
 BROAD: dict[str, Any] = {"linewidth": 4.5, "alpha": 0.4, "solid_capstyle": "round"}
 THIN: dict[str, Any] = {"linewidth": 1.2, "markersize": 2.8}
@@ -158,7 +156,7 @@ def _draw(points: Sequence[DepthPoint], marked: Sequence[Mark], labels: Sequence
     """Draw with these labels: the title, the size, the places."""
     title, size, depth = labels
     figure, (upper, lower) = new_axes(10, 5.2, (1.55, 1.0))
-    _sizes(upper, points, min(len(marked), NAMED))
+    _sizes(upper, points, min(len(marked), STEP_NAME_LINES))
     upper.set(title=title, ylabel=size)
     _factors(lower, points)
     lower.set(xlabel=depth, ylabel=say("plot.factor"))
@@ -167,7 +165,7 @@ def _draw(points: Sequence[DepthPoint], marked: Sequence[Mark], labels: Sequence
     for line, (place, text) in enumerate(marked):
         for axes in (upper, lower):
             axes.axvline(place, color=BAD, linewidth=1.1, alpha=0.75)
-        if line < NAMED:
+        if line < STEP_NAME_LINES:
             name_place(upper, place, text, line, right_half=place > len(points) / 2)
     upper.legend(loc="upper left", bbox_to_anchor=(0, -0.04), ncols=3, borderaxespad=0)
     lower.legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=6, borderaxespad=0, handletextpad=0.4)
@@ -177,7 +175,7 @@ def _draw(points: Sequence[DepthPoint], marked: Sequence[Mark], labels: Sequence
 def _sizes(axes: Any, points: Sequence[DepthPoint], lines: int) -> None:
     low, high = _range([size for one in points for size in one.sizes])
     places = [one.place for one in points]
-    marker = "o" if len(points) <= FEW else ""
+    marker = "o" if len(points) <= MARKED_POINTS else ""
     sides = ((0, "reference", REFERENCE, {**BROAD, "markersize": 0}), (1, "candidate", CANDIDATE, THIN))
     for side, name, color, style in sides:
         sizes = [one.sizes[side] if 0.0 < one.sizes[side] < math.inf else math.nan for one in points]

@@ -93,8 +93,8 @@ def findings_blocks(findings: list[dict[str, Any]]) -> list[Block]:
     """Return a line for each finding of a result, or nothing."""
     lines = []
     for finding in findings:
-        said = {key: finding[key] for key in ("subject", "message")}
-        line = say("forward.finding", severity=word("severity", finding["severity"]), **said)
+        texts = {key: finding[key] for key in ("subject", "message")}
+        line = say("forward.finding", severity=word("severity", finding["severity"]), **texts)
         lines.append(f"{line} ({facts})" if (facts := format_facts(finding["facts"])) else line)
     return [Lines(say("forward.findings"), tuple(lines), "open")] if lines else []
 

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import ELLIPSIS
+from align.report.thresholds import LARGEST_FACTOR, LARGEST_PLAIN_NUMBER, MOST_SHOWN_DIGITS, SHOWN_DIGITS
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -15,14 +16,11 @@ if TYPE_CHECKING:
 Figure = float | int | str | None
 
 NONE = "-"
+LOWEST_DECADE = -16  # format: the power of ten of the first of `align.core.measurements.Measurement.decades`
 NON_FINITE = ("NaN", "Infinity", "-Infinity")  # as documents hold them
-LONGEST_PLAIN = 1e6
-DIGITS = 3
-MOST_DIGITS = 6
-LARGEST_TOLD = 100.0  # larger numbers are counts and the like
 
 
-def format_number(value: Figure, digits: int = DIGITS) -> str:
+def format_number(value: Figure, digits: int = SHOWN_DIGITS) -> str:
     """Show a number in `digits` significant digits; None is "-", integers keep all their digits."""
     if value is None:
         return NONE
@@ -31,7 +29,7 @@ def format_number(value: Figure, digits: int = DIGITS) -> str:
     value = float(value)
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else f"{value:+}".removeprefix("+")
-    if 10.0**digits <= abs(value) < LONGEST_PLAIN:
+    if 10.0**digits <= abs(value) < LARGEST_PLAIN_NUMBER:
         return f"{float(f'{value:.{digits}g}'):,.0f}"
     return f"{value:.{digits}g}"
 
@@ -47,18 +45,20 @@ def format_facts(facts: Mapping[str, Figure]) -> str:
 
 
 def format_fact(value: Figure) -> str:
-    """Show a number, or a word as it is; one beside a whole number in the digits that tell the two apart."""
+    """Show a number, or a word as it is; one beside a whole number in the digits that show the two unlike."""
     if isinstance(value, str) and value not in NON_FINITE:
         return value
-    return format_number(value, _telling_digits(value) if isinstance(value, float) else DIGITS)
+    return format_number(value, _distinguishing_digits(value) if isinstance(value, float) else SHOWN_DIGITS)
 
 
-def _telling_digits(value: float) -> int:
-    """More digits for 1.0004 and 0.9996, which would be 1 in three; what only rounding tells from 1 is 1."""
-    if not 0.5 < abs(value) < LARGEST_TOLD:
-        return DIGITS
-    told = (digits for digits in range(DIGITS, MOST_DIGITS + 1) if float(f"{value:.{digits}g}") != round(value))
-    return next(told, DIGITS)
+def _distinguishing_digits(value: float) -> int:
+    """More digits for 1.0004 and 0.9996, which would be 1 in three; what only rounding makes unlike 1 is 1."""
+    if not 0.5 < abs(value) < LARGEST_FACTOR:
+        return SHOWN_DIGITS
+    digits_that_show = (
+        digits for digits in range(SHOWN_DIGITS, MOST_SHOWN_DIGITS + 1) if float(f"{value:.{digits}g}") != round(value)
+    )
+    return next(digits_that_show, SHOWN_DIGITS)
 
 
 def format_percentage(part: int, whole: int) -> str:
@@ -95,7 +95,7 @@ def layer_title(layer: dict[str, Any], width: int) -> str:
 
 
 def shorten_path(text: str, width: int) -> str:
-    """Shorten a path from its middle until it fits; its numbers, which tell layers apart, go last.
+    """Shorten a path from its middle until it fits; its numbers, which distinguish layers, go last.
 
     Words between dots become their first letter, middle ones before the outer ones; what is still longer than
     `width` loses its middle, and two thirds of what stays are its end.

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from align.report.rendering.blocks import Block, Facts, Lines, Row, Table
 from align.report.rendering.terminal import blocks_as_text
+from align.report.thresholds import ONE_LINE_WIDTH
 
 if TYPE_CHECKING:
     from align.report.rendering.blocks import Column
-
-SHORT = 24  # characters that stand on one line in every column
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def _row(row: Row, columns: list[tuple[int, Column]]) -> str:
 
 
 def _cell(text: str, kind: str) -> str:
-    short = " ma-short" if len(text) <= SHORT else ""
+    short = " ma-short" if len(text) <= ONE_LINE_WIDTH else ""
     return f'<td class="ma-{kind}{short}">{escape(text)}</td>'
 
 

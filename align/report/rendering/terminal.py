@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import Facts, Lines, Table
 from align.report.rendering.format_values import shorten_path
+from align.report.thresholds import LABEL_COLUMN_WIDTH, NARROWEST_PATH, PAGE_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
     from align.report.rendering.blocks import Block, Column, Row
 
-WIDTH = 100
-NARROWEST_PATH = 12
-LABELS = 30
 # Names may hold brackets and colons, which are no markup; in a notebook rich would print by itself.
 PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "force_jupyter": False}
 STYLES = {"plain": "", "good": "green", "bad": "red", "open": "yellow", "quiet": "dim"}
@@ -36,11 +34,11 @@ def print_blocks(blocks: Iterable[Block]) -> None:
             self.quiet = True
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    width = None if sys.stdout.isatty() else WIDTH
+    width = None if sys.stdout.isatty() else PAGE_WIDTH
     draw(PipedConsole(width=width, **PLAIN), blocks)
 
 
-def blocks_as_text(blocks: Iterable[Block], width: int = WIDTH) -> str:
+def blocks_as_text(blocks: Iterable[Block], width: int = PAGE_WIDTH) -> str:
     """Return blocks as plain text of at most `width` columns."""
     from rich.console import Console
 
@@ -117,7 +115,7 @@ def _facts(block: Facts, width: int) -> RenderableType:
     from rich.text import Text
 
     grid = RichTable.grid(padding=(0, 2))
-    grid.add_column(max_width=LABELS)
+    grid.add_column(max_width=LABEL_COLUMN_WIDTH)
     grid.add_column(overflow="fold")
     for label, fact in block.facts:
         grid.add_row(Text(label, style="dim"), Text(fact))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.training import DropoutCall
+from align.training.thresholds import OWN_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,11 +17,8 @@ if TYPE_CHECKING:
     from align.core.parameters import Shape
     from align.core.training import DropoutLayer
 
-SEED = 0
-UNBATCHED = (
-    1,
-    3,
-)  # of Dropout1d and Dropout3d alone a tensor may lack the samples; Dropout2d takes three axes as N, C, L
+# Of these alone a tensor may lack the samples; Dropout2d takes three axes as N, C, L.
+UNBATCHED = (1, 3)  # format: axes behind the channels, of Dropout1d and Dropout3d
 Run = tuple[DropoutCall, ...]
 
 
@@ -31,7 +29,7 @@ def draw_mask(place: int, shape: Shape, share: float, spatial: int = 0) -> Array
     """
     lead = len(shape) if not spatial else 1 if spatial in UNBATCHED and len(shape) == spatial + 1 else 2
     drawn = (*shape[:lead], *(1 for _ in shape[lead:]))
-    kept = np.random.default_rng((SEED, place, *shape)).random(drawn, dtype=np.float32) >= share
+    kept = np.random.default_rng((OWN_SEED, place, *shape)).random(drawn, dtype=np.float32) >= share
     return kept / (1.0 - share) if share < 1.0 else np.zeros(drawn)
 
 

@@ -12,6 +12,7 @@ from align.training.dropout.dropout_masks import ListedCalls
 from align.training.dropout.pair_dropout_calls import are_alike, unlike_kinds, unlike_shares
 from align.training.freeze import hold_dropout
 from align.training.step_result import StepCulprit
+from align.training.thresholds import DROP_SHARE_DIGITS, STEP_ROUNDING_SHARE
 from align.training.watch_step import watch_step
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     Sides = tuple["DroppingSide", "DroppingSide"]
 
-SAME = 1e-5  # relative, of losses and largest gradients: kernels repeat themselves, dropout does not
-_DIGITS = 6
 _KINDS = "values", "channels"
 
 
@@ -52,7 +51,9 @@ class DroppingSide:
     def suspects(self, share: float, other: DroppingSide) -> set[str]:
         """Paths of what may drop this share in code: layers that are not called, and modules that the other lacks."""
         called = self.listed.called
-        idle = {one.path for one in self.layers if one.path not in called and round(one.share, _DIGITS) == share}
+        idle = {
+            one.path for one in self.layers if one.path not in called and round(one.share, DROP_SHARE_DIGITS) == share
+        }
         mine, theirs = ({path for path, kept in side.kept.items() if share in kept} for side in (self, other))
         return idle | mine if len(mine) > len(theirs) else idle
 
@@ -60,7 +61,7 @@ class DroppingSide:
 def _shares(values: Mapping[str, object], names: Iterable[str]) -> set[float]:
     """The shares that a module keeps, each as one that is dropped and as one that is kept."""
     numbers = [value for name in names if isinstance(value := values.get(name), (int, float)) and 0 < value < 1]
-    return {round(share, _DIGITS) for value in numbers for share in (value, 1.0 - value)}
+    return {round(share, DROP_SHARE_DIGITS) for value in numbers for share in (value, 1.0 - value)}
 
 
 def dropout_culprits(paired: PairedDropout, sides: Sides, batch: Batch) -> list[StepCulprit]:
@@ -78,8 +79,8 @@ def dropout_culprits(paired: PairedDropout, sides: Sides, batch: Batch) -> list[
 def _unlike(pair: Pair, port: DroppingSide) -> StepCulprit:
     mine, theirs = pair
     shares = unlike_shares(pair)
-    told = (mine.share, theirs.share) if shares else (_KINDS[bool(mine.spatial)], _KINDS[bool(theirs.spatial)])
-    facts: dict[str, float | int | str] = {"p" if shares else "drops": f"{_word(told[0])} vs {_word(told[1])}"}
+    drops = (mine.share, theirs.share) if shares else (_KINDS[bool(mine.spatial)], _KINDS[bool(theirs.spatial)])
+    facts: dict[str, float | int | str] = {"p" if shares else "drops": f"{_word(drops[0])} vs {_word(drops[1])}"}
     return StepCulprit(
         "forward", "layer", mine.path, theirs.path, mine.class_name, theirs.class_name, 0.0,
         "dropout-share" if shares else "dropout-kind", facts, line=made_at(port.opened.training.model, theirs.path),
@@ -95,7 +96,7 @@ def _alone(calls: Iterable[DropoutCall], has: DroppingSide, lacks: DroppingSide,
     """Yield the calls of one side whose share the other surely does not drop in code."""
     known: dict[float, bool] = {}
     for one in calls:
-        share = round(one.share, _DIGITS)
+        share = round(one.share, DROP_SHARE_DIGITS)
         if share not in known:
             suspects = lacks.suspects(share, has)
             known[share] = bool(suspects) and _draws(lacks.opened, suspects, batch)
@@ -108,10 +109,9 @@ def _forgotten(call: DropoutCall, port: DroppingSide) -> StepCulprit:
     idle = next((one for one in port.layers if one.path == call.path), None)
     path, kind = (idle.path, type(idle.module).__name__) if idle else ("", "")
     line = made_at(port.opened.training.model, path) if idle else ""
-    told = f"{_word(call.share)} vs none"
     return StepCulprit(
         "forward", "layer", call.path, path, call.class_name, kind, 0.0,
-        "dropout-missing", {"p": told}, line=line, sureness="confirmed",
+        "dropout-missing", {"p": f"{_word(call.share)} vs none"}, line=line, sureness="confirmed",
     )  # fmt: skip
 
 
@@ -120,10 +120,9 @@ def _added(call: DropoutCall, reference: DroppingSide, port: DroppingSide) -> St
     idle = next((one for one in reference.layers if one.path == call.path), None)
     path, kind = (idle.path, type(idle.module).__name__) if idle else ("", "")
     line = made_at(port.opened.training.model, call.path)
-    told = f"none vs {_word(call.share)}"
     return StepCulprit(
         "forward", "layer", path, call.path, kind, call.class_name, 0.0,
-        "dropout-missing", {"p": told}, line=line, sureness="confirmed",
+        "dropout-missing", {"p": f"none vs {_word(call.share)}"}, line=line, sureness="confirmed",
     )  # fmt: skip
 
 
@@ -136,4 +135,4 @@ def _draws(opened: TrainingSide, suspects: set[str], batch: Batch) -> bool:
     figures = [
         [step.loss or 0.0, *(one.gradient or 0.0 for one in step.parameters.values())] for step in (first, second)
     ]
-    return any(abs(a - b) > SAME * max(abs(a), abs(b)) for a, b in zip(*figures, strict=True))
+    return any(abs(a - b) > STEP_ROUNDING_SHARE * max(abs(a), abs(b)) for a, b in zip(*figures, strict=True))

@@ -8,6 +8,8 @@ from difflib import SequenceMatcher
 from math import prod
 from typing import TYPE_CHECKING
 
+from align.training.thresholds import DROP_SHARE_DIGITS, SAME_NAMES_SHARE
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
@@ -15,9 +17,6 @@ if TYPE_CHECKING:
     from align.training.dropout.dropout_masks import ListedCalls, Run
 
     Pair = tuple[DropoutCall, DropoutCall]
-
-_DIGITS = 6  # of shares that are equal
-_NAMED = 0.5  # of the calls of the side that has fewer: so many of one name, and the names tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def _numbered(paths: Iterable[str]) -> list[Hashable]:
 
 def _sizes(calls: Iterable[DropoutCall]) -> list[Hashable]:
     """The size of each call's tensor, whatever its layout, and its share."""
-    return [(prod(one.shape), round(one.share, _DIGITS)) for one in calls]
+    return [(prod(one.shape), round(one.share, DROP_SHARE_DIGITS)) for one in calls]
 
 
 def _nearest(reference: Run, candidate: Run) -> PairedDropout:
@@ -100,10 +99,10 @@ def _nearest(reference: Run, candidate: Run) -> PairedDropout:
     sure = [(mine, theirs) for mine, theirs in gaps if not mine or not theirs]
     alone = tuple(one for mine, _ in sure for one in mine), tuple(one for _, theirs in sure for one in theirs)
     clear = len(sure) == len(gaps) and all(a.shape == b.shape for a, b in pairs)
-    return PairedDropout(tuple(pairs), alone, clear and _is_told_apart(alone, pairs))
+    return PairedDropout(tuple(pairs), alone, clear and _are_distinct(alone, pairs))
 
 
-def _is_told_apart(alone: tuple[Run, Run], pairs: Sequence[Pair]) -> bool:
+def _are_distinct(alone: tuple[Run, Run], pairs: Sequence[Pair]) -> bool:
     """Tell whether calls stand alone by name or size, and not by chance among others of one size."""
     named = all(a.path == b.path for a, b in pairs)
     sizes = [{prod(pair[side].shape) for pair in pairs} for side in (0, 1)]
@@ -113,7 +112,7 @@ def _is_told_apart(alone: tuple[Run, Run], pairs: Sequence[Pair]) -> bool:
 def _keys(reference: Run, candidate: Run) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
     names = _numbered(one.path for one in reference), _numbered(one.path for one in candidate)
     common = set(names[0]) & set(names[1])
-    if len(common) >= _NAMED * max(1, min(len(reference), len(candidate))):
+    if len(common) >= SAME_NAMES_SHARE * max(1, min(len(reference), len(candidate))):
         return names
     return _sizes(reference), _sizes(candidate)
 
@@ -125,7 +124,7 @@ def are_alike(pair: Pair) -> bool:
 
 def unlike_shares(pair: Pair) -> bool:
     """Tell whether two calls drop another share."""
-    return round(pair[0].share, _DIGITS) != round(pair[1].share, _DIGITS)
+    return round(pair[0].share, DROP_SHARE_DIGITS) != round(pair[1].share, DROP_SHARE_DIGITS)
 
 
 def unlike_kinds(pair: Pair) -> bool:

@@ -78,7 +78,7 @@ class DropoutReplay:
             if isinstance(reader, DropoutReader):
                 self._masks.enter_context(reader.masked(side.layers, model, PlannedMasks(plan)))
 
-    def settled(self, compare: Callable[[str], StepComparison]) -> StepComparison:
+    def compare_steps(self, compare: Callable[[str], StepComparison]) -> StepComparison:
         """Compare steps, and once more with other masks, or none, where those do not fit; each time has a name.
 
         A layer for dropout only multiplies what it is given: if that is wrong, its mask is that of another call, or

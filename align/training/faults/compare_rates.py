@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 LATER = "schedule-later"
 
 
-def rate_culprits(seen: SeenSteps, told: Iterable[str]) -> Iterator[StepCulprit]:
-    """Name schedules of both sides that part after the steps taken; of parameters that are `told` of nothing more."""
-    for unlike, rates, names in _unlike(seen, {*told}):
+def rate_culprits(seen: SeenSteps, faulty: Iterable[str]) -> Iterator[StepCulprit]:
+    """Name schedules of both sides that part after the steps taken, but of parameters that are `faulty` already."""
+    for unlike, rates, names in _unlike(seen, {*faulty}):
         if all(one.scheduled for one in rates) and not stretched_by(*rates):
             yield StepCulprit(
                 "update", "optimizer", "", "", "", "", 0.0, LATER, {**_facts(unlike)}, names, sureness="confirmed"
             )
 
 
-def rate_findings(seen: SeenSteps, told: Iterable[str]) -> Iterator[Finding]:
+def rate_findings(seen: SeenSteps, faulty: Iterable[str]) -> Iterator[Finding]:
     """Warn of schedules that may agree: the other side's may stand where nobody sees it, or be stepped more rarely."""
-    for unlike, rates, names in _unlike(seen, {*told}):
+    for unlike, rates, names in _unlike(seen, {*faulty}):
         has = seen.sides[0 if rates[0].scheduled else 1]
         if not all(one.scheduled for one in rates):
             message = sentence("rates_finding.on_one_side", step=unlike.step + 1, names=names)
@@ -41,7 +41,7 @@ def rate_findings(seen: SeenSteps, told: Iterable[str]) -> Iterator[Finding]:
 
 
 def _unlike(
-    seen: SeenSteps, told: set[str]
+    seen: SeenSteps, faulty: set[str]
 ) -> Iterator[tuple[RatesDiffer, tuple[LearningRates, LearningRates], tuple[str, ...]]]:
     """Rates of paired groups that part behind the steps that were taken, with the candidate's parameters."""
     paired: dict[tuple[int, int], list[str]] = {}
@@ -53,7 +53,7 @@ def _unlike(
     taken = len(seen.traces[0].losses)
     for (mine, theirs), names in paired.items():
         rates = known[mine], known[theirs]
-        if told & {*names} or any(one.problem or not one.values for one in rates):
+        if faulty & {*names} or any(one.problem or not one.values for one in rates):
             continue
         unlike = first_unlike_rate(*rates)
         if unlike is not None and unlike.step >= taken:

@@ -1,6 +1,6 @@
-"""Cross entropy in the forms that ports give it, told by the gradient that it sends back to the outputs.
+"""Cross entropy in the forms that ports give it, recognised by the gradient that it sends back to the outputs.
 
-That gradient is known in closed form: it tells by which labels, of which position, it was taken, whether the outputs
+That gradient is known in closed form: it shows by which labels, of which position, it was taken, whether the outputs
 went through a softmax before, and how labels were smoothed. A form counts if it gives the gradient of all samples.
 """
 
@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy.special import softmax
 
+from align.training.thresholds import (
+    CLASS_SHIFTS,
+    CROSS_ENTROPY_FEWEST_ROWS,
+    CROSS_ENTROPY_SHARE,
+    LABEL_SHIFTS,
+    LEAST_SMOOTHING,
+    RELATION_ELEMENTS,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,12 +29,6 @@ if TYPE_CHECKING:
 
 TakenFor = Literal["logits", "log-probabilities", "probabilities", "logits after a softmax"]
 TAKEN_FOR: tuple[TakenFor, ...] = ("logits", "log-probabilities", "probabilities", "logits after a softmax")
-POSITIONS = (0, 1, -1, 2, -2)  # by which labels of a sequence are moved
-CLASSES = (0, 1, -1)  # that are added to a label
-LEFT = 2e-3  # of a gradient (root mean square): float32, and MindSpore's softmax
-LEAST_SMOOTHING = 1e-3
-FEWEST = 2  # rows
-MOST = 1 << 20  # elements that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def cross_entropy_form(outputs: Array, gradient: Array, labels: Array) -> LossFo
 
 
 def _by_plainness() -> Iterator[tuple[int, int, TakenFor]]:
-    every = product(POSITIONS, CLASSES, TAKEN_FOR)
+    every = product(LABEL_SHIFTS, CLASS_SHIFTS, TAKEN_FOR)
     return iter(
         sorted(every, key=lambda one: (bool(one[0]) + bool(one[1]) + (one[2] != "logits"), abs(one[0]) + abs(one[1])))
     )
@@ -100,10 +103,10 @@ def _chosen(given: Array, labels: Array, classes: int) -> Array | None:
     """Which rows are looked at: those with a gradient, whose label is known; None if one of them has no class."""
     known = labels > np.iinfo(np.int64).min
     filled = given.any(axis=-1) & known
-    if filled.sum() < FEWEST or np.any((labels[filled] < 0) | (labels[filled] >= classes)):
+    if filled.sum() < CROSS_ENTROPY_FEWEST_ROWS or np.any((labels[filled] < 0) | (labels[filled] >= classes)):
         return None
     places = np.flatnonzero(filled)
-    most = max(FEWEST, MOST // classes)
+    most = max(CROSS_ENTROPY_FEWEST_ROWS, RELATION_ELEMENTS // classes)
     if len(places) > most:
         places = places[np.linspace(0, len(places) - 1, most).astype(np.int64)]
     chosen = np.zeros(filled.size, bool)
@@ -125,7 +128,7 @@ def _fitted(taken_for: TakenFor, outputs: Array, given: Array, labels: Array) ->
         smoothing = 0.0
         factor = float(columns[0] @ flat) / (float(columns[0] @ columns[0]) or 1.0)
     rest = flat - factor * (columns[0] + smoothing * columns[1])
-    if not factor or np.sqrt(rest @ rest) > LEFT * np.sqrt(flat @ flat):
+    if not factor or np.sqrt(rest @ rest) > CROSS_ENTROPY_SHARE * np.sqrt(flat @ flat):
         return None
     return factor, float(f"{smoothing:.3g}")
 
@@ -149,7 +152,7 @@ def _directions(taken_for: TakenFor, outputs: Array, labels: Array) -> tuple[Arr
 def are_logarithms(outputs: Array) -> bool:
     """Tell whether outputs are the logarithms of shares of classes, along the last axis or axis 1."""
     sums = (np.exp(outputs.astype(np.float64)).sum(axis=axis) for axis in {1, outputs.ndim - 1})
-    return any(np.abs(one - 1.0).max(initial=0.0) <= LEFT for one in sums)
+    return any(np.abs(one - 1.0).max(initial=0.0) <= CROSS_ENTROPY_SHARE for one in sums)
 
 
 def _through_softmax(shares: Array, gradient: Array) -> Array:

@@ -17,6 +17,7 @@ from align.measure.limits import rounding_limit
 from align.measure.measure_arrays import measure
 from align.training.steps.compare_values import carried_over, paired_value
 from align.training.steps.take_apart import brought_back, step_once
+from align.training.thresholds import UNEXPLAINED_SHARE
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from align.training.steps.take_apart import StepsApart
 
 MOVED = "moved-at-rate-zero"
-ALIKE = 1e-3  # of what a factor moves, from element to element: then one factor stands for it
 
 
 def explain_at_rate_zero(culprits: Sequence[StepCulprit], seen: SeenSteps, apart: StepsApart) -> list[StepCulprit]:
@@ -82,7 +82,7 @@ class _MovesAtRateZero:
 
     def facts(self, names: Sequence[str]) -> dict[str, float | int | str]:
         """What moves on each side: as one factor of the values, or as a share of their size."""
-        found = [_told([self._pair(name, side) for name in names]) for side in range(len(self._apart.before))]
+        found = [_movement_text([self._pair(name, side) for name in names]) for side in range(len(self._apart.before))]
         return {"at a rate of 0": joined(" vs ", found)}
 
     def _pair(self, name: str, side: int) -> tuple[Array, Array]:
@@ -146,13 +146,13 @@ def _same(one: Array, other: Array) -> bool:
     return smallest_factor(figures, rounding_limit(figures, one.dtype.name)) <= 1.0
 
 
-def _told(pairs: Sequence[tuple[Array, Array]]) -> str:
+def _movement_text(pairs: Sequence[tuple[Array, Array]]) -> str:
     """What a step at a rate of 0 made of values: nothing, times one factor, or moved by a share of their size."""
     before, after = (np.concatenate([one[end].astype(np.float64).reshape(-1) for one in pairs]) for end in (0, 1))
     size, moved = float(np.linalg.norm(before)), float(np.linalg.norm(after - before))
     if not moved or not size:
         return sentence("update_fact.moved", size=moved)
     factor = float(before @ after) / size**2
-    if np.linalg.norm(after - factor * before) <= ALIKE * moved:
+    if np.linalg.norm(after - factor * before) <= UNEXPLAINED_SHARE * moved:
         return sentence("update_fact.times", factor=factor)
     return sentence("update_fact.moved_share", share=moved / size)

@@ -11,6 +11,7 @@ from scipy.special import softmax
 from align.training.faults.cross_entropy_forms import are_logarithms, cross_entropy_form
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
+from align.training.thresholds import FACTOR_TOLERANCE, SOFTMAX_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     Facts = dict[str, float | int | str]
 
-SOFTMAX_LEFT = 1e-5  # of shares of classes in float32
-SAME = 2e-3  # of two factors, and of two smoothings
 TWICE, MISSING, OTHERWISE = "softmax-twice", "softmax-missing", "outputs-taken-otherwise"
 AT_THE_END = "softmax-at-the-end"
 NO_FAULT = "no-fault"
@@ -79,7 +78,7 @@ def _is_softmax(values: Array, shares: Array) -> bool:
     """Tell whether shares are the softmax of values along the last axis, or axis 1."""
     for axis in {1, values.ndim - 1}:
         found = softmax(np.moveaxis(values.astype(np.float64), axis, -1), axis=-1)
-        if np.abs(found - np.moveaxis(shares, axis, -1)).max(initial=0.0) <= SOFTMAX_LEFT:
+        if np.abs(found - np.moveaxis(shares, axis, -1)).max(initial=0.0) <= SOFTMAX_TOLERANCE:
             return True
     return False
 
@@ -138,7 +137,7 @@ def _differences(mine: LossForm, theirs: LossForm) -> tuple[list[str], Facts]:
     if mine.classes != theirs.classes:
         causes.append("labels-of-other-classes")
         facts["classes"] = f"{mine.classes:+d} vs {theirs.classes:+d}"
-    if abs(mine.smoothing - theirs.smoothing) > SAME:
+    if abs(mine.smoothing - theirs.smoothing) > FACTOR_TOLERANCE:
         causes.append("cross-entropy-smoothing")
         facts["label_smoothing"] = f"{mine.smoothing:g} vs {theirs.smoothing:g}"
     return causes + _factor(mine, theirs, facts), facts
@@ -156,8 +155,8 @@ def _factor(mine: LossForm, theirs: LossForm, facts: Facts) -> list[str]:
     """One factor too, unless both take the sum, or the mean of as many samples as each has."""
     ratio = theirs.factor / mine.factor
     means = ratio * theirs.samples / mine.samples
-    if min(abs(ratio - 1.0), abs(means - 1.0)) <= SAME:
+    if min(abs(ratio - 1.0), abs(means - 1.0)) <= FACTOR_TOLERANCE:
         return []
     facts["factor"] = float(f"{ratio:.4g}")
     sums = abs(ratio / mine.samples - 1.0), abs(ratio * theirs.samples - 1.0)
-    return ["mean-against-sum"] if min(sums) <= SAME else ["gradient-factor"]
+    return ["mean-against-sum"] if min(sums) <= FACTOR_TOLERANCE else ["gradient-factor"]

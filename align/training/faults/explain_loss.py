@@ -13,6 +13,7 @@ from align.training.faults.explain_cross_entropy import explain_cross_entropy
 from align.training.faults.find_step_faults import LayerFaults
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
+from align.training.thresholds import SAMPLES_TOLERANCE
 
 if TYPE_CHECKING:
     from align.core.protocols import Model
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from align.training.step_result import StepCulprit
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.recorded_steps import RecordedSteps
-
-LEFT = 1e-3  # of a factor: far above rounding, far below the next number of samples
 
 
 def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
@@ -37,11 +36,11 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
         confirmed = seen.live is not None and _agrees(seen, seen.live, findings)
         if not confirmed and (named := explain_cross_entropy(culprit, seen)) is not culprit:
             return named
-        told = {one.setting: f"{one.reference_setting} vs {one.candidate_setting}" for one in findings}
+        settings = {one.setting: f"{one.reference_setting} vs {one.candidate_setting}" for one in findings}
         return replace(
             culprit,
             cause=" + ".join(one.rule for one in findings),
-            facts={**culprit.facts, **told},
+            facts={**culprit.facts, **settings},
             change="; ".join(one.change for one in findings),
             sureness="confirmed" if confirmed else "suspected",
         )
@@ -52,7 +51,7 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
 
 
 def _is_one_of(factor: float, samples: int) -> bool:
-    return abs(factor / samples - 1.0) < LEFT or abs(factor * samples - 1.0) < LEFT
+    return abs(factor / samples - 1.0) < SAMPLES_TOLERANCE or abs(factor * samples - 1.0) < SAMPLES_TOLERANCE
 
 
 def _settings(sides: tuple[RecordedSteps, RecordedSteps]) -> list[SettingFinding]:

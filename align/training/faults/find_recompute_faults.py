@@ -17,6 +17,7 @@ from align.training.faults.find_step_faults import value_culprits
 from align.training.steps.compare_values import judge_values, owners_of, paired_values
 from align.training.steps.gradient_relations import GradientRelation
 from align.training.steps.record_step import AFTER, COMPUTED, StepWriter, UpdateTrace
+from align.training.thresholds import STEP_ROUNDING_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue, PairedValue
 
-# Relative to the largest value of a statistic: sums in another order change far less, a second update more.
-SAME = 1e-5
 _NOTHING: Mapping[str, Array] = {}
 
 
@@ -82,7 +81,7 @@ def _differ(one: Array, other: Array) -> bool:
     if one.dtype.kind != "f" or one.shape != other.shape or not np.isfinite(one).all():
         return False
     wide = one.astype(np.float64)
-    return bool(np.abs(other - wide).max(initial=0.0) > SAME * np.abs(wide).max(initial=0.0))
+    return bool(np.abs(other - wide).max(initial=0.0) > STEP_ROUNDING_SHARE * np.abs(wide).max(initial=0.0))
 
 
 def _updated_twice(seen: SeenSteps, sides: Sequence[_Recomputing]) -> list[JudgedValue]:

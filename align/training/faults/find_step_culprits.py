@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from align.training.faults.compare_rates import rate_culprits, rate_findings
 from align.training.faults.explain_cross_entropy import NO_FAULT, explain_loss_inside, explain_outputs
-from align.training.faults.explain_given import explain_given
 from align.training.faults.explain_loss import explain_loss
 from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import LayerFaults, value_culprits
@@ -22,6 +21,7 @@ from align.training.faults.given_gradients import (
     same_given,
     scaled_back,
 )
+from align.training.faults.gradient_forms import explain_given
 from align.training.faults.gradient_scale import clipped_by_norm, named_scale, without_loss_scale
 from align.training.faults.keep_by_itself import tensors_by_themselves, values_by_themselves
 from align.training.faults.loss_terms import OTHER, other_term, value_terms
@@ -110,9 +110,9 @@ def _of_loops(given: list[JudgedValue], seen: SeenSteps, owners: Mapping[str, st
 def _of_optimizers(seen: SeenSteps, scale: float | None) -> StepFaults:
     """What optimizers and schedules make of the reference's gradients; with a `scale` that is taken off again."""
     wrong, updates = wrong_updates(seen, scaled=scale is not None)
-    told = {name for one in wrong for name in one.parameters}
-    culprits = [*held_by_none(seen), *wrong, *rate_culprits(seen, told)]
-    return StepFaults(culprits, scale, updates, tuple(rate_findings(seen, told)))
+    faulty = {name for one in wrong for name in one.parameters}
+    culprits = [*held_by_none(seen), *wrong, *rate_culprits(seen, faulty)]
+    return StepFaults(culprits, scale, updates, tuple(rate_findings(seen, faulty)))
 
 
 def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from align.traces.pair_inputs import call_key
 from align.training.step_result import StepCulprit
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation
+from align.training.thresholds import FITTED_FACTS_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from align.training.steps.judge_step import SeenTensor
 
     Place = tuple[FaultyPart, str]
-
-
-ALIKE = 1e-2
 
 
 @dataclass
@@ -133,7 +131,7 @@ def _alike(one: GradientRelation, other: GradientRelation) -> bool:
 
 def _near(one: object, other: object) -> bool:
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return abs(one - other) <= ALIKE * max(abs(one), abs(other))
+        return abs(one - other) <= FITTED_FACTS_TOLERANCE * max(abs(one), abs(other))
     return one == other
 
 

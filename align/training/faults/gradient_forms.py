@@ -1,31 +1,48 @@
-"""What a loop makes of gradients before the optimizer gets them, as a form that gives the same figures in all steps.
+"""Why a loop gives the optimizer other gradients: both sides clip, each in its own form, or add something.
 
-Of one side alone it is read off what was computed and what the optimizer got. So both sides may clip, each otherwise.
+What a side makes of its gradients is a form that gives the same figures in all steps. It is read off what was computed
+and what the optimizer got, of one side alone. So both sides may clip, each otherwise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from align.training.faults.value_terms import GradientGap, value_term
-from align.training.steps.gradient_relations import FEWEST_AT_BOUND, LEFT
+from align.training.steps.gradient_relations import GradientRelation
+from align.training.steps.record_step import BEFORE, COMPUTED, GIVEN
+from align.training.thresholds import (
+    ADDED_ROUNDING_SHARE,
+    CLIP_DIGITS,
+    FACTOR_TOLERANCE,
+    FEWEST_AT_BOUND,
+    UNEXPLAINED_SHARE,
+    UNLIKE_NORMS_SHARE,
+    WRITTEN_DIGITS,
+)
 from align.training.updates.apply_rule import gradient_norm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
+    from align.training.steps.both_steps import SeenSteps
+    from align.training.steps.compare_values import JudgedValue
 
     Gradients = Mapping[str, Array]
 
 Kind = Literal["as they are", "all by norm", "each by norm", "by value", "decay"]
-NORM_LEFT = 2e-3  # of a norm: what clipping adds to it, and the arithmetic of float32
-UNLIKE = 1e-2  # of two norms: far more than NORM_LEFT
-DIGITS = 4
-ROUNDING = 4 * 1.2e-7  # of a gradient in float32, to which something was added
+CAUSES: dict[Kind, str] = {
+    "as they are": "gradients-left-as-they-are",
+    "all by norm": "gradients-clipped-by-norm",
+    "each by norm": "gradients-clipped-by-own-norm",
+    "by value": "gradient-clipped",
+    "decay": "decay-in-gradients",
+}
+NUMBERS: dict[Kind, str] = {"all by norm": "norm", "each by norm": "norm", "by value": "bound", "decay": "decay"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,7 @@ class GradientForm:
     number: float = 0.0
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """In a few words."""
         return self.kind if self.kind == "as they are" else f"{self.kind} {self.number:.4g}"
 
@@ -56,7 +73,32 @@ class GradientForm:
 AS_THEY_ARE = GradientForm("as they are")
 
 
-def form_of(steps: Sequence[tuple[Gradients, Gradients]]) -> GradientForm | None:
+def explain_given(given: Sequence[JudgedValue], seen: SeenSteps) -> list[JudgedValue]:
+    """Give all that is off the relation that what both sides do explains; as they are, if that is not known.
+
+    A form of a side has to make of what it computed what its optimizer got, in each step and for each parameter.
+    """
+    off = [one for one in given if one.factor > 1.0 and not one.is_noise]
+    forms = (_form(seen, 0), _form(seen, 1)) if off else (None, None)
+    if forms[0] is None or forms[1] is None or forms[0] == forms[1]:
+        return [*given]
+    relation = _relation(forms[0], forms[1])
+    return [replace(one, relation=relation) if one in off else one for one in given]
+
+
+def _form(seen: SeenSteps, side: int) -> GradientForm | None:
+    """What a side makes of its gradients, of the candidate first of all under the reference's."""
+    trace = seen.traces[side]
+    steps: list[tuple[Gradients, Gradients]] = [
+        (trace.values(step, COMPUTED), trace.values(step, GIVEN)) for step in range(len(trace.losses))
+    ]
+    values: Gradients = seen.start if side else trace.values(0, BEFORE)
+    if side:
+        steps.insert(0, (seen.first.computed_gradients, seen.first.given_gradients))
+    return _clipping_form(steps) or _decay_form(steps[0], values)
+
+
+def _clipping_form(steps: Sequence[tuple[Gradients, Gradients]]) -> GradientForm | None:
     """Return what makes of each step's computed gradients those that were given; None if that is not known.
 
     Gradients are by the names of parameters. Those that are not computed, or not given, are left out.
@@ -65,16 +107,20 @@ def form_of(steps: Sequence[tuple[Gradients, Gradients]]) -> GradientForm | None
     if not paired or not paired[0][0]:
         return None
     for form in (AS_THEY_ARE, *_clipping(*paired[0])):
-        if all(_gives(form, *step) for step in paired) and (_is_written(form.number) or _is_told(form, paired)):
+        if all(_gives(form, *step) for step in paired) and (
+            _is_written(form.number) or _has_several_sizes(form, paired)
+        ):
             return form
     return None
 
 
-def decay_form(step: tuple[Gradients, Gradients], values: Gradients) -> GradientForm | None:
+def _decay_form(step: tuple[Gradients, Gradients], values: Gradients) -> GradientForm | None:
     """Return by what share of their values the gradients of a step were moved; None if that is not all."""
     computed, given = _paired(*step)
     gaps = {
-        name: GradientGap(given[name].astype(np.float64) - computed[name], values[name], ROUNDING * _rms(given[name]))
+        name: GradientGap(
+            given[name].astype(np.float64) - computed[name], values[name], ADDED_ROUNDING_SHARE * _rms(given[name])
+        )
         for name in computed
         if name in values
     }
@@ -82,7 +128,9 @@ def decay_form(step: tuple[Gradients, Gradients], values: Gradients) -> Gradient
     if found is None or found.kind != "l2":
         return None
     others = (one for name, one in gaps.items() if name not in found.names)
-    same = all(_rms(one.gap) <= LEFT * _rms(found.coefficient * one.value) + one.rounding for one in others)
+    same = all(
+        _rms(one.gap) <= UNEXPLAINED_SHARE * _rms(found.coefficient * one.value) + one.rounding for one in others
+    )
     return GradientForm("decay", found.coefficient) if same else None
 
 
@@ -94,18 +142,18 @@ def _paired(computed: Gradients, given: Gradients) -> tuple[dict[str, Array], di
 def _clipping(computed: Gradients, given: Gradients) -> Iterator[GradientForm]:
     """The bounds that the first step suggests."""
     norms = {name: gradient_norm(one) for name, one in given.items()}
-    cut = [norms[name] for name in given if norms[name] < gradient_norm(computed[name]) * (1 - LEFT)]
+    cut = [norms[name] for name in given if norms[name] < gradient_norm(computed[name]) * (1 - UNEXPLAINED_SHARE)]
     if not cut:
         return
     yield GradientForm("all by norm", _rounded(float(np.linalg.norm([*norms.values()]))))
     yield GradientForm("each by norm", _rounded(max(cut)))
     bound = max(float(np.abs(one).max(initial=0.0)) for one in given.values())
-    beyond = sum(int((np.abs(one) > bound * (1 + LEFT)).sum()) for one in computed.values())
+    beyond = sum(int((np.abs(one) > bound * (1 + UNEXPLAINED_SHARE)).sum()) for one in computed.values())
     if beyond >= FEWEST_AT_BOUND:
         yield GradientForm("by value", _rounded(bound))
 
 
-def _is_told(form: GradientForm, steps: Sequence[tuple[Gradients, Gradients]]) -> bool:
+def _has_several_sizes(form: GradientForm, steps: Sequence[tuple[Gradients, Gradients]]) -> bool:
     """Tell whether gradients of several sizes have come to one norm: of one size it may be a mere factor."""
     if form.kind == "by value":
         return True
@@ -116,24 +164,33 @@ def _is_told(form: GradientForm, steps: Sequence[tuple[Gradients, Gradients]]) -
         for computed, _ in steps
     ]
     known = np.concatenate([np.atleast_1d(one) for one in sizes])
-    return bool(known.size and np.ptp(known) > UNLIKE * known.max())
+    return bool(known.size and np.ptp(known) > UNLIKE_NORMS_SHARE * known.max())
 
 
 def _is_written(number: float) -> bool:
-    return not number or abs(number / float(f"{number:.2g}") - 1.0) <= NORM_LEFT
+    return not number or abs(number / float(f"{number:.{WRITTEN_DIGITS}g}") - 1.0) <= FACTOR_TOLERANCE
 
 
 def _rounded(number: float) -> float:
     """A number that somebody may have written."""
-    return float(f"{number:.{DIGITS}g}")
+    return float(f"{number:.{CLIP_DIGITS}g}")
 
 
 def _gives(form: GradientForm, computed: Gradients, given: Gradients) -> bool:
     """Tell whether a form gives what was given, each by its own size."""
     expected = dict(form.apply(computed))
-    return all(_rms(given[name] - one) <= NORM_LEFT * max(_rms(one), 1e-30) for name, one in expected.items())
+    return all(_rms(given[name] - one) <= FACTOR_TOLERANCE * max(_rms(one), 1e-30) for name, one in expected.items())
 
 
 def _rms(values: Array) -> float:
     wide = values.astype(np.float64)
     return float(np.sqrt(np.mean(wide * wide))) if wide.size else 0.0
+
+
+def _relation(mine: GradientForm, theirs: GradientForm) -> GradientRelation:
+    facts: dict[str, float | int | str] = {}
+    if theirs != AS_THEY_ARE:
+        facts[NUMBERS[theirs.kind]] = theirs.number
+    if mine != AS_THEY_ARE:
+        facts["reference"] = mine.description
+    return GradientRelation(CAUSES[theirs.kind], facts)

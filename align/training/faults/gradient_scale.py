@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.training.steps.gradient_relations import GradientRelation
+from align.training.thresholds import FACTOR_TOLERANCE, LEAST_LOSS_SCALE, WRITTEN_DIGITS
 from align.training.updates.apply_rule import gradient_norm
 
 if TYPE_CHECKING:
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
     from align.training.step_result import StepCulprit
     from align.training.steps.compare_values import JudgedValue
 
-LEFT = 2e-3  # of a factor or a norm: the arithmetic of float32, and what clipping adds to a norm
-DIGITS = 2  # of a norm that somebody wrote
 OF_LOSS = "sum-over-parts", "loss-scale-kept"  # causes that the loss itself shows too
-LEAST_SCALE = 8.0  # smaller factors are rather something else
 
 
 def without_loss_scale(
@@ -53,8 +51,8 @@ def clipped_by_norm(given: Sequence[JudgedValue], gradients: Mapping[str, Array]
     if not known or len(known) < len(given) or not max(known) < 1.0:
         return [*given]
     norm = float(np.linalg.norm([gradient_norm(one) for one in gradients.values()]))
-    written = float(f"{norm:.{DIGITS}g}")
-    if not norm or abs(norm / written - 1.0) > LEFT:
+    written = float(f"{norm:.{WRITTEN_DIGITS}g}")
+    if not norm or abs(norm / written - 1.0) > FACTOR_TOLERANCE:
         return [*given]
     relation = GradientRelation("gradients-clipped-by-norm", {"norm": written})
     return [replace(one, relation=relation) for one in given]
@@ -94,8 +92,10 @@ def _missing_means(mine: int, theirs: int) -> Sequence[float]:
 def _is_scale(factor: float) -> bool:
     """Tell whether a factor, or one over it, is a power of two or ten that somebody scales a loss by."""
     size = max(factor, 1.0 / factor)
-    return size >= LEAST_SCALE and any(abs(size / base ** round(log(size, base)) - 1.0) <= LEFT for base in (2, 10))
+    return size >= LEAST_LOSS_SCALE and any(
+        abs(size / base ** round(log(size, base)) - 1.0) <= FACTOR_TOLERANCE for base in (2, 10)
+    )
 
 
 def _undoes(scale: float, factor: object) -> bool:
-    return isinstance(factor, (int, float)) and abs(scale * factor - 1.0) <= LEFT
+    return isinstance(factor, (int, float)) and abs(scale * factor - 1.0) <= FACTOR_TOLERANCE

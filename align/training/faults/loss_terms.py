@@ -1,7 +1,7 @@
 """Terms of a loss that the model's outputs do not show: of the parameters themselves, or of other gradients.
 
-They are in the gradients of parameters, and no layer's way back is wrong. A multiple of the values is told by the
-figures; any other one by the plain step, which takes the loss of the outputs alone.
+They are in the gradients of parameters, and no layer's way back is wrong. A multiple of the values shows in the
+figures; any other one in the plain step, which takes the loss of the outputs alone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from align.training.faults.value_terms import GradientGap, value_term
 from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import paired_values
 from align.training.steps.record_step import BEFORE, COMPUTED, StepWriter, UpdateTrace
+from align.training.thresholds import SAME_GRADIENTS_SHARE, TERM_UNEXPLAINED_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 OF_VALUES = {"l2": "loss-term-l2", "l1": "loss-term-l1"}
 OTHER = "loss-term-beside-outputs"
-SAME = 1e-3  # of a plain step's gradients, all as one vector, in float32
-LEFT = 1e-2  # of the gradient of a term, which is a difference of two
 
 
 def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[StepCulprit], list[JudgedValue]]:
@@ -59,8 +58,8 @@ def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[Ste
         facts |= {"decay": term.coefficient} if term.kind == "l2" else {}
         found.append(_culprit(OF_VALUES[term.kind], facts, term.names, max(off[name].factor for name in term.names)))
         gaps = {name: one for name, one in gaps.items() if name not in term.names}
-    told = {name for one in found for name in one.parameters}
-    return found, [one for one in alone if one.pairing.target not in told]
+    explained = {name for one in found for name in one.parameters}
+    return found, [one for one in alone if one.pairing.target not in explained]
 
 
 def other_term(seen: SeenSteps, far: Sequence[StepCulprit]) -> list[StepCulprit]:
@@ -87,14 +86,14 @@ def _compared_terms(whole: Vectors | None, plain: Vectors | None) -> dict[str, f
     if whole is None or plain is None or len(whole[0]) != len(plain[0]):
         return None
     size = float(np.linalg.norm(plain[0]))
-    if not np.linalg.norm(plain[1] - plain[0]) <= SAME * size:
+    if not np.linalg.norm(plain[1] - plain[0]) <= SAME_GRADIENTS_SHARE * size:
         return None
     mine, theirs = whole[0] - plain[0], whole[1] - plain[1]
     lengths = float(np.linalg.norm(mine)), float(np.linalg.norm(theirs))
-    if min(lengths) <= SAME * size:
+    if min(lengths) <= SAME_GRADIENTS_SHARE * size:
         return {"only in": "candidate" if lengths[0] < lengths[1] else "reference"}
     times = float(mine @ theirs) / lengths[0] ** 2
-    if np.linalg.norm(theirs - times * mine) > LEFT * lengths[1]:
+    if np.linalg.norm(theirs - times * mine) > TERM_UNEXPLAINED_SHARE * lengths[1]:
         return {}
     return {"times the reference's": float(f"{times:.3g}")}
 

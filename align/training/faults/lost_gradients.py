@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.training.faults.find_step_faults import LayerFaults, value_culprits
 from align.training.steps.record_step import COMPUTED
+from align.training.thresholds import LOST_GRADIENT_FACTOR, LOST_GRADIENTS_NOISE_FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue
 
-# Limits, of a gradient in a whole step: clean pairs of tests/planted/step_nets.py come to 1, single ones of a ResNet-50
-# on two samples to 3,300. So all gradients as one vector must be off by more than its rounding too: that comes to 2.
-FAR_OFF, FAR_APART = 100.0, 10.0
-
 
 def lost_between(seen: SeenSteps, together: Sequence[JudgedValue], owners: Mapping[str, str]) -> list[StepCulprit]:
     """What is wrong where each layer alone is right and the whole step is far off, or lacks gradients.
@@ -26,8 +23,8 @@ def lost_between(seen: SeenSteps, together: Sequence[JudgedValue], owners: Mappi
     Then calls count too whose places are not certain, if what they returned agrees: as of modules that hold others, and
     pass on what these return.
     """
-    far = [one for one in together if not one.is_noise and one.factor > FAR_OFF]
-    if not far or seen.live is None or _apart(together) <= FAR_APART * _rounding(seen):
+    far = [one for one in together if not one.is_noise and one.factor > LOST_GRADIENT_FACTOR]
+    if not far or seen.live is None or _apart(together) <= LOST_GRADIENTS_NOISE_FACTOR * _rounding(seen):
         return []
     off = {(one.own.module, one.own.call) for one in seen.judge.seen if one.way == "forward" and one.factor > 1.0}
     calls = {(one.own.module, one.own.call) for one in seen.judge.seen} - off

@@ -11,10 +11,10 @@ import numpy as np
 from align.core.dtypes import is_float
 from align.training.faults.find_step_faults import value_culprits
 from align.training.faults.keep_by_itself import values_by_themselves
-from align.training.faults.repeated_statistics import relate_repeated
-from align.training.faults.statistics_relations import relate_statistics
+from align.training.faults.statistics_relations import relate_repeated, relate_statistics
 from align.training.steps.compare_values import judge_values, owners_of, paired_values
 from align.training.steps.record_step import AFTER
+from align.training.thresholds import STATISTIC_ROUNDING_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.training.step_result import StepCulprit
     from align.training.steps.both_steps import SeenSteps
-
-# Of what a layer is given: a kernel that adds in float32 leaves so much in a mean, one that adds in float64 nothing.
-STATISTIC_UNITS = 16 * 1.2e-7
 
 
 def statistic_culprits(seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
@@ -38,7 +35,9 @@ def statistic_culprits(seen: SeenSteps, owners: Mapping[str, str]) -> list[StepC
     for pair, one in zip(pairs, judged, strict=True):
         before = seen.start.get(pair.pairing.target)
         if one.factor > 1.0 and before is not None and pair.meant is not None and pair.value is not None:
-            if np.abs(pair.value - pair.meant).max() <= STATISTIC_UNITS * _size_of_inputs(seen, pair.pairing.source):
+            if np.abs(pair.value - pair.meant).max() <= STATISTIC_ROUNDING_SHARE * _size_of_inputs(
+                seen, pair.pairing.source
+            ):
                 continue  # a mean of nearly nothing, of large values that cancel
             relation = relate_statistics(before, pair.meant, pair.value)
             if not relation.cause:

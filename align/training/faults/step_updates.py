@@ -9,7 +9,7 @@ from align.training.step_result import ComparedUpdate, StepCulprit
 from align.training.steps.compare_values import paired_values
 from align.training.steps.record_step import AFTER, GIVEN
 from align.training.updates.apply_rule import gradient_norm, moved_norm
-from align.training.updates.read_rule import read_rule
+from align.training.updates.update_rules import read_rule
 from align.training.updates_result import SteppedParameter, UpdatesResult
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ def _culprit(findings: Sequence[UpdateFinding]) -> StepCulprit:
     """Of one cause; several if settings of the groups differ."""
     first = findings[0]
     changes = first.alternatives[0] if first.alternatives else ()
-    told: dict[str, list[str]] = {}
+    settings: dict[str, list[str]] = {}
     for one in (change for finding in findings for change in (finding.alternatives or ((),))[0]):
-        told.setdefault(one.setting, []).append(f"{_told(one.reference)} vs {_told(one.candidate)}")
-    facts = {setting: ", ".join(dict.fromkeys(values)) for setting, values in told.items()}
+        settings.setdefault(one.setting, []).append(f"{_value_text(one.reference)} vs {_value_text(one.candidate)}")
+    facts = {setting: ", ".join(dict.fromkeys(values)) for setting, values in settings.items()}
     if len(first.alternatives) > 1:
         others = (" + ".join(one.code for one in other) for other in first.alternatives[1:])
         facts["or"] = ", ".join(others)
@@ -161,7 +161,7 @@ def _sureness(finding: UpdateFinding) -> Sureness:
     return "confirmed" if finding.confirmed or len(finding.alternatives) == 1 else "suspected"
 
 
-def _told(value: object) -> str:
+def _value_text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from align.training.thresholds import CLEAR_GAP_ROUNDINGS, TERM_FEWEST_ELEMENTS, TERM_TOLERANCE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
 
 TermKind = Literal["l2", "l1"]
-# What is left of a gap, of its root mean square, where it is such a term: gaps are differences of float32.
-LEFT = 5e-3
-SAME = 5e-3  # of the coefficients of two parameters
-FEWEST = 4  # elements of all: of one number anything is a multiple
-CLEAR = 8.0  # times its rounding: a gap that is less tells nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +36,18 @@ class ValueTerm:
 
 
 def value_term(gaps: Mapping[str, GradientGap]) -> ValueTerm | None:
-    """Return the term that explains most elements; None if none does, and of fewer elements than FEWEST.
+    """Return the term that explains most elements; None if none does, and of fewer elements than TERM_FEWEST_ELEMENTS.
 
-    Where all values are of one size nothing is told either: a constant is no multiple of the value.
+    Where all values are of one size there is none either: a constant is no multiple of the value.
     """
-    clear = {name: one for name, one in gaps.items() if _rms(one.gap) > CLEAR * one.rounding}
+    clear = {name: one for name, one in gaps.items() if _rms(one.gap) > CLEAR_GAP_ROUNDINGS * one.rounding}
     found = [*_terms("l2", clear), *_terms("l1", clear)]
 
     def size(term: ValueTerm) -> int:
         return sum(clear[name].gap.size for name in term.names)
 
     best = max(found, key=size, default=None)
-    if best is None or size(best) < FEWEST:
+    if best is None or size(best) < TERM_FEWEST_ELEMENTS:
         return None
     return best if any(np.ptp(np.abs(clear[name].value)) > 0.0 for name in best.names) else None
 
@@ -59,7 +56,7 @@ def _terms(kind: TermKind, gaps: Mapping[str, GradientGap]) -> Iterator[ValueTer
     """For each coefficient that a gap gives by itself, the parameters that have it."""
     own = {name: found for name, one in gaps.items() if (found := _coefficient(kind, one)) is not None}
     for number in own.values():
-        alike = tuple(name for name, other in own.items() if abs(other - number) <= SAME * abs(number))
+        alike = tuple(name for name, other in own.items() if abs(other - number) <= TERM_TOLERANCE * abs(number))
         yield ValueTerm(kind, _together(kind, [gaps[one] for one in alike]), alike)
 
 
@@ -75,7 +72,7 @@ def _coefficient(kind: TermKind, one: GradientGap) -> float | None:
     if not weight or not np.isfinite(gap).all():
         return None
     found = float(gap @ direction) / weight
-    return found if found and _rms(gap - found * direction) <= max(LEFT * _rms(gap), one.rounding) else None
+    return found if found and _rms(gap - found * direction) <= max(TERM_TOLERANCE * _rms(gap), one.rounding) else None
 
 
 def _together(kind: TermKind, gaps: Sequence[GradientGap]) -> float:

@@ -16,6 +16,7 @@ from align.models.open_side import build_side, load_function
 from align.models.user_code import run_user_code
 from align.traces.compare_weights import paired_values
 from align.training.make_deterministic import make_deterministic
+from align.training.thresholds import BUILT_ELEMENTS, FEWEST_SEEDS, INITIAL_FEWEST_ELEMENTS, INITIAL_SAMPLES, MOST_SEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
     from align.core.name_map import Pairing
     from align.core.parameters import ParameterSet
     from align.models.open_side import Side
-
-# Elements of a parameter on each side: with so many, a bound that is 5 % off shows, and a normal distribution that is
-# cut at two standard deviations.
-SAMPLES = 20_000
-# A side is built until its smallest random parameter has so many elements, as far as that is cheap.
-ENOUGH = 400
-FEWEST_SEEDS, MOST_SEEDS = 3, 32
-MOST_ELEMENTS = 2e8  # of all builds of a side together
 
 
 class Builder:
@@ -101,7 +94,7 @@ class DrawnParameter:
     @property
     def table(self) -> Array:
         """All samples, one row a build."""
-        return np.stack(self.samples)[:, : max(SAMPLES // len(self.samples), 1)]
+        return np.stack(self.samples)[:, : max(INITIAL_SAMPLES // len(self.samples), 1)]
 
 
 class PairedDraws:
@@ -126,15 +119,15 @@ class PairedDraws:
     def seeds_needed(self) -> int:
         """How many builds give the smallest random parameter enough elements, as far as that is cheap."""
         both = [one for _, *drawn in self.pairs for one in drawn if one.random and one.whole.size]
-        smallest = min((one.whole.size for one in both), default=ENOUGH)
+        smallest = min((one.whole.size for one in both), default=INITIAL_FEWEST_ELEMENTS)
         elements = sum(ours.whole.size for _, ours, _ in self.pairs)
-        cheap = int(MOST_ELEMENTS // max(elements, 1))
-        return max(FEWEST_SEEDS, min(ceil(ENOUGH / smallest), MOST_SEEDS, cheap))
+        cheap = int(BUILT_ELEMENTS // max(elements, 1))
+        return max(FEWEST_SEEDS, min(ceil(INITIAL_FEWEST_ELEMENTS / smallest), MOST_SEEDS, cheap))
 
 
 def _places(size: int) -> Array | None:
     """Which elements are looked at in each build, None for all."""
-    most = SAMPLES // FEWEST_SEEDS
+    most = INITIAL_SAMPLES // FEWEST_SEEDS
     return np.sort(np.random.default_rng(0).choice(size, most, replace=False)) if size > most else None
 
 

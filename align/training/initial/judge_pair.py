@@ -9,7 +9,8 @@ import numpy as np
 from scipy import stats
 
 from align.core.dtypes import EPSILON
-from align.training.initial.name_distribution import BY_CHANCE, fixed_places, is_orthogonal
+from align.training.initial.name_distribution import fixed_places, is_orthogonal
+from align.training.thresholds import EXACT_TEST_ELEMENTS, FIXED_BY_CHANCE_SHARE, OWN_VALUES_SHARE, ROUNDING_UNITS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -17,11 +18,8 @@ if TYPE_CHECKING:
     from align.training.initial.draw_values import DrawnParameter
     from align.training.initial_values_result import InitialOutcome
 
-# Share of the elements that hold a value of their own; below it, a parameter is made of copies.
-MOST_OWN = 0.75
 # Values that do not depend on the seed may come out of another computation: a table of sines.
-SAME_VALUES = 64 * EPSILON["float32"]
-EXACT_TEST = 500  # elements of each side, up to which p-values are exact
+SAME_VALUES = ROUNDING_UNITS * EPSILON["float32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def _compare_random(ours: Array, theirs: Array) -> Judged:
     """Places that hold one value in all builds must be the same on both sides; the others are pooled and tested."""
     fixed, others = fixed_places(ours), fixed_places(theirs)
     unlike = (fixed != others) | (fixed & others & (ours[0] != theirs[0]))
-    if unlike.mean() > BY_CHANCE:
+    if unlike.mean() > FIXED_BY_CHANCE_SHARE:
         note = sentence("initial_note.fixed", unlike=int(np.count_nonzero(unlike)), count=unlike.size)
         return Judged("structures differ", note=note)
     free = ~(fixed | others)
@@ -79,13 +77,13 @@ def _compare_random(ours: Array, theirs: Array) -> Judged:
     one, other = ours.ravel(), theirs.ravel()
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         return Judged("values differ", one.size, note=sentence("initial_note.not_finite"))
-    test = stats.ks_2samp(one, other, method="auto" if one.size <= EXACT_TEST else "asymp")
+    test = stats.ks_2samp(one, other, method="auto" if one.size <= EXACT_TEST_ELEMENTS else "asymp")
     return Judged("same", one.size, float(test.statistic), float(test.pvalue))
 
 
 def _first_places(table: Array) -> Array | None:
     """Where each value of a build stands first, if many are copies of others in every build; else None."""
     found = [np.unique(row, return_index=True)[1] for row in table]
-    if any(places.size > MOST_OWN * table.shape[1] for places in found):
+    if any(places.size > OWN_VALUES_SHARE * table.shape[1] for places in found):
         return None
     return np.sort(found[0])

@@ -1,4 +1,4 @@
-"""What a parameter's initial values look like: which family, how wide, and what the width follows from."""
+"""What a parameter's initial values look like: which family, how wide, what the width follows from, what draws such."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from scipy.special import ndtr
 
 from align.rules.initial_value_rules import initial_value_rules
 from align.training.initial_values_result import Distribution
+from align.training.thresholds import (
+    BOUND_ERRORS,
+    CUT_WIDTH,
+    FAMILY_DISTANCE,
+    FAMILY_FEWEST_ELEMENTS,
+    FIXED_BY_CHANCE_SHARE,
+    NORMAL_CUT,
+    ORTHOGONAL_ROWS,
+    ORTHOGONAL_SHARE,
+    SCALE_ERRORS,
+)
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -19,24 +30,9 @@ if TYPE_CHECKING:
     from align.training.initial.draw_values import DrawnParameter
     from align.training.initial_values_result import Family
 
-# A normal distribution that is cut at two standard deviations keeps this share of its width.
-KEPT_WIDTH = 0.8796256610342398
-CUT = 2.0
-# Below this many elements a family is a guess.
-FEWEST = 50
-# Fitted families are judged by the distance of the distribution functions; one that is no family is further off.
-FITS = 2.4
-# Rows of an orthogonal matrix: their products relative to their squares; by chance that is 1 / sqrt(columns).
-ORTHOGONAL = 1e-4
-MOST_ROWS = 64
-# Share of the places that hold the same value in three builds by chance, in half precision.
-BY_CHANCE = 1e-3
+
 # First digits of numbers that are written as a scale.
 USUAL = "125"
-# Standard errors that a measured scale may be off by; and shares of 1 / elements that a bound may be below the true
-# one, which is so by chance in e^-12 of all samples.
-ERRORS = 4.0
-BOUND_ERRORS = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +69,31 @@ def name_distribution(drawn: DrawnParameter, sizes: Sizes) -> Distribution:
     if (gain := _orthogonal_gain(drawn.whole)) is not None:
         return Distribution("orthogonal", mean, std, gain)
     held = fixed_places(values)
-    share = float(held.mean()) if held.mean() > BY_CHANCE else 0.0
+    share = float(held.mean()) if held.mean() > FIXED_BY_CHANCE_SHARE else 0.0
     return replace(_fitted(values[:, ~held].ravel(), sizes), held=share)
+
+
+def write_initializer(wanted: Distribution, sizes: Sizes, target: Parameter, own: Sizes, framework: str | None) -> str:
+    """The line that draws a parameter as `wanted`, which was seen in a weight of `sizes`; "" if there is none.
+
+    A scheme is written only where the target's sizes give the same scale, and not for a vector, of which frameworks
+    take no sizes.
+    """
+    if framework not in ("torch", "mindspore") or wanted.scale is None:
+        return ""
+    rules = initial_value_rules()
+    facts = {
+        "tensor": target.attribute,
+        "shape": str(tuple(target.shape)),
+        "scale": f"{wanted.scale:.4g}",
+        "twice": f"{NORMAL_CUT * wanted.scale:.4g}",
+    }
+    scheme = next((one for one in rules.schemes if one.id == wanted.scheme), None)
+    text = getattr(scheme, framework) if scheme is not None and len(target.shape) > 1 else ""
+    if text and sizes.fans == own.fans:
+        return str(text).format(**facts)
+    family = rules.families.get(wanted.family)
+    return str(getattr(family, framework)).format(**facts) if family is not None else ""
 
 
 def fixed_places(values: Array) -> Array:
@@ -94,38 +113,40 @@ def _orthogonal_gain(value: Array) -> float | None:
     matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     if len(matrix) < 2:
         return None
-    rows = matrix[:MOST_ROWS]
+    rows = matrix[:ORTHOGONAL_ROWS]
     products = rows @ rows.T
     squares = np.diag(products)
     unlike = np.abs(products - np.diag(squares)).max() + np.ptp(squares)
-    return float(sqrt(squares.mean())) if unlike <= ORTHOGONAL * squares.mean() else None
+    return float(sqrt(squares.mean())) if unlike <= ORTHOGONAL_SHARE * squares.mean() else None
 
 
 def _fitted(values: Array, sizes: Sizes) -> Distribution:
     """The family that is nearest to what was drawn, if it is near."""
     size, mean, std = values.size, float(values.mean()), float(values.std())
-    if size < FEWEST:
+    if size < FAMILY_FEWEST_ELEMENTS:
         return Distribution("other", mean, std, None)
     bound = float(np.abs(values).max()) * (size + 1) / size
-    cut = std / KEPT_WIDTH
+    cut = std / CUT_WIDTH
     ordered = np.sort(values)
     with np.errstate(all="ignore"):  # widths of 0
         shapes: dict[Family, tuple[float, Array, float]] = {
             "uniform": (bound, (ordered + bound) / (2 * bound), BOUND_ERRORS / size + 1e-5),
-            "normal": (std, ndtr((ordered - mean) / std), ERRORS / sqrt(2 * size)),
-            "truncated normal": (cut, _cut_normal((ordered - mean) / cut), ERRORS / sqrt(2 * size)),
+            "normal": (std, ndtr((ordered - mean) / std), SCALE_ERRORS / sqrt(2 * size)),
+            "truncated normal": (cut, _cut_normal((ordered - mean) / cut), SCALE_ERRORS / sqrt(2 * size)),
         }
     distances = {name: _distance(one[1]) for name, one in shapes.items()}
     family = min(distances, key=lambda name: distances[name])
-    if distances[family] > FITS / sqrt(size):
+    if distances[family] > FAMILY_DISTANCE / sqrt(size):
         return Distribution("other", mean, std, None)
     scale, _, tolerance = shapes[family]
     return Distribution(family, mean, std, *_reason(family, scale, tolerance, sizes))
 
 
 def _cut_normal(values: Array) -> Array:
-    """The distribution function of a standard normal that is cut at CUT."""
-    return np.asarray((ndtr(np.clip(values, -CUT, CUT)) - ndtr(-CUT)) / (ndtr(CUT) - ndtr(-CUT)))
+    """The distribution function of a standard normal that is cut at NORMAL_CUT."""
+    return np.asarray(
+        (ndtr(np.clip(values, -NORMAL_CUT, NORMAL_CUT)) - ndtr(-NORMAL_CUT)) / (ndtr(NORMAL_CUT) - ndtr(-NORMAL_CUT))
+    )
 
 
 def _distance(expected: Array) -> float:

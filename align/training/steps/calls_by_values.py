@@ -1,4 +1,4 @@
-"""Like layers that a port calls in another order: which call is which is told by what they are given.
+"""Like layers that a port calls in another order: which call is which shows in what they are given.
 
 Calls of layers without parameters, and several calls of one layer, are paired by their order. A port may run two
 branches the other way round, which is no fault.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.measure.sampled_values import relative_rms_distance, sample_values
 from align.traces.pair_inputs import inputs_of_calls
+from align.training.thresholds import SAME_INPUTS_DISTANCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
     from align.traces.module_calls import Call, CallPair, CallPairs
     from align.traces.trace_folder import TraceFolder
-
-# Root mean square of the difference over that of the input: 1.4 of unrelated ones, rounding stays far below.
-NEAR = 1e-2
 
 
 def paired_by_values(
@@ -77,4 +75,4 @@ class _FirstInputs:
         if known[0] is None or known[1] is None:
             return True
         values = [sample_values(trace.value(one[0])) for trace, one in zip(self._traces, known, strict=True) if one]
-        return relative_rms_distance(values[0], values[1]) <= NEAR
+        return relative_rms_distance(values[0], values[1]) <= SAME_INPUTS_DISTANCE

@@ -18,6 +18,7 @@ from align.training.step_result import FreeStep
 from align.training.steps.compare_values import paired_value
 from align.training.steps.free_run import FreeRun, filled, shares_of, squared_distance, take_freely, ways_of
 from align.training.steps.record_step import AFTER
+from align.training.thresholds import FREE_RUN_FACTOR, FREE_RUN_LEAST_SHARE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 
     Distance = Callable[[int, Iterable[tuple[str, Array]]], float]
     Pairings = dict[str, list[Pairing]]
-
-# How often what explains it a free run may be apart. The clean pairs of tests/planted/step_nets.py come to 1.02 in four
-# steps of SGD, momentum and Adam, to 7 in 20 steps of Adam and in 8 of SGD at a rate that diverges: what differs grows.
-# A port that computes with the weights of the step before comes to 2,700 in two steps.
-FAR = 100.0
-# What rounding explains at least, as a share of the way: values that are 0 are not moved by it.
-LEAST = 1e-6
 
 
 def run_candidate_freely(seen: SeenSteps) -> FreeRun | None:
@@ -68,8 +62,8 @@ def compare_free_runs(seen: SeenSteps, run: FreeRun | None) -> tuple[FreeStep, .
 def free_run_findings(free: Sequence[FreeStep]) -> Iterator[Finding]:
     """Say if the candidate parts from the reference by far more than rounding and its single steps explain."""
     for one in free:
-        explained = max((one.noise or 0.0) + (one.single_steps or 0.0), LEAST)
-        if one.apart is not None and one.noise is not None and not one.apart <= FAR * explained:
+        explained = max((one.noise or 0.0) + (one.single_steps or 0.0), FREE_RUN_LEAST_SHARE)
+        if one.apart is not None and one.noise is not None and not one.apart <= FREE_RUN_FACTOR * explained:
             facts: dict[str, float | int | str] = {"apart": one.apart, "explained": explained}
             message = sentence("run_finding.apart", step=one.step, **facts)
             yield Finding("free-run-apart", "note", "free run", message, facts)

@@ -18,6 +18,7 @@ from align.measure.measure_arrays import measure
 from align.rules.update_rule_forms import moment_kinds
 from align.training.step_result import ComparedMoment
 from align.training.steps.compare_values import paired_value
+from align.training.thresholds import MOMENT_FACTOR_TOLERANCE, MOMENT_SHARE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -33,16 +34,11 @@ if TYPE_CHECKING:
 
     Names = dict[tuple[str, str], str]
 
-# Relative to the largest moment of a tensor, and to its root mean square. The gradients are the same bits. What differs
-# is rounding: MindSpore keeps 1 - beta2 in float32, which is off by 5e-5 for 0.999 and by 3e-4 for 0.9999.
-LEAST_SHARE = 1e-3
-ALIKE = 1e-3  # relative: how far apart factors of two parameters are that are one
-
 
 def compare_moments(seen: SeenSteps, unsure: Collection[str]) -> list[ComparedMoment]:
-    """Compare those that both sides keep of paired parameters; of the candidate's in `unsure` nothing wrong is said.
+    """Compare those that both sides keep of paired parameters; of the candidate's in `unsure` none is called wrong.
 
-    Sides that were recorded apart had no gradients in common: there nothing can be told.
+    Sides that were recorded apart had no gradients in common: there nothing can be compared.
     """
     if seen.live is None:
         return []
@@ -100,7 +96,7 @@ def _compared(
 def _figures(meant: Array, value: Array) -> tuple[Measurement, float]:
     """The measurement, and the multiple of the limit."""
     figures = measure(meant, value)
-    share = max(LEAST_SHARE, RELATIVE_BY_DTYPE.get(coarsest_dtype(meant.dtype.name, value.dtype.name), 0.0))
+    share = max(MOMENT_SHARE, RELATIVE_BY_DTYPE.get(coarsest_dtype(meant.dtype.name, value.dtype.name), 0.0))
     limit = Limit(share * figures.reference_max, share * figures.reference_rms, "dtype")
     return figures, smallest_factor(figures, limit)
 
@@ -118,7 +114,9 @@ def _judged(rows: Sequence[ComparedMoment], unsure: Collection[str]) -> Iterator
     """One factor of all moments of a kind and group is another unit, in more than one step."""
     scales = [one.scale for one in rows if one.measurement.reference_max]
     first = next((one for one in scales if one is not None), None)
-    unit = first is not None and all(one is not None and abs(one - first) <= ALIKE * abs(first) for one in scales)
+    unit = first is not None and all(
+        one is not None and abs(one - first) <= MOMENT_FACTOR_TOLERANCE * abs(first) for one in scales
+    )
     for one in rows:
         if one.factor <= 1.0:
             yield one

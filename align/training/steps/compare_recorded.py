@@ -26,7 +26,8 @@ from align.training.steps.replace_step import PairedLayers, ReplacedTensor
 from align.training.steps.step_layouts import StepLayouts
 from align.training.steps.step_precision import StepPrecision
 from align.training.steps.step_tables import gradients_with_owners
-from align.training.updates.read_rule import read_rule
+from align.training.thresholds import SAME_START_SHARE
+from align.training.updates.update_rules import read_rule
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from align.traces.module_calls import CallPair, CallPairs
     from align.training.steps.record_step import StepTrace
     from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
-
-# How far the values that two sides begin from may be apart, in units of the largest of a tensor: a checkpoint that was
-# converted holds the very values.
-SAME_START = 1e-6
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def see_recorded_steps(
 
 
 def _apart(reference: RecordedSteps, candidate: RecordedSteps) -> Iterator[Finding]:
-    """What could not be told of steps that were recorded apart."""
+    """What could not be judged of steps that were recorded apart."""
     message = sentence("run_finding.recorded_apart")
     yield Finding("steps-recorded-apart", "note", candidate.label, message)
     unknown = {one.settings.classes[0] for one in reference.groups.values() if read_rule(one) is None}
@@ -126,7 +123,7 @@ def _near(meant: Array, value: Array | None) -> bool:
     if value is None or not meant.size:
         return True
     wide = meant.astype(np.float64)
-    return bool(np.abs(value.astype(np.float64) - wide).max() <= SAME_START * np.abs(wide).max())
+    return bool(np.abs(value.astype(np.float64) - wide).max() <= SAME_START_SHARE * np.abs(wide).max())
 
 
 def _judge_tensors(traces: tuple[StepTrace, StepTrace], calls: CallPairs, judge: StepJudge) -> None:

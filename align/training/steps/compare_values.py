@@ -92,7 +92,7 @@ def judge_values(
         dtypes, low = (dtype_name(one.meant.dtype), dtype_name(one.value.dtype)), coarser(one.pairing.target)
         found = judged(one.meant, one.value, _known(noise, key), key, dtypes, alone=alone, coarser=low)
         rounding = is_noise(one.meant, found.limit) and not found.part
-        rounding |= found.factor <= 1.0 and not np.isfinite(one.meant).all()  # on both sides: nothing is told by it
+        rounding |= found.factor <= 1.0 and not np.isfinite(one.meant).all()  # on both sides: it shows nothing
         before = (earlier or {}).get(one.pairing.target, ())
         relation = UNKNOWN if found.factor <= 1.0 else relate_gradients(one.meant, one.value, before, half=is_half(low))
         yield JudgedValue(one.pairing, found.measurement, found.limit, found.factor, rounding, relation, norms)

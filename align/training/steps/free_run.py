@@ -82,7 +82,7 @@ class FreeRun(LayersUnseen):
 
 
 def take_freely(side: TrainingSide, batches: Sequence[Batch], run: FreeRun) -> None:
-    """Take as many steps as the side can: what goes wrong only here has gone wrong by what is told elsewhere.
+    """Take as many steps as the side can: the cause of what goes wrong only here is reported elsewhere.
 
     They start from another seed, so that random numbers show in them.
     """

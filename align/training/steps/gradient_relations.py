@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.training.thresholds import FEWEST_AT_BOUND, RELATION_ELEMENTS, UNEXPLAINED_SHARE, UNEXPLAINED_SHARE_OF_HALF
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.dtypes import Array
 
-# A factor explains a gradient if what is left is this share of it (root mean square): far above the rounding of a layer
-# in float32, far below what another fault leaves.
-LEFT = 1e-3
-# What is left of half precision is its rounding.
-LEFT_OF_HALF = 3e-2
-FEWEST_AT_BOUND = 2
 NOT_CLEARED = "gradients-not-cleared"
-MOST = 1 << 20  # elements that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +42,19 @@ def relate_gradients(
     right, own, *before = (_spread(one) for one in (meant, value, *earlier))
     if own.shape != right.shape or not (np.isfinite(own).all() and np.isfinite(right).all()):
         return UNKNOWN
-    return _related(right, own, before, LEFT_OF_HALF if half or value.dtype.itemsize < 4 else LEFT)
+    return _related(
+        right, own, before, UNEXPLAINED_SHARE_OF_HALF if half or value.dtype.itemsize < 4 else UNEXPLAINED_SHARE
+    )
 
 
 def _spread(value: Array) -> Array:
-    """All elements in float64, or MOST of them from everywhere: what relates two gradients relates each element."""
+    """All elements in float64, or RELATION_ELEMENTS of them from everywhere."""
     flat = value.reshape(-1)
-    places = slice(None) if flat.size <= MOST else np.linspace(0, flat.size - 1, MOST).astype(np.int64)
+    places = (
+        slice(None)
+        if flat.size <= RELATION_ELEMENTS
+        else np.linspace(0, flat.size - 1, RELATION_ELEMENTS).astype(np.int64)
+    )
     return np.asarray(flat[places].astype(np.float64))
 
 
@@ -89,12 +90,14 @@ def _cut_off(right: Array, own: Array) -> GradientRelation | None:
     bound = float(np.abs(own).max())
     clipped = np.clip(right, -bound, bound)
     scale = np.abs(right).max()
-    if (np.abs(right) > bound * (1 + LEFT)).sum() >= FEWEST_AT_BOUND and np.abs(own - clipped).max() <= LEFT * scale:
+    if (np.abs(right) > bound * (1 + UNEXPLAINED_SHARE)).sum() >= FEWEST_AT_BOUND and np.abs(
+        own - clipped
+    ).max() <= UNEXPLAINED_SHARE * scale:
         return GradientRelation("gradient-clipped", {"bound": float(f"{bound:.4g}")})
     silent = (own == 0.0) & (right != 0.0)
-    if silent.any() and np.abs(own - right)[~silent].max(initial=0.0) <= LEFT * scale:
+    if silent.any() and np.abs(own - right)[~silent].max(initial=0.0) <= UNEXPLAINED_SHARE * scale:
         return GradientRelation("gradient-masked", {"share": float(f"{silent.mean():.3g}")})
     missing = (right == 0.0) & (own != 0.0)
-    if missing.any() and np.abs(own - right)[~missing].max(initial=0.0) <= LEFT * scale:
+    if missing.any() and np.abs(own - right)[~missing].max(initial=0.0) <= UNEXPLAINED_SHARE * scale:
         return GradientRelation("gradient-not-masked", {"share": float(f"{missing.mean():.3g}")})
     return None

@@ -16,6 +16,7 @@ from align.models.spilled_arrays import MadeArrays, SpilledArrays
 from align.traces.rounding_noise import NoiseSink, noise_of
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepWriter, UpdateTrace, value_capture
 from align.training.steps.replace_step import ReplacedStep, Themselves
+from align.training.thresholds import OWN_SEED, WIDE_STEP_SHARE
 from align.training.updates.apply_rule import blocks_of
 from align.words.catalogue import sentence
 
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 WIDE = "float64"
 UNMEASURED = "noise-unmeasured"
-SEED = 0
-# Of all gradients as one vector: float32 is off by 1e-5 of deep nets, parts of a batch with a normalisation by 1e-1.
-SAME = 1e-2
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ def _is_rounding(noise: StepNoise) -> bool:
     """Tell whether gradients of the whole steps are as far apart as rounding may bring them, all as one vector."""
     apart = sum(one.rmse**2 * one.count for one in noise.together.values())
     whole = sum(one.reference_rms**2 * one.count for one in noise.together.values())
-    return not apart > SAME**2 * whole
+    return not apart > WIDE_STEP_SHARE**2 * whole
 
 
 def _noise(  # noqa: PLR0913 - a side and its steps
@@ -158,7 +156,7 @@ class RandomRounding:
     """Moves each element of a floating array by up to one unit in the last place, at random."""
 
     def __init__(self) -> None:
-        self._generator = np.random.default_rng(SEED)
+        self._generator = np.random.default_rng(OWN_SEED)
 
     def __call__(self, value: Array) -> Array:
         """Return a copy that was moved."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 PARTS = FORWARD, BACKWARD, UPDATES = "forward", "backward", "updates"
 BEFORE, COMPUTED, GIVEN, AFTER = "before", "computed", "given", "after"
-HEADER_BYTES = 1 << 16  # written and read for each of the many steps of a comparison
+# Written and read for each of the many steps of a comparison.
+HEADER_BYTES = 1 << 16  # format: room for the header of a trace
 MOMENT = "moment "  # and what the optimizer calls it
 
 
@@ -45,8 +46,8 @@ class StepWriter:
     """A StepSink that writes steps into a folder; use it as a context manager, which seals it.
 
     Layers are kept of the first `seen` steps; of none, an UpdateTrace reads the folder. Before a step `begun` may
-    give other values, and at an update `updated` other gradients: they are told the step, and what is there.
-    `moments` gives what the optimizers keep after a step: parameter, name and value. `repeated` tells whether a
+    give other values, and at an update `updated` other gradients: they are given the step, and what is there.
+    `moments` gives what the optimizers keep after a step: parameter, name and value. `repeated` says whether a
     parameter was updated twice in a step.
     """
 
@@ -193,7 +194,7 @@ class UpdateTrace:
 class StepTrace(UpdateTrace):
     """The steps of a side, whose layers were seen too; `held` are the parameters in its optimizers, None if not known.
 
-    `repeated` tells whether a parameter was updated twice in a step.
+    `repeated` says whether a parameter was updated twice in a step.
     """
 
     def __init__(

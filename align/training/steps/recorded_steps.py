@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from align.core.message_words import counted
 from align.core.protocols import OptimizerReader, SettingsReader
+from align.core.training import MomentReader
 from align.errors import CannotRunError, UsageError
 from align.lint.compare_schedules import steps_to_sample
 from align.lint.thresholds import USUAL_STEPS
@@ -17,14 +18,14 @@ from align.models.inputs import read_batches
 from align.models.recompute_layers import recompute_noted
 from align.models.source_lines import called_at, made_at
 from align.training.steps.free_run import rounding_growth, run_rounded
-from align.training.steps.last_moments import last_moments
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import StepTrace, StepWriter
 from align.training.steps.refuse_random_steps import refuse_random_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from align.core.dtypes import Array
     from align.core.layer_settings import LayerSettings, ParameterGroup
     from align.core.parameters import ParameterSet
     from align.core.protocols import Batch, Model
@@ -44,10 +45,10 @@ class LineFinder(Protocol):
 
 @dataclass(frozen=True)
 class RecordedSteps:
-    """The steps of a side on `batches`, one after another, and what its model and optimizers tell.
+    """The steps of a side on `batches`, one after another, and what is known of its model and optimizers.
 
     `groups` are the settings by which each parameter is updated, with their rates step by step; `loss` those of the
-    loss, None for one that is no module of a framework. `own_step` tells that the user's own loop took the steps,
+    loss, None for one that is no module of a framework. `own_step` says that the user's own loop took the steps,
     `recomputes` that layers are checkpointed, though they were run once.
     """
 
@@ -113,13 +114,25 @@ def record_steps(opened: TrainingSide, batches: Sequence[Batch], folder: Path) -
     with recompute_noted() as noted, StepWriter(folder, reader.environment(), moments=moments) as writer:
         writer.start(reader.read_values(model))
         opened.trainer.take_steps(opened.training, batches, writer)
-    return told_steps(opened, parameters, batches, writer.trace(), recomputes=bool(noted))
+    return described_steps(opened, parameters, batches, writer.trace(), recomputes=bool(noted))
 
 
-def told_steps(
+def last_moments(side: TrainingSide, steps: int) -> Callable[[int], Iterable[tuple[str, str, Array]]]:
+    """What gives a StepWriter the moments of a side after the last of these steps."""
+
+    def after(step: int) -> Iterator[tuple[str, str, Array]]:
+        reader = side.side.reader
+        for optimizer in side.training.optimizers if step == steps - 1 else ():
+            if isinstance(reader, MomentReader):
+                yield from reader.read_moments(optimizer, side.training.model)
+
+    return after
+
+
+def described_steps(
     opened: TrainingSide, parameters: ParameterSet, batches: Sequence[Batch], trace: StepTrace, *, recomputes: bool
 ) -> RecordedSteps:
-    """Put beside the steps of a live side what it tells of itself."""
+    """Put beside the steps of a live side what is known of it."""
     reader, training = opened.side.reader, opened.training
     return RecordedSteps(
         opened.label,

@@ -13,6 +13,7 @@ from align.core.message_words import counted
 from align.errors import CannotRunError
 from align.models.restore_state import other_seed
 from align.training.steps.record_step import COMPUTED, GIVEN, StepWriter, UpdateTrace
+from align.training.thresholds import SAME_GRADIENTS_SHARE
 from align.training.updates.apply_rule import blocks_of
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
     Loss = float | None
 
-# Of the loss, and of all gradients as one vector: other orders of sums change far less, dropout far more.
-SAME = 1e-3
 _NOTHING: Mapping[str, Array] = {}
 
 
@@ -53,7 +52,7 @@ def refuse_random_steps(
     apart = _distance(values, again.values(0, COMPUTED))
     if side.training.step is not None:
         _refuse_kept(side, trace, (again, _taken(side, batches, folder.with_name(f"{folder.name}-all"), start)))
-    if (apart is not None and apart > SAME) or not _is_same_loss(trace.losses[0], again.losses[0]):
+    if (apart is not None and apart > SAME_GRADIENTS_SHARE) or not _is_same_loss(trace.losses[0], again.losses[0]):
         raise CannotRunError(
             f"a training step of {side.label} draws random numbers: from another seed gradients differ by {apart:.2g}",
             "switch off what draws (dropout in code, noise, augmentation), or give it as a part of the batch; "
@@ -63,14 +62,19 @@ def refuse_random_steps(
 
 def _shows_the_same(values: Mapping[str, Array], loss: Loss, free: FreeRun) -> bool:
     apart = _distance(values, free.first_gradients)
-    return apart is not None and apart <= SAME and bool(free.losses) and _is_same_loss(loss, free.losses[0])
+    return (
+        apart is not None
+        and apart <= SAME_GRADIENTS_SHARE
+        and bool(free.losses)
+        and _is_same_loss(loss, free.losses[0])
+    )
 
 
 def _is_same_loss(one: Loss, other: Loss) -> bool:
     """Tell so where one of them is not known too."""
     if one is None or other is None or not (np.isfinite(one) and np.isfinite(other)):
         return True
-    return abs(one - other) <= SAME * abs(one)
+    return abs(one - other) <= SAME_GRADIENTS_SHARE * abs(one)
 
 
 def _taken(side: TrainingSide, batches: Sequence[Batch], folder: Path, start: Mapping[str, Array]) -> UpdateTrace:

@@ -108,7 +108,7 @@ class PairedLayers:
 
 
 class ReplacedStep:
-    """A StepSink for one step of a side. `seen` is told each tensor as the side made it, and each gradient.
+    """A StepSink for one step of a side. `seen` is called with each tensor as the side made it, and each gradient.
 
     It returns the multiple of the limit: where a pair is not certain, only what is within it gives way. The values of
     parameters to begin with are `values`; gradients of parameters and values after the step are kept. All that is given

@@ -50,7 +50,7 @@ def write_steps(folder: Path, reference: ReferenceSteps, settings: Iterable[Laye
         "losses": steps.trace.losses,
         "noise_losses": noise.losses,
         "growth": noise.growth,
-        "groups": _told_groups(steps.groups),
+        "groups": _group_tables(steps.groups),
         "loss": steps.loss,
         "own_step": steps.own_step,
         "recomputes": steps.recomputes,
@@ -121,9 +121,9 @@ def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
     return ReferenceSteps(steps, noise, tuple(map(_finding, document["findings"])))
 
 
-def _finding(told: dict[str, Any]) -> Finding:
+def _finding(table: dict[str, Any]) -> Finding:
     """A finding as it was written, with what its message was made from if that was kept."""
-    origin, finding = told.get(f"message{ORIGIN}"), Finding(**own_fields(told))
+    origin, finding = table.get(f"message{ORIGIN}"), Finding(**own_fields(table))
     if origin is None:
         return finding
     return replace(finding, message=Sentence(finding.message, origin["key"], origin["facts"]))
@@ -138,7 +138,7 @@ def _number(value: float | str | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _told_groups(groups: Mapping[str, ParameterGroup]) -> list[dict[str, Any]]:
+def _group_tables(groups: Mapping[str, ParameterGroup]) -> list[dict[str, Any]]:
     """Each group once, with the names of its parameters here."""
     found: dict[int, dict[str, Any]] = {}
     for name, group in groups.items():

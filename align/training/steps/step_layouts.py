@@ -9,16 +9,18 @@ import numpy as np
 
 from align.measure.sampled_values import relative_rms_distance
 from align.measure.tensor_layouts import LearnedLayouts, PermutedLayout
+from align.training.thresholds import (
+    LAYOUT_FEWEST_ELEMENTS,
+    LAYOUT_MOST_AXES,
+    LAYOUT_SAMPLES,
+    OTHER_LAYOUT_DISTANCE,
+    SAME_LAYOUT_DISTANCE,
+)
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.traces import Capture
     from align.measure.tensor_layouts import Layout
-
-# Root mean square of the difference over that of the values: of one shape more than a glance has to tell.
-APART, SAME = 0.1, 1e-4
-SAMPLE = 4096
-FEWEST, MOST_AXES = 16, 5
 
 
 class StepLayouts:
@@ -39,18 +41,18 @@ class StepLayouts:
 
 def _turned(meant: Array, value: Array) -> PermutedLayout | None:
     """Other axes of one length each, where the values are far apart as they are, and the same as they are turned."""
-    if not 1 < value.ndim <= MOST_AXES or value.size < FEWEST or value.dtype.kind not in "fV":
+    if not 1 < value.ndim <= LAYOUT_MOST_AXES or value.size < LAYOUT_FEWEST_ELEMENTS or value.dtype.kind not in "fV":
         return None
     if len({*value.shape}) == value.ndim:  # no other order of axes has this shape
         return None
-    places = np.random.default_rng(0).integers(0, value.size, SAMPLE)
+    places = np.random.default_rng(0).integers(0, value.size, LAYOUT_SAMPLES)
     own = value.reshape(-1)[places].astype(np.float64)
-    if relative_rms_distance(meant.reshape(-1)[places].astype(np.float64), own) <= APART:
+    if relative_rms_distance(meant.reshape(-1)[places].astype(np.float64), own) <= OTHER_LAYOUT_DISTANCE:
         return None
     for order in permutations(range(value.ndim)):
         turned = meant.transpose(order)
         if turned.shape == value.shape:
             other = turned[np.unravel_index(places, turned.shape)].astype(np.float64)
-            if relative_rms_distance(other, own) <= SAME:
+            if relative_rms_distance(other, own) <= SAME_LAYOUT_DISTANCE:
                 return PermutedLayout(order, meant.shape, value.shape)
     return None

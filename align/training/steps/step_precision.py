@@ -15,6 +15,7 @@ from align.core.dtypes import EPSILON, dtype_name, numpy_dtype
 from align.core.name_map import SIDES
 from align.core.verdicts import Finding
 from align.measure.limits import HALF, RELATIVE_BY_DTYPE, coarsest_dtype
+from align.training.thresholds import PRECISION_FEWEST_VALUES, PRECISION_SAMPLES
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 Traces = tuple["StepTrace", "StepTrace"]
 GradientsOfOne = tuple[tuple[str, str], tuple["Array", "Array"]]
 FULL = "float32"
-# So many values that are not whole are looked at, and as many are needed at least: one may fit by chance.
-MOST_LOOKED_AT, FEWEST = 4096, 8
 
 
 class StepPrecision:
@@ -132,9 +131,9 @@ def _held_by(value: Array) -> str:
     name = dtype_name(value.dtype)
     if name != FULL:
         return name if name in HALF else ""
-    values = value.reshape(-1)[: 4 * MOST_LOOKED_AT]
-    values = values[np.isfinite(values) & (values != np.round(values))][:MOST_LOOKED_AT]
-    if values.size < FEWEST:
+    values = value.reshape(-1)[: 4 * PRECISION_SAMPLES]
+    values = values[np.isfinite(values) & (values != np.round(values))][:PRECISION_SAMPLES]
+    if values.size < PRECISION_FEWEST_VALUES:
         return ""
     return next((dtype for dtype in sorted(HALF, key=EPSILON.__getitem__, reverse=True) if _holds(dtype, values)), "")
 

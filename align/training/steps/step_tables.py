@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from align.training.step_result import ComparedGradient, ComparedLayer, ComparedLoss
 from align.training.steps.compare_values import judge_values, owners_of, paired_values
 from align.training.steps.record_step import COMPUTED
+from align.training.thresholds import LOSS_NOISE_FACTOR, LOSS_ROUNDING_SHARE, LOSS_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
     from align.training.steps.compare_values import JudgedValue
     from align.training.steps.record_step import StepTrace
     from align.training.steps.step_precision import GradientsOfOne
-
-# Relative: how far apart two losses may be where no float64 run tells, and in how many units of the noise where one
-# does.
-LOSS_SHARE = 1e-4
-LOSS_NOISE = 10.0
-LOSS_UNITS = 64 * 1.2e-7
 
 
 def judged_gradients(seen: SeenSteps, values: Mapping[str, Array], what: str, *, alone: bool) -> list[JudgedValue]:
@@ -60,7 +55,7 @@ def compared_losses(seen: SeenSteps) -> Iterator[ComparedLoss]:
             known = wide[number] if number < len(wide) else None
             limit = LOSS_SHARE * abs(mine)
             if known is not None and isfinite(known):
-                limit = max(LOSS_NOISE * abs(known - mine), LOSS_UNITS * abs(mine))
+                limit = max(LOSS_NOISE_FACTOR * abs(known - mine), LOSS_ROUNDING_SHARE * abs(mine))
             limit = max(limit, seen.precision.loss_share * abs(mine))
         alone = seen.first.loss if seen.live and not number else None
         yield ComparedLoss(number + 1, mine, theirs, alone, limit)

@@ -11,9 +11,8 @@ from align.training.steps.both_steps import SeenSteps
 from align.training.steps.calls_by_values import paired_by_values
 from align.training.steps.compare_values import carried_over
 from align.training.steps.judge_step import StepJudge
-from align.training.steps.last_moments import last_moments
 from align.training.steps.record_step import AFTER, BEFORE, GIVEN, StepTrace, StepWriter
-from align.training.steps.recorded_steps import told_steps, trained_parameters
+from align.training.steps.recorded_steps import described_steps, last_moments, trained_parameters
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
 from align.training.steps.step_precision import StepPrecision
 from align.training.steps.step_tables import gradients_with_owners
@@ -58,7 +57,7 @@ def take_steps_beside(
     replaced = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), judge, start)
     opened.trainer.take_steps(opened.training, steps.batches[:1], replaced)
     begun()
-    both = steps, told_steps(opened, parameters, steps.batches, trace, recomputes=bool(noted))
+    both = steps, described_steps(opened, parameters, steps.batches, trace, recomputes=bool(noted))
     findings = (*reference.findings, *precision.findings([side.label for side in both]))
     return SeenSteps(names, both, reference.noise, calls, judge, replaced, start, findings, precision, opened)
 

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
+from align.training.thresholds import BLOCK_ELEMENTS
 from align.training.updates.update_formulas import FORMULAS, Memory
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.training.updates.update_rules import UpdateRule
 
-BLOCK = 1 << 18  # elements that are looked at together
-CLIP_GUARD = 1e-6  # what torch's clip_grad_norm_ adds to the norm
+CLIP_GUARD = 1e-6  # format: what torch's clip_grad_norm_ adds to the norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def gradient_norm(gradient: Array) -> float:
 
 def blocks_of(size: int) -> Iterator[slice]:
     """Slices that together are so many elements, so that float64 is made of a few at a time."""
-    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))
+    return (slice(start, start + BLOCK_ELEMENTS) for start in range(0, size, BLOCK_ELEMENTS))
 
 
 def moved_norm(before: Array, after: Array) -> float:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from align.training.updates.explain_update import SLACK, WORSE, changes_of, worst_excess
+from align.training.thresholds import ALTERNATIVE_EXCESS, CAUSE_ELEMENTS, SHARED_CAUSES, SOLVED_EXCESS
+from align.training.updates.explain_update import changes_of, worst_excess
 from align.training.updates.observed_steps import rule_excess, trial_caps
 from align.training.updates_result import UpdateCause
 
@@ -23,15 +24,12 @@ if TYPE_CHECKING:
 
     Found = list[tuple[SolvedRule, UpdateCause]]
 
-ELEMENTS = 1 << 12  # of a parameter, that are looked at first
-MOST_TRIED = 16  # causes that are tried on all parameters
-
 
 @dataclass(frozen=True, slots=True)
 class UpdatedParameter:
     """The candidate's steps of a parameter, and the rule of the reference's that they are held against.
 
-    `groups` tells parameters apart that are updated by other settings on either side. `found` is what explains it,
+    `groups` distinguishes parameters that are updated by other settings on either side. `found` is what explains it,
     nothing where both sides update it alike.
     """
 
@@ -70,7 +68,7 @@ def _tried(found: Sequence[Found]) -> list[SolvedRule]:
     listed = [solved for own in found for solved, _ in own]
     known = {_key(one): one for one in reversed(listed)}
     return sorted((known[key] for key in dict.fromkeys(map(_key, listed))), key=lambda one: not one.confirmed)[
-        :MOST_TRIED
+        :SHARED_CAUSES
     ]
 
 
@@ -97,14 +95,14 @@ class _Trial:
 
     def __init__(self, parameters: Sequence[UpdatedParameter]) -> None:
         self._parameters = parameters
-        self._some = [one.steps.spread(ELEMENTS) for one in parameters]
+        self._some = [one.steps.spread(CAUSE_ELEMENTS) for one in parameters]
         self._holds: dict[tuple[object, int], bool] = {}
         self._excess: dict[tuple[object, int], float] = {}
         self._confirmed = [{_key(solved) for solved, cause in one.found if cause.confirmed} for one in parameters]
 
     def explains(self, solved: SolvedRule, number: int) -> bool:
         """Tell whether a cause reproduces all steps of a parameter."""
-        return self._holds_on_some(solved, number) and self._missed(solved, number) <= SLACK
+        return self._holds_on_some(solved, number) and self._missed(solved, number) <= SOLVED_EXCESS
 
     def weight(self, solved: SolvedRule, left: set[int]) -> tuple[int, int, bool]:
         """Of how many settings confirm it, how many it explains, and whether it leaves alone what is alike."""
@@ -116,7 +114,8 @@ class _Trial:
         """Tell whether a cause explains all members about as well as the best one, and no more than these."""
         return all(
             self.explains(solved, number)
-            and self._missed(solved, number) <= max(self._missed(best, number), 1.0 - WORSE) + WORSE
+            and self._missed(solved, number)
+            <= max(self._missed(best, number), 1.0 - ALTERNATIVE_EXCESS) + ALTERNATIVE_EXCESS
             for number in members
         ) and self._leaves_alone(solved, members)
 
@@ -146,7 +145,7 @@ class _Trial:
         if key not in self._holds:
             some, rule = self._some[number], self._parameters[number].rule
             missed = rule_excess(some, self._of(solved, number).rule, trial_caps(some, rule))
-            self._holds[key] = missed <= SLACK
+            self._holds[key] = missed <= SOLVED_EXCESS
         return self._holds[key]
 
     def _missed(self, solved: SolvedRule, number: int) -> float:

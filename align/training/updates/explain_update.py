@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.training.updates.apply_rule import BLOCK
+from align.training.thresholds import (
+    ALTERNATIVE_EXCESS,
+    BLOCK_ELEMENTS,
+    FRUITLESS_SEARCHES,
+    PAIR_SEARCHES,
+    SEARCH_ELEMENTS,
+    SOLVED_EXCESS,
+)
 from align.training.updates.observed_steps import ObservedSteps, missed_by, reproduces, rule_excess, trial_caps
 from align.training.updates.rule_changes import RuleChange, rule_changes
 from align.training.updates.settings_changes import changed_fields, settings_changes
@@ -26,11 +33,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.training.updates.update_rules import UpdateRule
 
-SAMPLE = 256
-WORSE = 0.5  # alternatives that are so much farther off, in limits, do not explain equally well
-SLACK = 1.25  # what was solved on some elements may be off by as much more on all
-MOST_FRUITLESS = 24  # searches of single changes that found nothing, after which none are made
-MOST_PAIR_SEARCHES = 4  # of parameters that no single change explains; each takes seconds
 LAST_RESORT = ("schedule",)  # a rate of its own for each step explains much that is something else
 NEVER_PAIRED = ("schedule", "steps-skipped", "rate-in-momentum", "rate-decay", "clip-value")
 
@@ -62,11 +64,15 @@ class Explainer:
         """
         before = worst_excess(steps, reference)
         some = steps.some(_sample(steps, reference))
-        told = list(_by_settings(some, reference, candidate))
+        by_settings = list(_by_settings(some, reference, candidate))
         for search in (self._known, self._singles, self._pairs):
             solved = search(some, reference)
             pending = search == self._known and not solved
-            causes = [] if pending else list(_causes(steps, reference, _distinct([*told, *solved], reference), before))
+            causes = (
+                []
+                if pending
+                else list(_causes(steps, reference, _distinct([*by_settings, *solved], reference), before))
+            )
             if causes:
                 if search != self._known:
                     self.found.append([one for one, _ in causes])
@@ -83,7 +89,7 @@ class Explainer:
         return []
 
     def _singles(self, steps: ObservedSteps, reference: UpdateRule) -> list[SolvedRule]:
-        if self.fruitless >= MOST_FRUITLESS:
+        if self.fruitless >= FRUITLESS_SEARCHES:
             return []
         listed = _listed(steps, reference)
         first = [one for one in listed if one.code not in LAST_RESORT]
@@ -95,7 +101,7 @@ class Explainer:
     def _pairs(self, steps: ObservedSteps, reference: UpdateRule) -> list[SolvedRule]:
         """Two changes at once, the first that explain: searched for a few parameters only."""
         self.pair_searches += 1
-        if self.pair_searches > MOST_PAIR_SEARCHES:
+        if self.pair_searches > PAIR_SEARCHES:
             return []
         listed = [one for one in _listed(steps, reference) if one.code not in NEVER_PAIRED]
         return list(_solved(map(_together, _pairable(listed)), steps, reference, most=3))
@@ -107,8 +113,8 @@ def worst_excess(steps: ObservedSteps, rule: UpdateRule, reference: UpdateRule |
     With a `reference` the rule is a change of that, and has no more noise than its trial_caps.
     """
     size, worst = len(steps.before[0]), 0.0
-    for start in range(0, size, BLOCK):
-        block = steps.some(slice(start, start + BLOCK))
+    for start in range(0, size, BLOCK_ELEMENTS):
+        block = steps.some(slice(start, start + BLOCK_ELEMENTS))
         worst = max(worst, rule_excess(block, rule, trial_caps(block, reference) if reference else None))
     return worst
 
@@ -116,11 +122,13 @@ def worst_excess(steps: ObservedSteps, rule: UpdateRule, reference: UpdateRule |
 def _sample(steps: ObservedSteps, rule: UpdateRule) -> Array:
     """Numbers of elements: those that the rule misses most, and some from everywhere."""
     size = len(steps.before[0])
-    if size <= SAMPLE:
+    if size <= SEARCH_ELEMENTS:
         return np.asarray(np.arange(size))
-    missed = np.concatenate([missed_by(steps.some(slice(at, at + BLOCK)), rule) for at in range(0, size, BLOCK)])
-    worst = np.argpartition(missed, -SAMPLE // 2)[-SAMPLE // 2 :]
-    spread = np.linspace(0, size - 1, SAMPLE // 2).astype(np.int64)
+    missed = np.concatenate(
+        [missed_by(steps.some(slice(at, at + BLOCK_ELEMENTS)), rule) for at in range(0, size, BLOCK_ELEMENTS)]
+    )
+    worst = np.argpartition(missed, -SEARCH_ELEMENTS // 2)[-SEARCH_ELEMENTS // 2 :]
+    spread = np.linspace(0, size - 1, SEARCH_ELEMENTS // 2).astype(np.int64)
     return np.asarray(np.unique(np.concatenate([worst, spread])))
 
 
@@ -186,7 +194,7 @@ def _causes(
     measured = [(one, worst_excess(steps, one.rule, reference)) for one in solved]
     best = min((after for _, after in measured), default=0.0)
     for one, after in measured:
-        if after <= SLACK and (one.confirmed or after <= best + WORSE):
+        if after <= SOLVED_EXCESS and (one.confirmed or after <= best + ALTERNATIVE_EXCESS):
             yield one, UpdateCause(changes_of(one, reference), before, after, one.confirmed)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.training.updates.apply_rule import BLOCK
+from align.training.thresholds import BLOCK_ELEMENTS
 from align.training.updates.observed_steps import drift, excess, last_places, rounding_limits
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def measure_updates(reference: ObservedSteps, candidate: ObservedSteps, rule: Up
     size, count = len(reference.before[0]), len(reference.before)
     over, gaps, moved = np.zeros(count), np.zeros(count), np.zeros(count)
     places, drifted, unjudged, by_epsilon = 0.0, 0.0, 0, 0
-    for start in range(0, size, BLOCK):
-        mine, theirs = (one.some(slice(start, start + BLOCK)) for one in (reference, candidate))
+    for start in range(0, size, BLOCK_ELEMENTS):
+        mine, theirs = (one.some(slice(start, start + BLOCK_ELEMENTS)) for one in (reference, candidate))
         block = _beyond(mine, theirs, rule)
         over, drifted = np.maximum(over, block.steps), max(drifted, block.drifted)
         unjudged, by_epsilon = unjudged + block.unjudged, by_epsilon + block.by_epsilon

@@ -2,16 +2,15 @@
 
 The limit of an element at a step has three parts, added up:
 
-- PLACES units in the last place of the value: a side rounds it when it stores it, and once more where the decay is
-  taken off first; measured are up to 2 of them a side (AdamW of both frameworks).
-- RELATIVE parts in 1/epsilon of the largest movement so far, for the roundings of moments and root. Betas are kept in
-  float32, which changes 1 - beta by epsilon / (1 - beta), and the movement by half of that: 30 to 70 parts for a beta2
-  of 0.999, measured on MindSpore's Adam.
-- NOISE times what the movement changes by if moments are rounded to the dtype of the values and squares that underflow
-  are flushed. Where that is not finite, as for Adam in float16, the element is not judged.
+- LAST_PLACES units in the last place of the value: a side rounds it when it stores it, and once more where the decay
+  is taken off first.
+- MOVEMENT_UNITS parts in 1/epsilon of the largest movement so far, for the roundings of moments and root. Betas are
+  kept in float32, which changes 1 - beta by epsilon / (1 - beta), and the movement by half of that.
+- MOMENT_NOISE_FACTOR times what the movement changes by if moments are rounded to the dtype of the values and squares
+  that underflow are flushed. Where that is not finite, as for Adam in float16, the element is not judged.
 
-Where Adam's epsilon is a mere GUARD against division by zero, what its place before or behind the bias correction makes
-is allowed too: torch and MindSpore put it in different places, and it shows only where gradients are next to nothing.
+Where Adam's epsilon is a mere guard (GUARD_EPSILON), what its place before or behind the bias correction makes is
+allowed too: torch and MindSpore put it in different places, and it shows only where gradients are next to nothing.
 
 So what is below rounding is no difference: a tiny movement of a large value, squares that underflow, a cancelled sum.
 """
@@ -25,21 +24,24 @@ import ml_dtypes
 import numpy as np
 
 from align.core.dtypes import EPSILON, numpy_dtype
+from align.training.thresholds import (
+    DRIFT_DEVIATIONS,
+    DRIFT_ROUNDING,
+    GUARD_EPSILON,
+    GUARD_EXCESS,
+    LAST_PLACES,
+    MOMENT_NOISE_FACTOR,
+    MOVEMENT_UNITS,
+    MOVEMENT_UNITS_UNKNOWN,
+    TRIAL_MOVEMENT_SHARE,
+)
 from align.training.updates.apply_rule import GradientStep, movements
-from align.training.updates.steady_drift import drift_excess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.dtypes import Array
     from align.training.updates.update_rules import UpdateRule
-
-PLACES = 3.0
-RELATIVE = 16.0
-RELATIVE_UNKNOWN = 512.0  # a beta2 of 0.999 may stand behind it
-NOISE = 4.0
-TRIAL_NOISE = 0.02
-GUARD, GUARD_SLACK = 1e-7, 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,26 +119,26 @@ def rounding_limits(
                 largest = np.fmax(largest, np.abs(one[number]))
             ends = [np.abs(one[number]) for side in sides for one in (side.before, side.after)]
             places = last_places(np.fmax.reduce(ends), steps.dtype)
-            limits.append(PLACES * places + epsilon * largest + own)
+            limits.append(LAST_PLACES * places + epsilon * largest + own)
     return [np.where(np.isnan(one), np.inf, one) for one in limits]
 
 
 def _relative(rule: UpdateRule | None) -> float:
     if rule is None:
-        return RELATIVE_UNKNOWN
+        return MOVEMENT_UNITS_UNKNOWN
     squared = rule.kind in ("adam", "rmsprop", "adadelta")
-    return RELATIVE + (0.5 / max(1 - rule.beta2, 1e-6) if squared else 0.0)
+    return MOVEMENT_UNITS + (0.5 / max(1 - rule.beta2, 1e-6) if squared else 0.0)
 
 
 def _noise(steps: ObservedSteps, rule: UpdateRule, *, guarded: bool) -> list[Array]:
     """What rounded moments change, and the place of a small epsilon."""
     exact = movements(rule, steps.before, steps.gradients)
     rounded = movements(rule, steps.before, steps.gradients, steps.dtype)
-    noise = [NOISE * one for one in _largest_gaps(exact, rounded)]
-    if not guarded or rule.kind != "adam" or not 0 < rule.epsilon <= GUARD:
+    noise = [MOMENT_NOISE_FACTOR * one for one in _largest_gaps(exact, rounded)]
+    if not guarded or rule.kind != "adam" or not 0 < rule.epsilon <= GUARD_EPSILON:
         return noise
     moved = movements(replace(rule, epsilon_scaled=not rule.epsilon_scaled), steps.before, steps.gradients)
-    return [one + GUARD_SLACK * other for one, other in zip(noise, _largest_gaps(exact, moved), strict=True)]
+    return [one + GUARD_EXCESS * other for one, other in zip(noise, _largest_gaps(exact, moved), strict=True)]
 
 
 def _largest_gaps(ones: Sequence[Array], others: Sequence[Array]) -> list[Array]:
@@ -165,22 +167,47 @@ def excess(moved: Sequence[Array], expected: Sequence[Array], limits: Sequence[A
 
 
 def drift(steps: ObservedSteps, expected: Sequence[Array], limits: Sequence[Array]) -> float:
-    """By how many limits the steps drift away from expected movements in proportion to the values; see steady_drift."""
+    """By how many limits the steps drift away from expected movements in proportion to the values.
+
+    With the rates of fine-tuning (2e-5 times a decay of 0.01) one step takes about one unit in the last place off.
+    Rounding errors go both ways and cancel over many elements, a decay does not. So the share of its value that an
+    element lost, over all steps, is estimated from all elements and held against the error of that estimate.
+    """
     with np.errstate(all="ignore"):
         gaps = [one - other for one, other in zip(steps.moved, expected, strict=True)]
         places = last_places(steps.before[0], steps.dtype)
-        return drift_excess(gaps, [one - PLACES * places for one in limits], steps.before[0], places, steps.dtype)
+        return _drift_excess(gaps, [one - LAST_PLACES * places for one in limits], steps.before[0], places, steps.dtype)
+
+
+def _drift_excess(gaps: Sequence[Array], others: Sequence[Array], values: Array, places: Array, dtype: str) -> float:
+    """By how many limits all elements together drift in proportion to their values; up to 1 it is rounding.
+
+    `gaps` are the differences of the movements of each step, `others` what these may be for another reason than
+    rounding of the value, `values` those before the first step, and `places` their units in the last place. A factor
+    of the value is itself rounded, alike for all elements: half an epsilon for each step is no drift.
+    """
+    total, rest = np.sum(gaps, axis=0), np.sum(others, axis=0)
+    judged = np.isfinite(total) & np.isfinite(rest) & (values != 0)
+    relative = np.where(judged, values / places, 0.0)
+    weight = float(relative @ relative)
+    if not weight:
+        return 0.0
+    scaled = [np.where(judged, one / places, 0.0) for one in (total, rest)]
+    drift = abs(float(scaled[0] @ relative)) / weight
+    allowed = float(scaled[1] @ np.abs(relative)) / weight
+    chance = DRIFT_DEVIATIONS * DRIFT_ROUNDING * np.sqrt(len(gaps) / weight)
+    return float(drift / (allowed + chance + len(gaps) * EPSILON[dtype] / 2))
 
 
 def trial_caps(steps: ObservedSteps, reference: UpdateRule) -> list[Array]:
-    """The most that a changed rule may be off: as much as the reference's, and TRIAL_NOISE of the movement.
+    """The most that a changed rule may be off: as much as the reference's, and TRIAL_MOVEMENT_SHARE of the movement.
 
     A change may make a rule so unstable that noise would excuse everything; that explains nothing.
     """
     largest, caps = np.zeros_like(steps.before[0]), []
     for moved, limit in zip(steps.moved, rounding_limits(steps, reference), strict=True):
         largest = np.fmax(largest, np.abs(moved))
-        caps.append(limit + TRIAL_NOISE * largest)
+        caps.append(limit + TRIAL_MOVEMENT_SHARE * largest)
     return caps
 
 

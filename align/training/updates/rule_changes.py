@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.training.thresholds import LARGEST_MOMENTUM
 from align.training.updates.update_rules import ADAPTIVE, AVERAGED, ROOTED, SQUARED, plain_rule
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from align.training.updates.update_rules import UpdateRule
 
-MOST_SHARE = 0.99995  # with more, a momentum is the same as a factor
 DECAY_FORMS = ("gradient", "rate", "plain", "after")
 DECAY_CODES = {
     "gradient": "decay-coupled",
@@ -50,7 +50,9 @@ class Unknown:
         if self.scale == "log":
             return float(np.exp(min(max(place, -500.0), 500.0)))
         return (
-            min(max(1 - float(np.exp(min(place, 0.0))), 0.0), MOST_SHARE) if self.scale == "share" else max(0.0, place)
+            min(max(1 - float(np.exp(min(place, 0.0))), 0.0), LARGEST_MOMENTUM)
+            if self.scale == "share"
+            else max(0.0, place)
         )
 
     def setting(self, rates: tuple[float, ...], value: float) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import fields
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from align.training.thresholds import SAME_SETTING_SHARE, SETTINGS_TOGETHER
 from align.training.updates.rule_changes import DECAY_CODES, RuleChange
 from align.training.updates.update_rules import UpdateRule, plain_rule
 
@@ -23,8 +24,7 @@ COMPANIONS = {
     "epsilon": ("epsilon_inside", "epsilon_scaled"),
 }
 APART = ("rates", "weight_decay", "decay_form", "gradient_scale")  # what is no part of the method
-MOST_TOGETHER = 6
-# Where epsilon stands matters least and is told last.
+# Where epsilon stands matters least and is named last.
 NAMES = tuple(sorted((one.name for one in fields(UpdateRule)), key=lambda name: name.startswith("epsilon")))
 
 
@@ -32,7 +32,7 @@ def settings_changes(reference: UpdateRule, candidate: UpdateRule) -> Iterator[R
     """Combinations of the differences of two rules, the smallest first, each as one change."""
     mine, theirs = plain_rule(reference), plain_rule(candidate)
     groups = list(_groups(mine, theirs))
-    for count in range(1, min(len(groups), MOST_TOGETHER) + 1):
+    for count in range(1, min(len(groups), SETTINGS_TOGETHER) + 1):
         for chosen in combinations(groups, count):
             names = [name for group in chosen for name in group]
             codes = [field_code(group[0], mine, theirs) for group in chosen]
@@ -86,7 +86,7 @@ def _alike(one: object, other: object) -> bool:
         length = max(len(one), len(other))
         return all(map(_alike, _filled(one, length), _filled(other, length)))
     if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= 1e-6 * max(abs(one), abs(other))
+        return abs(one - other) <= SAME_SETTING_SHARE * max(abs(one), abs(other))
     return one == other
 
 

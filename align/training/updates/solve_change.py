@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.training.thresholds import (
+    SOLVER_DAMPING,
+    SOLVER_DIGITS,
+    SOLVER_GAIN,
+    SOLVER_NUDGE,
+    SOLVER_RESIDUAL,
+    SOLVER_ROUNDS,
+    SOLVER_STARTS,
+)
 from align.training.updates.apply_rule import movements
 from align.training.updates.observed_steps import reproduces, rounding_limits, trial_caps
 
@@ -21,14 +30,7 @@ if TYPE_CHECKING:
     from align.training.updates.rule_changes import RuleChange, Unknown
     from align.training.updates.update_rules import UpdateRule
 
-ROUNDS = 20
-NUDGE = 1e-6
-MOST_DAMPING = 1e4
-LEAST_GAIN = 1e-3  # of the sum of squares; a solution gains more up to its last round
-LEAST = 1e-300
-MOST_STARTS = 12
-DIGITS = (1, 2, 3, 4, 5, 6)
-FAR = 1e12  # residuals are cut there, so that their squares stay numbers
+LEAST = 1e-300  # format: a float64 that may be divided by
 
 
 class ChangeSolver:
@@ -46,7 +48,7 @@ class ChangeSolver:
             return () if self._holds(change, ()) else None
         residual = self._residual(change)
         starts = [_encoded(change.unknown, values) for values in product(*(one.starts for one in change.unknown))]
-        costs = [_cost(residual(start)) for start in starts[:MOST_STARTS]]
+        costs = [_cost(residual(start)) for start in starts[:SOLVER_STARTS]]
         for place in np.argsort(costs)[:2]:
             solved = _decoded(change.unknown, _descend(residual, starts[place]))
             if self._holds(change, solved):
@@ -61,7 +63,9 @@ class ChangeSolver:
             rule = change.rule(self._reference, _decoded(change.unknown, place))
             expected = np.stack(movements(rule, self._steps.before, self._steps.gradients))
             gap = (expected - self._moved) * self._weights
-            return np.asarray(np.maximum(np.fmin(gap, FAR), -FAR)).reshape(-1)  # what is no number is FAR too
+            return np.asarray(np.maximum(np.fmin(gap, SOLVER_RESIDUAL), -SOLVER_RESIDUAL)).reshape(
+                -1
+            )  # what is no number is SOLVER_RESIDUAL too
 
         return residual
 
@@ -92,18 +96,18 @@ def _cost(residual: Array) -> float:
 def _descend(residual: Callable[[Array], Array], start: Array) -> Array:
     place, rest, damping = start, residual(start), 1e-3
     slopes = _slopes(residual, place, rest)
-    for _ in range(ROUNDS):
+    for _ in range(SOLVER_ROUNDS):
         normal, downhill = slopes @ slopes.T, -slopes @ rest
         step = _damped(normal, downhill, damping)
         tried = residual(place + step)
         gain = 1 - _cost(tried) / max(_cost(rest), LEAST)
         if gain > 0:
             place, rest, damping = place + step, tried, damping / 10
-        elif damping > MOST_DAMPING:
+        elif damping > SOLVER_DAMPING:
             break
         else:
             damping *= 10
-        if 0 <= gain < LEAST_GAIN or not np.any(step):
+        if 0 <= gain < SOLVER_GAIN or not np.any(step):
             break
         if gain > 0:
             slopes = _slopes(residual, place, rest)
@@ -111,7 +115,7 @@ def _descend(residual: Callable[[Array], Array], start: Array) -> Array:
 
 
 def _slopes(residual: Callable[[Array], Array], place: Array, rest: Array) -> Array:
-    nudges = NUDGE * np.maximum(np.abs(place), 1e-3) * np.eye(len(place))
+    nudges = SOLVER_NUDGE * np.maximum(np.abs(place), 1e-3) * np.eye(len(place))
     return np.stack([(residual(place + one) - rest) / one.sum() for one in nudges])
 
 
@@ -123,7 +127,7 @@ def _damped(normal: Array, downhill: Array, damping: float) -> Array:
 
 def _rounder(value: float) -> Iterator[float]:
     """Numbers of few digits near a value, then parts of one by such a number."""
-    for digits in DIGITS:
+    for digits in SOLVER_DIGITS:
         yield float(f"{value:.{digits}g}")
         if value and digits <= 4:
             yield 1.0 / float(f"{1 / value:.{digits}g}")

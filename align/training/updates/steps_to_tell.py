@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.training.thresholds import FURTHER_STEPS, SEARCH_ELEMENTS
 from align.training.updates.apply_rule import apply_rule
 from align.training.updates.observed_steps import ObservedSteps, excess, rounding_limits
 
@@ -17,21 +18,18 @@ if TYPE_CHECKING:
     from align.training.updates.apply_rule import GradientStep
     from align.training.updates.update_rules import UpdateRule
 
-FURTHER = 8
-ELEMENTS = 256
-
 
 def steps_to_tell(steps: ObservedSteps, rules: Sequence[UpdateRule]) -> int | None:
-    """Return after how many steps the first rule differs from all others, None if not within FURTHER more.
+    """Return after how many steps the first rule differs from all others, None if not within FURTHER_STEPS more.
 
     The gradients of further steps are those of the observed ones, moved along the elements and growing.
     """
-    some = steps.spread(ELEMENTS)
-    gradients = tuple(_continued(some.gradients, len(steps.before) + FURTHER))
+    some = steps.spread(SEARCH_ELEMENTS)
+    gradients = tuple(_continued(some.gradients, len(steps.before) + FURTHER_STEPS))
     first = _simulated(rules[0], some, gradients)
-    told = [_first_difference(first, _simulated(one, some, gradients), rules[0]) for one in rules[1:]]
-    known = [one for one in told if one is not None]
-    return max(known) if known and len(known) == len(told) else None
+    found = [_first_difference(first, _simulated(one, some, gradients), rules[0]) for one in rules[1:]]
+    known = [one for one in found if one is not None]
+    return max(known) if known and len(known) == len(found) else None
 
 
 def _continued(gradients: Sequence[GradientStep], count: int) -> Iterator[GradientStep]:

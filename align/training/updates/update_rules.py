@@ -9,8 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
+from align.rules.update_rule_forms import update_rule_form
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from align.core.layer_settings import ParameterGroup
+
 
 Kind = Literal["sgd", "adam", "rmsprop", "adagrad", "adadelta", "adamax", "lion"]
 DecayForm = Literal["gradient", "rate", "plain", "after"]
@@ -68,6 +73,19 @@ class UpdateRule:
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
         return self.rates[min(step, len(self.rates) - 1)] / (1 + step * self.rate_decay)
+
+
+def read_rule(group: ParameterGroup | None) -> UpdateRule | None:
+    """Return what a group's optimizer computes.
+
+    None for a class that `mappings/update_rules.toml` does not know, which a class derived from a known one is too,
+    and where settings or rates could not be read.
+    """
+    if group is None or group.problems or group.rates.problem or not group.rates.values:
+        return None
+    form = update_rule_form(group.settings.classes)
+    settings = form.fields(group.settings.values) if form else None
+    return None if settings is None else UpdateRule(**settings, rates=group.rates.values)
 
 
 def plain_rule(rule: UpdateRule) -> UpdateRule:

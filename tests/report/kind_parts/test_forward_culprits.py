@@ -9,10 +9,11 @@ from align.forward.culprit_result import IsolatedComparison
 from align.forward.forward_result import AcceptedLayers
 from align.forward.layers.judge_forward import judge_forward
 from align.forward.unseen_result import UnseenModule
-from align.report.kind_parts.forward_culprits import IN_PANEL, cause_words
+from align.report.kind_parts.forward_culprits import cause_words
 from align.report.rendering.html import blocks_as_html
 from align.report.rendering.terminal import blocks_as_text
 from align.report.show_result import result_blocks
+from align.report.thresholds import CULPRITS_IN_PANEL
 from align.rules.pitfalls import pitfalls
 
 
@@ -148,7 +149,7 @@ def test_more_culprits_than_the_panel_holds_stand_in_a_table(samples, document):
     told = samples.faulty_forward()
     many = replace(told, culprits=tuple(samples.culprit(one, 5.0, change=str(one.order)) for one in told.layers[15:29]))
     text = blocks_as_text(result_blocks(document(many)))
-    assert f"and {14 - IN_PANEL} more, in the table below" in text
+    assert f"and {14 - CULPRITS_IN_PANEL} more, in the table below" in text
     table = text[text.index("All parts at fault") : text.index("Layers in execution order")]
     assert len([line for line in table.splitlines() if line.split()[:1] and line.split()[0].isdigit()]) == 14
     assert max(map(len, text.splitlines())) <= 100

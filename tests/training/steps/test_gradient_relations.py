@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.training.steps.gradient_relations import MOST, relate_gradients
+from align.training.steps.gradient_relations import relate_gradients
+from align.training.thresholds import RELATION_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,7 @@ def halves_silent(right: Any) -> Any:
     return np.where(np.arange(right.size) % 2 == 0, 0, right)
 
 
-@pytest.mark.parametrize("size", [100, 2 * MOST + 1])
+@pytest.mark.parametrize("size", [100, 2 * RELATION_ELEMENTS + 1])
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
@@ -36,6 +37,6 @@ def test_a_relation_is_the_same_for_large_and_small_gradients(
 
 
 def test_a_gradient_of_few_elements_that_are_not_zero_has_no_wrong_relation() -> None:
-    right, own = np.zeros(2 * MOST, np.float32), np.zeros(2 * MOST, np.float32)
+    right, own = np.zeros(2 * RELATION_ELEMENTS, np.float32), np.zeros(2 * RELATION_ELEMENTS, np.float32)
     right[1], own[3] = 1, 1
     assert relate_gradients(right, own).cause == ""

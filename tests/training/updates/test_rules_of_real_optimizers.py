@@ -11,7 +11,7 @@ from align.core.layer_settings import LayerSettings, LearningRates, ParameterGro
 from align.training.updates.apply_rule import apply_rule, gradient_steps
 from align.training.updates.explain_update import worst_excess
 from align.training.updates.observed_steps import observed_steps
-from align.training.updates.read_rule import read_rule
+from align.training.updates.update_rules import read_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

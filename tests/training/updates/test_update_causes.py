@@ -14,8 +14,8 @@ from align.core.json_data import to_json_data
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup
 from align.training.compare_updates import explain_updates
 from align.training.updates.apply_rule import GradientStep, apply_rule, gradient_steps
-from align.training.updates.read_rule import read_rule
 from align.training.updates.update_formulas import Memory
+from align.training.updates.update_rules import read_rule
 from align.training.updates_result import SteppedParameter
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import struct
 import matplotlib as mpl
 import pytest
 
+from align.report.draw_plot import PLOTS, draw_plot
 from align.report.notebook.notebook_cells import open_run
-from align.report.plots.draw_plot import PLOTS, draw_plot
 
 
 def size_of(png):

@@ -1,4 +1,4 @@
-"""What was understood of one loss log, shown in the terminal."""
+"""What was understood of one loss log, shown."""
 
 from __future__ import annotations
 
@@ -7,23 +7,15 @@ from typing import TYPE_CHECKING, Any
 from align.report.kinds.loss import window_text
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table
 from align.report.rendering.format_values import format_number
-from align.report.rendering.terminal import print_blocks
+from align.report.thresholds import LOG_ITEMS_SHOWN, LOSS_DIGITS
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LOSS_DIGITS = 6
-SHOWN = 8
 
-
-def print_log(document: dict[str, Any]) -> None:
-    """Print a `mindalign.log` document on standard output."""
-    print_blocks(log_blocks(document))
-
-
-def log_blocks(document: dict[str, Any]) -> list[Block]:
-    """Show how a log counts, what its values are and where they are missing, repeated or not finite."""
+def log_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:  # noqa: ARG001
+    """Show a `mindalign.log` document: how the log counts, what its values are, where they are missing or repeated."""
     facts = (
         (say("log.format"), document["format"]),
         (say("log.metric"), document["metric"]),
@@ -82,5 +74,5 @@ def _listed(items: Sequence[str]) -> str:
     """List the first few and count all; "none" for nothing."""
     if not items:
         return say("log.none")
-    shown = ", ".join(items[:SHOWN])
-    return shown if len(items) <= SHOWN else say("log.more", shown=shown, count=format_number(len(items)))
+    shown = ", ".join(items[:LOG_ITEMS_SHOWN])
+    return shown if len(items) <= LOG_ITEMS_SHOWN else say("log.more", shown=shown, count=format_number(len(items)))

@@ -5,23 +5,28 @@ A plot only shows what was decided: it never decides anything, and a failing one
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from align.core.atomic_files import atomic_writer
+from align.core.json_data import to_json_data
+from align.errors import FrameworkMissingError, UsageError
 from align.report.plots import figure_style
-from align.report.plots.difference_histogram import draw_difference_histogram
-from align.report.plots.error_by_depth import draw_error_by_depth
 from align.report.plots.figure_style import as_picture, house_style
-from align.report.plots.interactive_curves import curve_figure
-from align.report.plots.loss_curves import draw_loss_curves
+from align.report.plots.forward_layers import draw_difference_histogram, draw_error_by_depth
+from align.report.plots.loss_curves import curve_figure, draw_loss_curves
 from align.report.plots.map_coverage import draw_map_coverage
 from align.report.plots.step_sizes import draw_gradient_norms, draw_update_sizes
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from align.report.plots.figure_style import Picture
+    from align.runs.run_folder import Result
+
 
 PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "coverage": ("map", draw_map_coverage),
@@ -31,6 +36,7 @@ PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "update_sizes": ("step", draw_update_sizes),
     "loss_curves": ("loss", draw_loss_curves),
 }
+SUFFIX = ".png"
 INTERACTIVE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"loss_curves": curve_figure}
 
 
@@ -43,3 +49,20 @@ def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
         figure.set_dpi(figure_style.DPI)
         picture = as_picture(figure, say("plot.alt", name=say(f"plot.{name}_title")))
     return replace(picture, figure=INTERACTIVE[name](document)) if name in INTERACTIVE else picture
+
+
+def save_plot(name: str, result: Result, path: Path) -> None:
+    """Draw one of `PLOTS` from a result and write it as PNG.
+
+    Raises UsageError for another kind of file or a result with nothing to draw, FrameworkMissingError without the
+    plotting library, DestinationError.
+    """
+    if path.suffix.lower() != SUFFIX:
+        raise UsageError(f"a plot is written as PNG, not as {path.name}", f"give a file name that ends in {SUFFIX}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise FrameworkMissingError("matplotlib", 'pip install "mindalign[report]"')
+    picture = draw_plot(name, to_json_data(result))
+    if picture is None:
+        raise UsageError("there is nothing to draw: no point is common to both", "run it without --plot to see why")
+    with atomic_writer(path) as stream:
+        stream.write(picture.png)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.report.kind_parts.map_tables import pair_table, transform_text
+from align.report.kinds.map import pair_table, transform_text
 from align.report.rendering.terminal import blocks_as_text
 
 CHANGES = {

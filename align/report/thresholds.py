@@ -1,0 +1,145 @@
+"""The limits of what reports show. Each says why it is there, and where its number comes from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Tables and lists of all kinds; `--all` shows the rest.
+TABLE_ROWS: Final = 40
+"""Rows of a table that is not shown whole: what follows scrolls the verdict off the screen.
+Choice: fewer hide faults of middle-sized models, more fill two screens."""
+SHORT_TABLE_ROWS: Final = 12
+"""Rows of what only the first are of interest of: culprits of a step, renamed tensors, the least sure pairs.
+Choice: fewer hide a second cause, more push what follows off the screen."""
+LIST_LINES: Final = 20
+"""Lines of a list of remarks or names that are left out.
+Choice: a screen shows about twice as many, together with what stands around."""
+ENTRIES_SHOWN: Final = 100
+"""Entries of a checkpoint that are listed, folded by their numbers.
+Choice: who looks into a file wants to see its structure whole; unfolded files of more rows are rare."""
+NAMES_ON_A_LINE: Final = 6
+"""Names of modules, inputs or settings on one line.
+Choice: six paths fill two or three lines of a terminal."""
+NAMES_PER_REASON: Final = 3
+"""Names of rows beside the reason why they have no figure.
+Choice: the reason is what counts; more names hide it."""
+REASONS_SHOWN: Final = 8
+"""Reasons why rows have no figure.
+Choice: models have few; more are variants of one."""
+INDEXES_SHOWN: Final = 12
+"""Numbers of samples on one line.
+Choice: two of them can be looked at; a dozen shows whether they follow a rule."""
+LONGEST_ENTRY: Final = 200
+"""Characters of a name or a value of a checkpoint.
+Choice: metadata holds whole files; names are shorter."""
+LONGEST_LEFT_OUT: Final = 80
+"""Characters of what a conversion leaves out.
+Choice: a line of a terminal; the record of the conversion holds the rest."""
+HASH_DIGITS: Final = 16
+"""Digits of a SHA-256 that are shown.
+Choice: 64 bits distinguish any two files that somebody has; the document holds all."""
+
+# Numbers.
+SHOWN_DIGITS: Final = 3
+"""Significant digits of a figure in tables and sentences.
+Choice: differences and limits are known to two or three; more look more exact than they are."""
+MOST_SHOWN_DIGITS: Final = 6
+"""Digits of a figure that fewer would make a whole number, which it is not.
+Choice: what is nearer than that to a whole number is rounding of float32."""
+LOSS_DIGITS: Final = 6
+"""Digits of a loss: two losses of one step agree in the first ones.
+Choice: float32 keeps 7; fewer show equal losses beside a difference."""
+LARGEST_PLAIN_NUMBER: Final = 1e6
+"""Larger numbers are shown with an exponent.
+Choice: seven digits can be read at a glance, more have to be counted."""
+LARGEST_FACTOR: Final = 100.0
+"""Numbers above are counts and the like, and are not factors that are compared with a whole number.
+Choice: 99.96 times the limit says no more than 100."""
+
+# Forward comparisons.
+CULPRITS_IN_PANEL: Final = 4
+"""Culprits that are shown one by one; a table holds more.
+Choice: four take about 25 lines, one screen."""
+CODE_LINES_SHOWN: Final = 3
+"""Lines of code of culprits that are alike.
+Choice: one shows where to look; layers of a loop come from one line."""
+ERRORS_SHOWN: Final = 3
+"""Errors in the panel where no layer is divergent.
+Choice: the others stand among the findings."""
+ROWS_AT_END: Final = 8
+"""Rows that stay at the end of a table of layers that is cut: the head of the model.
+Choice: fewer hide what follows from a fault in the last block."""
+ROWS_AROUND_FAULT: Final = 3
+"""Rows that stay on either side of a fault.
+Choice: they show that all before is right, and how the fault goes on; more hide that."""
+FAULTS_NEVER_CUT: Final = 5
+"""Faults around which rows stay when a table is cut.
+Choice: further ones stand in the table of culprits."""
+SHORTEST_FOLD: Final = 4
+"""Layers in sequence that one row stands for.
+Choice: fewer save no line, as the first and the last one stay."""
+
+# Losses.
+POINTS_AT_START: Final = 6
+"""Points of a curve that are shown at its start, where curves of a faulty port part.
+Choice: fewer hide how they part, more push the step where they do off the screen."""
+POINTS_AT_END: Final = 4
+"""Points that are shown at the end.
+Choice: they show the final gap, for which two would do."""
+POINTS_AROUND_PART: Final = 2
+"""Points on either side of the first divergent one.
+Choice: they show whether it is a jump; more repeat the curve."""
+LOG_ITEMS_SHOWN: Final = 8
+"""Gaps, steps and runs of a log on one line.
+Choice: eight fit two lines; their number stands behind them."""
+
+# The terminal and the page.
+PAGE_WIDTH: Final = 100
+"""Columns where no terminal says how many it has.
+Choice: wide enough for two paths and four numbers, narrow enough for a mail or an issue."""
+NARROWEST_PATH: Final = 12
+"""Columns that a path gets at least.
+Choice: fewer leave nothing of it to recognise."""
+LABEL_COLUMN_WIDTH: Final = 30
+"""Columns of the labels of a panel.
+Choice: the longest label has 28; wider columns take the room of the facts."""
+ONE_LINE_WIDTH: Final = 24
+"""Characters of a cell that stand on one line in every column of the page.
+Choice: a word and its number; longer cells may break."""
+CALL_DEPTH_SHOWN: Final = 1
+"""Depth of the modules whose calls are listed where a run was captured.
+Choice: the children of the model; deeper ones of large models are hundreds."""
+
+# The notebook.
+CELL_SECONDS: Final = 120
+"""Time after which a cell of the notebook is given up.
+Measured: a cell takes one or two seconds; the first one waits for imports on a busy machine."""
+KERNEL_OUTPUT_SHOWN: Final = 600
+"""Last characters of what a kernel wrote before it died.
+Choice: the last line of a traceback, with a long path in it."""
+
+# Plots.
+NAME_WIDTH: Final = 34
+"""Characters of a name that is written into a plot, beside what it marks.
+Choice: a third of the width of the plot."""
+HISTOGRAM_NAME_WIDTH: Final = 42
+"""Characters of a name in the title of the histogram.
+Choice: what the words of the title leave of the width."""
+LEGEND_NAME_WIDTH: Final = 25
+"""Characters of the name of a log in a legend, in which both sides and the points without a number stand.
+Choice: four entries share the width."""
+LAYER_NAME_LINES: Final = 4
+"""Lines of names that the plot of layers by depth has room for.
+Choice: more cover the points."""
+STEP_NAME_LINES: Final = 3
+"""The same of the plots of steps, whose upper half is lower.
+Choice: more cover the points."""
+MARKED_POINTS: Final = 80
+"""Points of a curve that are marked one by one.
+Choice: more run into one another."""
+MARKED_EVENTS: Final = 40
+"""Events that are marked in a plot of losses.
+Choice: more cannot be distinguished."""
+LABELLED_SHARE: Final = 0.05
+"""Share of a bar from which on its number is written into it.
+Choice: narrower parts have no room for three digits."""
