@@ -143,3 +143,7 @@ Choice: more cannot be distinguished."""
 LABELLED_SHARE: Final = 0.05
 """Share of a bar from which on its number is written into it.
 Choice: narrower parts have no room for three digits."""
+
+CULPRITS_SHOWN: Final = 6
+"""Culprits of one rung that the ladder lists, so that all rungs fit a screen.
+Choice: fewer would hide what one correction leaves; `--all` of the rung's own command and its page list every one."""

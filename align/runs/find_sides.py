@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.runs.thresholds import SEARCH_DEPTH, SEARCHED_FILES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -33,8 +35,7 @@ SIDE_WORDS: dict[SideName, str] = {
     "candidate": r"mindspore|ms|port|cand|candidate|ascend|npu",
 }
 SKIPPED = {"site-packages", "node_modules", "__pycache__", "build", "dist", "tests", "test"}
-DEEPEST, MOST_FILES = 3, 500
-TRAINING_VALUES = (2, 3)
+TRAINING_VALUES = (2, 3)  # format: model and loss, or with an optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,9 @@ class Found:
 
 def find_sides(folder: Path) -> tuple[Found, ...]:
     """Look through a folder, three levels deep, without running anything."""
-    files = [path for path in _files(folder, DEEPEST) if path.suffix in {".py", ".npz", *CHECKPOINTS, *LOGS}]
+    files = [path for path in _files(folder, SEARCH_DEPTH) if path.suffix in {".py", ".npz", *CHECKPOINTS, *LOGS}]
     found: list[Found] = []
-    for path in files[:MOST_FILES]:
+    for path in files[:SEARCHED_FILES]:
         name = str(path.relative_to(folder))
         if path.suffix == ".py":
             found += _in_source(path, name)

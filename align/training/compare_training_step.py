@@ -16,7 +16,8 @@ from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import UsageError
 from align.models.living_objects import looked_for_once
-from align.models.open_side import named_environments
+from align.models.open_side import load_function, named_environments
+from align.models.source_lines import made_in
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.faults.explain_at_rate_zero import explain_at_rate_zero
@@ -97,7 +98,18 @@ def compare_training_step(
         live = tuple(one for one in sides if not isinstance(one, ReferenceSteps))
         found = tuple(chain.from_iterable(batch_findings(one, batches[0]) for one in live))
         result = _with_masks(task, (live[0], live[1])) if len(live) == len(SIDES) else _without_dropout(task, live)
-        return replace(result, findings=(*found, *result.findings))
+        culprits = _with_lines(result.culprits, candidate, sides[1])
+        return replace(result, findings=(*found, *result.findings), culprits=culprits)
+
+
+def _with_lines(culprits: Sequence[StepCulprit], candidate: Given, side: Opened) -> tuple[StepCulprit, ...]:
+    """The culprits with the line that makes the candidate's optimizer beside what is wrong with it."""
+    if not isinstance(candidate, str) or isinstance(side, ReferenceSteps):
+        return tuple(culprits)
+    names = {type(one).__name__ for one in side.training.optimizers}
+    lines = {made_in(load_function(candidate), name) for name in names}
+    line = lines.pop() if len(lines) == 1 else ""
+    return tuple(replace(one, line=one.line or line) if one.part == "optimizer" else one for one in culprits)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from align.names.fold_names import fold_alike
 from align.report.kind_parts.forward_culprits import cause_words
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import NONE
+from align.report.thresholds import CULPRITS_SHOWN
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-CULPRITS_SHOWN = 6
 TONES: dict[str, Tone] = {
     "passed": "good",
     "failed": "bad",
