@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.protocols import OptimizerReader, SettingsReader
 from align.core.registry import check_packages, model_readers
 from align.errors import CannotRunError, SideError
-from align.models.open_side import Side, build_side, load_function
+from align.models.open_side import Side, build_side, find_function, load_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -81,7 +81,7 @@ def root_settings(side: Side) -> LayerSettings:
 def _called(label: str, function: Callable[[], Any]) -> LintSide:
     with ExitStack() as stack:
         kept = {reader.name: stack.enter_context(reader.keep_alive()) for reader in _readers()}
-        return replace(_sorted_out(label, function(), kept), factory=function)
+        return replace(_sorted_out(label, function(), kept), factory=find_function(label))
 
 
 def _readers() -> list[OptimizerReader]:

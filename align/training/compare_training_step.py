@@ -16,7 +16,7 @@ from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import UsageError
 from align.models.living_objects import looked_for_once
-from align.models.open_side import load_function, named_environments
+from align.models.open_side import find_function, named_environments
 from align.models.source_lines import made_in
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
@@ -107,7 +107,7 @@ def _with_lines(culprits: Sequence[StepCulprit], candidate: Given, side: Opened)
     if not isinstance(candidate, str) or isinstance(side, ReferenceSteps):
         return tuple(culprits)
     names = {type(one).__name__ for one in side.training.optimizers}
-    lines = {made_in(load_function(candidate), name) for name in names}
+    lines = {made_in(find_function(candidate), name) for name in names}
     line = lines.pop() if len(lines) == 1 else ""
     return tuple(replace(one, line=one.line or line) if one.part == "optimizer" else one for one in culprits)
 
