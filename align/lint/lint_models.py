@@ -18,10 +18,9 @@ from align.lint.lint_sides import open_lint_side, settings_reader
 from align.lint.pair_layers import mark_padded_in_code, pair_layers
 from align.lint.written_layers import written_epsilons
 from align.models.open_sides import refuse_one_object
-from align.names.apply_user_rules import check_shapes
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
-from align.names.user_rules import NameRules
+from align.names.user_rules import NameRules, check_shapes
 from align.rules.pitfalls import pitfalls
 from align.words.catalogue import sentence
 

@@ -16,7 +16,6 @@ from align.core.parameters import ParameterSet, summarize_parameters
 from align.core.piece_transforms import join_fault
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError, UsageError
-from align.names.apply_user_rules import apply_rules
 from align.names.family_maps import AUTO, map_from_family, recognise_families
 from align.names.from_file.map_sides import MapSide, open_map_side, require_parameters
 from align.names.infer_names import infer_from_file, open_names
@@ -24,7 +23,7 @@ from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
 from align.names.model_facts import layer_kinds, model_warnings
 from align.names.read_map_rules import MapRules, read_map_rules
-from align.names.user_rules import NameRules
+from align.names.user_rules import NameRules, apply_rules
 from align.rules.model_families import read_family
 from align.words.catalogue import sentence
 

@@ -20,7 +20,7 @@ STILL_WORDED = {
     "core": 6,
     "curves": 67,
     "models": 14,
-    "names": 10,
+    "names": 9,
     "rules": 3,
     "training": 9,
 }

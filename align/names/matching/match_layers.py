@@ -15,19 +15,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
-from align.names.layers.pair_evidence import SETTLED, PairEvidence
-from align.names.layers.path_words import DistinctiveWords, likeness, numbered, words
+from align.names.layers.pair_evidence import DistinctiveWords, PairEvidence
+from align.names.layers.path_words import likeness, numbered, words
+from align.names.layers.read_layers import crosses, may_pair, of_one_kind
 from align.names.matching.repeated_blocks import find_repeated_blocks, unfold_groups, unfold_pairs, unlike_lists
 from align.names.matching.weigh_exchanges import (
     OpenGroup,
     as_ambiguities,
     confidence,
-    crosses,
     group_links,
-    may_pair,
-    of_one_kind,
     settle_exchanges,
 )
+from align.names.thresholds import CLEAR_BENEFIT, CONFIDENCE_BY_SHAPE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from align.names.matching.weigh_exchanges import Sides
 
 
-# A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.
-_BY_SHAPE = 0.75
 _UNRELATED = sentence("pair_note.unrelated")
 
 
@@ -81,7 +78,7 @@ def _match(
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
     settlement = settle_exchanges(place_layers(left, right), (left, right), known, ordered, equal_paths.unlike)
-    sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
+    sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= CLEAR_BENEFIT]
     found = [pair for pair, _ in sure]
     sides = [*left, *(a for a, _ in known)], [*right, *(b for _, b in known)]
     doubts = _ShapeDoubts(sides, [*known, *found], [*same, *found], ordered=ordered)
@@ -93,7 +90,7 @@ def _match(
     groups = group_links(settlement.links)
     groups += [OpenGroup((("source", a), ("target", b)), _UNRELATED) for a, b in found if a.path in strange]
     pairs = [
-        (pair, _BY_SHAPE if pair[0].path in chance else confidence(weak))
+        (pair, CONFIDENCE_BY_SHAPE if pair[0].path in chance else confidence(weak))
         for pair, weak in sure
         if pair[0].path not in strange
     ]

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity
 from align.names.fold_names import NUMBER
-from align.names.layers.pair_evidence import SETTLED, PairEvidence
+from align.names.layers.pair_evidence import PairEvidence
 from align.names.layers.path_words import number_order, numbered
 from align.names.layers.weight_transforms import is_turned
-from align.names.matching.other_forms import TURNED, transposed_layer
+from align.names.matching.other_forms import transposed_layer
 from align.names.matching.weigh_exchanges import group_links
+from align.names.thresholds import CLEAR_BENEFIT, CONFIDENCE_OF_TURNED
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _settle_crossed(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Or
     for (a, b), sure in pairs:
         if a.path in exchanged:
             found.notes[_weight_name(a)] = BY_NAME
-            found.pairs.append((_exchanged_pair(a, exchanged[a.path]), min(sure, TURNED)))
+            found.pairs.append((_exchanged_pair(a, exchanged[a.path]), min(sure, CONFIDENCE_OF_TURNED)))
         else:
             found.pairs.append(((a, b), sure))
     return found
@@ -128,7 +129,7 @@ def _witness(pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet]) ->
         if like not in known:
             numbers = number_order(one[0].path, two[0].path) * number_order(one[1].path, two[1].path)
             benefit = numbers or evidence.exchange_benefit(one, two)
-            known[like] = (benefit >= SETTLED) - (benefit <= -SETTLED)
+            known[like] = (benefit >= CLEAR_BENEFIT) - (benefit <= -CLEAR_BENEFIT)
         return known[like]
 
     def speaks(one: Pair, two: Pair) -> int:
@@ -219,7 +220,7 @@ def _settle_square(before: Orientations, sides: Sides) -> Orientations:
         told = ways.of((a, b)) if ways.is_unsure((a, b)) else {False}
         if told == {True}:
             turned = (a, replace(b, inputs_first=True)) if not b.kind else (replace(a, inputs_first=True), b)
-            settled.append((turned, min(sure, TURNED)))
+            settled.append((turned, min(sure, CONFIDENCE_OF_TURNED)))
             continue
         settled.append(((a, b), sure))
         if len(told) > 1 or (not told and (a.kind or b.kind)):
@@ -259,7 +260,7 @@ def _settle(pair: Pair, sure: float, ways: set[bool], found: Orientations, files
     names = a.roles["weight"].name, b.roles["weight"].name
     if ways == {True}:
         pair = (a, replace(b, inputs_first=not a.inputs_first)) if files[1] else (replace(a, inputs_first=True), b)
-        sure = min(sure, TURNED)
+        sure = min(sure, CONFIDENCE_OF_TURNED)
     found.pairs.append((pair, sure))
     if len(ways) > 1:
         found.ambiguous.append(Ambiguity(names[:1], names[1:], _FILE_REASON))
