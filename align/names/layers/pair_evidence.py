@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -205,6 +206,44 @@ def unnumbered_ends(path: str) -> tuple[str, ...]:
     return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))
 
 
+@dataclass(frozen=True, slots=True)
+class PairFacts:
+    """What the names and the settled pairs of both sides say of one pair.
+
+    `own` are the words that each path has for itself. `alike` is their likeness in [0, 1], that of all words if one has
+    none. `differ` says that nothing is alike but a last word that stands elsewhere too. The others are what
+    `PairEvidence` and `SettledNeighbours` call so.
+    """
+
+    own: tuple[Tokens, Tokens]
+    alike: float
+    differ: bool
+    translation: float
+    context: float
+    neighbours: float
+
+
+def read_pair_facts(
+    pairs: Sequence[Pair], settled: Sequence[Pair], sides: tuple[Sequence[Layer], Sequence[Layer]]
+) -> dict[str, PairFacts]:
+    """Return what speaks for and against each of the pairs, by the path of its source; `settled` pairs teach."""
+    evidence = PairEvidence(settled, ordered=False)
+    names = DistinctiveWords([[layer.path for layer in side] for side in sides], [(a.path, b.path) for a, b in settled])
+    found: dict[str, PairFacts] = {}
+    for a, b in pairs:
+        mine, theirs = names.of(a.path, b.path)
+        alike = likeness(mine, theirs) if mine and theirs else likeness(words(a.path), words(b.path))
+        found[a.path] = PairFacts(
+            (mine, theirs),
+            alike,
+            not alike and names.share_an_end(a.path, b.path),
+            evidence.translation((a, b)),
+            evidence.around.context((a, b), ((a, b),)),
+            evidence.around.neighbours((a, b), ((a, b),)),
+        )
+    return found
+
+
 class DistinctiveWords:
     """The words that tell a path from the others of its side.
 
@@ -226,18 +265,12 @@ class DistinctiveWords:
         counted = int((a, b) in self._settled)
         return self._of(a, 0, counted), self._of(b, 1, counted)
 
-    def alike(self, a: str, b: str) -> float:
-        """Likeness of the words that both have for themselves, in [0, 1]; of all words if one has none."""
-        own, others = self.of(a, b)
-        return likeness(own, others) if own and others else likeness(words(a), words(b))
-
-    def differ(self, a: str, b: str) -> bool:
-        """Tell whether both names end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
+    def share_an_end(self, a: str, b: str) -> bool:
+        """Tell whether both end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
         mine, theirs = words(a), words(b)
         ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
         others = [both for both in ends if both != (a, b)]
-        kept = bool(others) and all(words(one)[-2:] == words(other)[-2:] for one, other in others)
-        return kept and not self.alike(a, b)
+        return bool(others) and all(words(one)[-2:] == words(other)[-2:] for one, other in others)
 
     def _of(self, path: str, side: int, counted: int) -> Tokens:
         module = next((one for one in modules_above(path) if self._held[side][one] > counted), "")
