@@ -64,15 +64,15 @@ class RecognisedFamily:
         """
         sources = {pair.source for pair in self.pairings} | {one.name for one in self.unmatched}
         told = {source for source in sources if rules.target_of(source) or rules.drop_of("source", source)}
-        spoken = {to for source in (*rules.names, *told) for to, _, _ in rules.targets_of(source)}
+        named = {to for source in (*rules.names, *told) for to, _, _ in rules.targets_of(source)}
         targets: dict[str, list[tuple[str, Transform]]] = {}
         for pair in self.pairings:
-            if pair.source not in told and pair.target not in spoken and not rules.drop_of("target", pair.target):
+            if pair.source not in told and pair.target not in named and not rules.drop_of("target", pair.target):
                 targets.setdefault(pair.source, []).append((pair.target, pair.transform))
         out: dict[str, dict[str, str]] = {"source": {}, "target": {}}
         left_out: tuple[Unmatched | Dropped, ...] = (*self.unmatched, *self.dropped)
         for one in left_out:
-            if one.name not in (told if one.side == "source" else spoken):
+            if one.name not in (told if one.side == "source" else named):
                 out[one.side][as_literal(one.name)] = one.reason
         return replace(
             rules,
@@ -205,8 +205,8 @@ def _pair_by_form(own: FamilyNames, source: ParameterSet, target: ParameterSet) 
         refused = {name: group for name, group in refused.items() if name not in agreed and name not in gone}
     refused |= _not_whole(agreed, refused)
     pairings = tuple(p for name, group in agreed.items() if name not in refused for p in group)
-    spoken = {p.target for p in pairings} | filled
-    free = [name for name in target.names if name not in spoken]
+    named = {p.target for p in pairings} | filled
+    free = [name for name in target.names if name not in named]
     left = own.family.read_names(free, backwards=not backwards)
     theirs = own.family.reasons_to_drop(target.names, backwards=not backwards)
     return RecognisedFamily(

@@ -121,20 +121,20 @@ def _families(side: MapSide, inferred: InferredNames) -> Iterator[str]:
 def _ruled(side: MapSide, inferred: InferredNames, rules: NameRules) -> NameMap:
     """The map with what is open and left out, and with what the user says in place of what was found."""
     ruled = apply_rules(rules, side.parameters.names, None)
-    spoken = {pairing.source for pairing in ruled.pairings} | {drop.name for drop in ruled.dropped}
+    named = {pairing.source for pairing in ruled.pairings} | {drop.name for drop in ruled.dropped}
     place = {name: number for number, name in enumerate(side.parameters.names)}
-    found = [*ruled.pairings, *(pairing for pairing in inferred.name_map.pairings if pairing.source not in spoken)]
+    found = [*ruled.pairings, *(pairing for pairing in inferred.name_map.pairings if pairing.source not in named)]
     _require_apart(found, rules)
     return replace(
         inferred.name_map,
         pairings=tuple(sorted(found, key=lambda pairing: place[pairing.source])),
         dropped=(
             *ruled.dropped,
-            *(drop for drop in inferred.name_map.dropped if drop.name not in spoken),
+            *(drop for drop in inferred.name_map.dropped if drop.name not in named),
             *(Dropped(name, "source", reason) for name, reason in side.left_out.items()),
             *(Dropped(fill.name, "target", fill.reason) for fill in inferred.fills),
         ),
-        unmatched=tuple(one for one in open_names(inferred.open) if one.name not in spoken),
+        unmatched=tuple(one for one in open_names(inferred.open) if one.name not in named),
         unused_rules=ruled.unused_rules,
     )
 

@@ -178,9 +178,9 @@ def apply_rules(rules: NameRules, source: Sequence[str], target: Sequence[str] |
     faults = [*applied.faults, *_contradictions(rules, applied.pairings, target)]
     if faults:
         raise MapError(rules.label, faults)
-    spoken = {p.target for p in applied.pairings} | {d.name for d in applied.dropped if d.side == "target"}
+    named = {p.target for p in applied.pairings} | {d.name for d in applied.dropped if d.side == "target"}
     unmatched = [Unmatched(name, "source", sentence("map_reason.no_rule_mentions")) for name in applied.rest]
-    unled = [name for name in target or () if name not in spoken]
+    unled = [name for name in target or () if name not in named]
     unmatched += [Unmatched(name, "target", sentence("map_reason.no_rule_leads")) for name in unled]
     return _as_map(rules, applied, unmatched)
 

@@ -51,8 +51,8 @@ def pairs_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Value
         {p.target for p in name_map.pairings if p.evidence == "user"},
     )
     free = [
-        {n: tensor for n, tensor in own.items() if n not in spoken and side.by_name[n].tied_to is None}
-        for own, spoken, side in zip(values, said, sides, strict=True)
+        {n: tensor for n, tensor in own.items() if n not in names and side.by_name[n].tied_to is None}
+        for own, names, side in zip(values, said, sides, strict=True)
     ]
     before = {p.source: p for p in name_map.pairings}
     layers = [roles_by_name(side) for side in sides]

@@ -45,7 +45,7 @@ UNTOLD = sentence("trial_reason.does_not_tell")
 def settle_by_trial(
     source: Side, target: Side, name_map: NameMap, inputs: Mapping[str, Array], progress: Progress = silent
 ) -> NameMap:
-    """Return the map with those ambiguous groups settled that a run with distinct values tells apart.
+    """Return the map with those ambiguous groups settled that a run with distinct values decides.
 
     Both models get random values for the time of the trial and have their own back afterwards, also after a failure.
     Pairs that the user gave stay; others are settled anew where the run contradicts them. What shows in no output is

@@ -49,8 +49,8 @@ def explain_unpaired(
     in_groups = {n for group in ambiguous for n in group.sources}, {n for group in ambiguous for n in group.targets}
     rest = []
     for index, side in enumerate(sides.parameters):
-        spoken = paired[index] | in_groups[index] | {d.name for d in ruled if d.side == _SIDES[index]}
-        rest.append([p for p in side.parameters if p.name not in spoken])
+        explained = paired[index] | in_groups[index] | {d.name for d in ruled if d.side == _SIDES[index]}
+        rest.append([p for p in side.parameters if p.name not in explained])
     dropped = list(ruled)
     unmatched: list[Unmatched] = []
     known = sides.roles if any(rest) else ({}, {})

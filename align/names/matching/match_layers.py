@@ -59,8 +59,8 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
     whole: tuple[set[str], set[str]] = (set(), set())
     while True:
         folded = find_repeated_blocks((left, right), known, whole)
-        taught = [(a, b) for a, b in known if folded[0].positions[a.path].kept and folded[1].positions[b.path].kept]
-        pairs, groups = _match(folded[0].kept, folded[1].kept, taught, ordered)
+        teaching = [(a, b) for a, b in known if folded[0].positions[a.path].kept and folded[1].positions[b.path].kept]
+        pairs, groups = _match(folded[0].kept, folded[1].kept, teaching, ordered)
         if not any(unlike := unlike_lists(folded, [pair for pair, _ in pairs], groups)):
             break
         for lists, more in zip(whole, unlike, strict=True):

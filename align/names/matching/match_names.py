@@ -60,18 +60,18 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     """
     sides = without_outer_wrappers(source, target)
     ruled = apply_rules_to_sides(rules, source, target)
-    spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
+    named = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
-        spoken[drop.side == "target"].add(drop.name)
-    followed = _follow_fused(sides, ruled.pairings, spoken)
-    spoken[0].update(pairing.source for pairing in followed)
-    spoken[1].update(pairing.target for pairing in followed)
+        named[drop.side == "target"].add(drop.name)
+    followed = _follow_fused(sides, ruled.pairings, named)
+    named[0].update(pairing.source for pairing in followed)
+    named[1].update(pairing.target for pairing in followed)
     ordered = source.order == target.order == "execution"
-    matched = match_in_stages(sides, spoken, _taught_layers(sides, ruled.pairings), ordered)
+    matched = match_in_stages(sides, named, _given_layers(sides, ruled.pairings), ordered)
     open_names = {name for group in matched.ambiguous for name in group.sources}
     found = [one for (a, b), sure in matched.pairs for one in _pair_roles(a, b, sure, None)]
     found += [one for (a, b), sure in matched.other_forms for one in _pair_roles(a, b, sure, "structure")]
-    found = [one for one in found if _free(one, spoken) and one.source not in open_names]
+    found = [one for one in found if _free(one, named) and one.source not in open_names]
     found = [_unsure(one, matched.notes[one.source]) if one.source in matched.notes else one for one in found]
     pairings = [*ruled.pairings, *followed, *found, *matched.fused]
     layers = [pair for pair, _ in (*matched.pairs, *matched.other_forms)]
@@ -88,8 +88,8 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     )
 
 
-def _follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], spoken: Names) -> list[Pairing]:
-    """Pair what no rule speaks of in layers that the user's rules cut or join; nothing of a role that does not fit."""
+def _follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], named: Names) -> list[Pairing]:
+    """Pair what no rule names in layers that the user's rules cut or join; nothing of a role that does not fit."""
     fused = [pairing for pairing in ruled if _places(pairing.transform)]
     if not fused:
         return []
@@ -102,7 +102,7 @@ def _follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], spoken: Names) 
             groups.setdefault((cut, whole, role), []).append(follower)
     shapes = {parameter.name: parameter.shape for parameter in sides.parameters[0].parameters}
     found = ([one for one in group if one is not None] for group in groups.values() if None not in group)
-    return [one for group in found if _is_whole(group, shapes) and _are_free(group, spoken) for one in group]
+    return [one for group in found if _is_whole(group, shapes) and _are_free(group, named) for one in group]
 
 
 def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
@@ -112,8 +112,8 @@ def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
     return not cut_faults(group, shapes)
 
 
-def _are_free(group: Sequence[Pairing], spoken: Names) -> bool:
-    return all(one.source not in spoken[0] and one.target not in spoken[1] for one in group)
+def _are_free(group: Sequence[Pairing], named: Names) -> bool:
+    return all(one.source not in named[0] and one.target not in named[1] for one in group)
 
 
 def _places(transform: Transform) -> list[Slice | Part | Reorder]:
@@ -154,7 +154,7 @@ def _pair(transform: Transform, a: Layer, b: Layer, roles: tuple[str, str]) -> P
     return Pairing(source.name, target.name, "structure", 1.0, change) if fits else None
 
 
-def _taught_layers(sides: LayeredSides, ruled: Sequence[Pairing]) -> list[Pair]:
+def _given_layers(sides: LayeredSides, ruled: Sequence[Pairing]) -> list[Pair]:
     """Layers that the user's pairs join one to one: the rest of their parameters follows."""
     if not ruled:
         return []
@@ -178,8 +178,8 @@ def _unsure(pairing: Pairing, note: str) -> Pairing:
     return replace(pairing, confidence=min(pairing.confidence, CONFIDENCE_OF_DOUBTED), note=note)
 
 
-def _free(pairing: Pairing, spoken: tuple[set[str], set[str]]) -> bool:
-    return pairing.source not in spoken[0] and pairing.target not in spoken[1]
+def _free(pairing: Pairing, named: tuple[set[str], set[str]]) -> bool:
+    return pairing.source not in named[0] and pairing.target not in named[1]
 
 
 @dataclass
@@ -212,13 +212,13 @@ class Matching:
         return names
 
 
-def match_in_stages(sides: LayeredSides, spoken: Names, taught: Sequence[Pair], ordered: bool) -> Matching:
-    """Match what the rules do not speak of; pairs that they `taught` are sure.
+def match_in_stages(sides: LayeredSides, named: Names, given: Sequence[Pair], ordered: bool) -> Matching:
+    """Match what the rules have not `named`; pairs of layers that they have `given` are sure.
 
     `ordered` says that both sides stand in the order of execution, which then is evidence.
     """
-    free = _FreeLayers(sides, spoken)
-    found = Matching([(pair, 1.0) for pair in taught])
+    free = _FreeLayers(sides, named)
+    found = Matching([(pair, 1.0) for pair in given])
     reserved = reserve_fused(*([plain_layer(layer) for layer in side] for side in free.whole(found.names())))
     _match_plain(found, free, reserved, ordered)
     open_layers = free.whole(_joined(Matching(found.pairs).names(), reserved))
@@ -226,7 +226,7 @@ def match_in_stages(sides: LayeredSides, spoken: Names, taught: Sequence[Pair], 
         found = Matching([*found.pairs, *triples])
         _match_plain(found, free, reserved, ordered)
     other = match_other_forms(*free.whole(found.names()), found.known, ordered)
-    turned = settle_orientations([*found.pairs, *other.pairs], sides.parameters, spoken[0])
+    turned = settle_orientations([*found.pairs, *other.pairs], sides.parameters, named[0])
     count = len(found.pairs)
     ambiguous = [*found.ambiguous, *other.ambiguous, *turned.ambiguous]
     notes = note_shifted([pair for pair, _ in turned.pairs], free.whole(Matching(turned.pairs).names())) | turned.notes
@@ -280,11 +280,11 @@ def _siblings(path: str) -> list[str]:
 
 
 class _FreeLayers:
-    """The layers of both sides without the parameters that rules have `spoken` of."""
+    """The layers of both sides without the parameters that rules have `named`."""
 
-    def __init__(self, sides: LayeredSides, spoken: Names) -> None:
+    def __init__(self, sides: LayeredSides, named: Names) -> None:
         tied = [{p.name for p in side.parameters if p.tied_to} for side in sides.parameters]
-        own = (read_layers(side, names) for side, names in zip(sides.parameters, spoken, strict=True))
+        own = (read_layers(side, names) for side, names in zip(sides.parameters, named, strict=True))
         self._loose = cut_alike(*own)
         self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
 

@@ -51,16 +51,16 @@ class Orientations:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def settle_orientations(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Orientations:
-    """Return the pairs with their matrices as names, classes and biases tell; nothing that the user has `spoken` of."""
-    crossed = _settle_crossed(pairs, sides, spoken)
+def settle_orientations(pairs: Sequence[Sure], sides: Sides, named: Set[str]) -> Orientations:
+    """Return the pairs with their matrices as names, classes and biases tell; none that the user has `named`."""
+    crossed = _settle_crossed(pairs, sides, named)
     square = _settle_square(crossed, sides)
-    return _settle_in_files(square, sides, spoken)
+    return _settle_in_files(square, sides, named)
 
 
-def _settle_crossed(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Orientations:
+def _settle_crossed(pairs: Sequence[Sure], sides: Sides, named: Set[str]) -> Orientations:
     """Exchange the matrices side by side for which only their shapes speak."""
-    rivals = _rivals([pair for pair, _ in pairs if pair[0].roles.get("weight") and _weight_name(pair[0]) not in spoken])
+    rivals = _rivals([pair for pair, _ in pairs if pair[0].roles.get("weight") and _weight_name(pair[0]) not in named])
     if not rivals:
         return Orientations(list(pairs))
     in_doubt = {pair[0].path for both in rivals for pair in both}
@@ -234,10 +234,10 @@ def _way(pair: Pair) -> bool:
     return bool(a) != bool(b)
 
 
-def _settle_in_files(before: Orientations, sides: Sides, spoken: Set[str]) -> Orientations:
+def _settle_in_files(before: Orientations, sides: Sides, named: Set[str]) -> Orientations:
     """Turn square matrices of checkpoints as others of their names; open, or note, those for which nothing tells."""
     files = [side.order == "file" for side in sides]
-    matrices = [pair for pair, _ in before.pairs if _may_be_turned(pair, files, spoken)]
+    matrices = [pair for pair, _ in before.pairs if _may_be_turned(pair, files, named)]
     if not matrices:
         return before
     told = _Told(files, mixed=bool(before.open_paths))
@@ -327,12 +327,12 @@ def _last_word(path: str) -> str:
     return next(filter(None, reversed(parts)), "")
 
 
-def _may_be_turned(pair: Pair, files: Sequence[bool], spoken: Set[str]) -> bool:
+def _may_be_turned(pair: Pair, files: Sequence[bool], named: Set[str]) -> bool:
     """Tell whether both are matrices, of layers that may be linear, and one comes from a file."""
     shapes = [layer.shapes.get("weight", ()) for layer in pair]
     if not any(files) or any(len(shape) != 2 for shape in shapes) or {a.kind for a in pair} - {"", "linear"}:
         return False
-    if pair[0].roles["weight"].name in spoken:
+    if pair[0].roles["weight"].name in named:
         return False
     return any(from_file and layer.inputs_first is not False for layer, from_file in zip(pair, files, strict=True))
 

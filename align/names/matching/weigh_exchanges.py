@@ -133,9 +133,9 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
         before, sure = sure, [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
         if turn and sure == before and settlement.pairs == previous.pairs:
             break
-        taught = [*known, *sure]
-        lists = lists or NumberedLists(*every, taught)
-        evidence = PairEvidence(taught, ordered=ordered, contents=contents, lists=lists)
+        teaching = [*known, *sure]
+        lists = lists or NumberedLists(*every, teaching)
+        evidence = PairEvidence(teaching, ordered=ordered, contents=contents, lists=lists)
         previous = settlement
         settlement = _weigh(_improved(previous.pairs, free, evidence), free, evidence, unlike)
         if agreement:
