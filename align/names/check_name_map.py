@@ -70,8 +70,8 @@ def check_name_map(
 def _pairings(rules: NameRules, source: ParameterSet) -> list[Pairing]:
     """What the map says of the source's names, and of names under [names] that it does not have."""
     names = dict.fromkeys((*source.names, *rules.names))
-    spoken = [name for name in names if name in rules.names or not rules.drop_of("source", name)]
-    return [Pairing(name, to, "user", 1.0, change) for name in spoken for to, change, _ in rules.targets_of(name)]
+    paired = [name for name in names if name in rules.names or not rules.drop_of("source", name)]
+    return [Pairing(name, to, "user", 1.0, change) for name in paired for to, change, _ in rules.targets_of(name)]
 
 
 def _dropped(rules: NameRules, name: SideName, side: ParameterSet) -> set[str]:

@@ -25,7 +25,7 @@ from align.rules.model_families import AS_IS, model_families, read_family
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from align.core.checkpoints import StoredTensor
     from align.core.name_map import NameMap
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from align.names.infer_names import InferredNames
     from align.names.user_rules import NameRules
     from align.rules.directed_rules import TargetFamily
-    from align.rules.model_families import ModelFamily, Place
+    from align.rules.model_families import FamilyNames, ModelFamily, Place
 
     Groups = dict[str, list[Pairing]]
 
@@ -64,15 +64,15 @@ class RecognisedFamily:
         """
         sources = {pair.source for pair in self.pairings} | {one.name for one in self.unmatched}
         told = {source for source in sources if rules.target_of(source) or rules.drop_of("source", source)}
-        spoken = {to for source in (*rules.names, *told) for to, _, _ in rules.targets_of(source)}
+        named = {to for source in (*rules.names, *told) for to, _, _ in rules.targets_of(source)}
         targets: dict[str, list[tuple[str, Transform]]] = {}
         for pair in self.pairings:
-            if pair.source not in told and pair.target not in spoken and not rules.drop_of("target", pair.target):
+            if pair.source not in told and pair.target not in named and not rules.drop_of("target", pair.target):
                 targets.setdefault(pair.source, []).append((pair.target, pair.transform))
         out: dict[str, dict[str, str]] = {"source": {}, "target": {}}
         left_out: tuple[Unmatched | Dropped, ...] = (*self.unmatched, *self.dropped)
         for one in left_out:
-            if one.name not in (told if one.side == "source" else spoken):
+            if one.name not in (told if one.side == "source" else named):
                 out[one.side][as_literal(one.name)] = one.reason
         return replace(
             rules,
@@ -126,7 +126,7 @@ def recognise_families(
 
     Several may: ports of one torch model have names of their own.
     """
-    to = _to(framework)
+    to: TargetFamily = "nn" if framework == "torch" else "torch"
     return [found for family in model_families() if (found := _recognised(family, tensors, to)) is not None]
 
 
@@ -138,51 +138,44 @@ def recognise_pair(source: ParameterSet, target: ParameterSet) -> RecognisedFami
     known = [
         paired
         for found in recognise_families(source.by_name, source.framework)
-        if _knows(found.family, target, backwards=backwards)
+        if any(found.family.known_names(target.names, backwards=backwards))
         and (paired := _paired(found.family, source, target)).pairings
     ]
     return known[0] if len(known) == 1 else None
 
 
-def _knows(family: ModelFamily, side: ParameterSet, *, backwards: bool) -> bool:
-    return any(all(form.knows(name, backwards=backwards) for name in side.names) for form in family.forms)
-
-
 def _paired(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
     """The form of a family that knows all names of the source and pairs most of them."""
     backwards = source.framework == "mindspore"
-    known = [form for form in family.forms if all(form.knows(name, backwards=backwards) for name in source.names)]
-    return max((pair_by_family(form, source, target) for form in known or [family]), key=lambda one: len(one.pairings))
+    known = list(family.known_names(source.names, backwards=backwards))
+    known = known or [family.read_names(source.names, backwards=backwards)]
+    return max((_pair_by_form(own, source, target) for own in known), key=lambda one: len(one.pairings))
 
 
 def _differ(source: ParameterSet, target: ParameterSet) -> bool:
     return {source.framework, target.framework} == {"torch", "mindspore"}
 
 
-def _to(framework: str | None) -> TargetFamily:
-    return "nn" if framework == "torch" else "torch"
-
-
 def _recognised(
     family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
 ) -> RecognisedFamily | None:
-    family = family.form_of(tensors, backwards=to == "torch")
-    if not all(family.knows(name, backwards=to == "torch") for name in tensors):
+    own = next(family.known_names(tensors, backwards=to == "torch"), None)
+    if own is None:
         return None
     try:
-        pairings = map_from_family(family, tensors, to).name_map.pairings
+        pairings = _map_from_form(own, tensors, to).name_map.pairings
     except (MapError, OpenNamesError):
         return None
     names = [pair.target if to == "torch" else pair.source for pair in pairings]
-    told = all(any(fnmatchcase(name, glob) for name in names) for glob in family.needs)
-    return RecognisedFamily(family, pairings) if told and _kinds_agree(family, tensors, to) else None
+    told = all(any(fnmatchcase(name, glob) for name in names) for glob in own.family.needs)
+    return RecognisedFamily(own.family, pairings) if told and _kinds_agree(own, tensors, to) else None
 
 
-def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily) -> bool:
+def _kinds_agree(own: FamilyNames, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily) -> bool:
     """Tell whether each layer looks like the kind that the family says it is."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     for reading in read_groups(shapes, directed_rules(layer_rules(), to, alone=False), (), {}):
-        place = family.place(reading.group.path(next(iter(reading.group.shapes))), backwards=to == "torch")
+        place = own.places.get(reading.group.path(next(iter(reading.group.shapes))))
         if place is None or place.rule.kind in ("", AS_IS):
             continue
         if all(place.rule.kind not in (rule.kind, rule.id) for rule in reading.rules):
@@ -190,8 +183,8 @@ def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Param
     return True
 
 
-def pair_by_family(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
-    """Pair two sides by a form of a family; raises MapError as `map_from_family`.
+def _pair_by_form(own: FamilyNames, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
+    """Pair two sides by what a form of a family says of the source's names; raises MapError as `map_from_family`.
 
     A port whose layers are those of `mint` stands at the same places under torch's names.
     """
@@ -202,32 +195,36 @@ def pair_by_family(family: ModelFamily, source: ParameterSet, target: ParameterS
     filled: set[str] = set()
     gone: set[str] = set()  # a count of batches, which only mint keeps
     for to in wanted:
-        inferred = map_from_family(family, source.by_name, to)
+        inferred = _map_from_form(own, source.by_name, to)
         filled |= {fill.name for fill in inferred.fills}
         gone |= {drop.name for drop in inferred.name_map.dropped}
-        for name, group in _by_source(inferred.name_map.pairings).items():
+        for name, group in _grouped(inferred.name_map.pairings, "source").items():
             if name not in agreed:
                 fits = all(_agrees(pairing, source, target) for pairing in group)
                 (agreed if fits else refused).setdefault(name, group)
         refused = {name: group for name, group in refused.items() if name not in agreed and name not in gone}
     refused |= _not_whole(agreed, refused)
     pairings = tuple(p for name, group in agreed.items() if name not in refused for p in group)
-    spoken = {p.target for p in pairings} | filled
+    named = {p.target for p in pairings} | filled
+    free = [name for name in target.names if name not in named]
+    left = own.family.read_names(free, backwards=not backwards)
+    theirs = own.family.reasons_to_drop(target.names, backwards=not backwards)
     return RecognisedFamily(
-        family,
+        own.family,
         pairings,
+        (*_refused_sources(refused, target), *_refused_targets(left, free, refused, source)),
         (
-            *_refused_sources(refused, target),
-            *_refused_targets(family, [name for name in target.names if name not in spoken], refused, source),
+            *(Dropped(name, "source", reason) for name, reason in own.dropped.items()),
+            *(Dropped(name, "target", reason) for name, reason in theirs.items()),
         ),
-        (*_dropped(family, "source", source), *_dropped(family, "target", target)),
     )
 
 
-def _by_source(pairings: Iterable[Pairing]) -> Groups:
+def _grouped(pairings: Iterable[Pairing], end: SideName) -> Groups:
+    """Pairings by the name at one end."""
     groups: Groups = {}
     for pairing in pairings:
-        groups.setdefault(pairing.source, []).append(pairing)
+        groups.setdefault(getattr(pairing, end), []).append(pairing)
     return groups
 
 
@@ -250,36 +247,21 @@ def _refused_sources(refused: Groups, target: ParameterSet) -> Iterator[Unmatche
 
 
 def _refused_targets(
-    family: ModelFamily, names: Iterable[str], refused: Groups, source: ParameterSet
+    left: FamilyNames, names: Iterable[str], refused: Groups, source: ParameterSet
 ) -> Iterator[Unmatched]:
-    backwards = source.framework == "torch"
-    makers: dict[str, list[str]] = {}
-    for pairing in (p for group in refused.values() for p in group):
-        makers.setdefault(pairing.target, []).append(pairing.source)
+    makers = _grouped((pairing for group in refused.values() for pairing in group), "target")
     for name in names:
-        place = family.place(name, backwards=backwards)
         if name in makers:
-            shape = source.by_name[makers[name][0]].shape
-            yield Unmatched(name, "target", _reason(makers[name], shape), tuple(makers[name]))
-        elif place is not None and not family.reason_to_drop(name, _framework(backwards=backwards)):
-            yield Unmatched(name, "target", _reason(place.paths, None))
+            sources = [pairing.source for pairing in makers[name]]
+            yield Unmatched(name, "target", _reason(sources, source.by_name[sources[0]].shape), tuple(sources))
+        elif name in left.places and name not in left.dropped:
+            yield Unmatched(name, "target", _reason(left.places[name].paths, None))
 
 
 def _reason(names: Iterable[str], shape: tuple[int, ...] | None) -> str:
     if shape is None:
         return sentence("unmatched_reason.not_in_family", names=[*names])
     return sentence("unmatched_reason.family_shape", names=[*names], shape=str(list(shape)))
-
-
-def _dropped(family: ModelFamily, side: SideName, parameters: ParameterSet) -> Iterator[Dropped]:
-    framework = _framework(backwards=parameters.framework == "mindspore")
-    for name in parameters.names:
-        if reason := family.reason_to_drop(name, framework):
-            yield Dropped(name, side, reason)
-
-
-def _framework(*, backwards: bool) -> str:
-    return "mindspore" if backwards else "torch"
 
 
 def map_from_family(
@@ -290,10 +272,21 @@ def map_from_family(
     Raises MapError listing every name that the family does not know, OpenNamesError and UsageError as `map_from_file`.
     """
     backwards = to == "torch"
-    family = family.form_of(tensors, backwards=backwards)
-    here, there = ("mindspore", "torch") if backwards else ("torch", "mindspore")
-    drops = {name: reason for name in tensors if (reason := family.reason_to_drop(name, here))}
-    places = _places(family, [name for name in tensors if name not in drops], backwards=backwards)
+    own = next(family.known_names(tensors, backwards=backwards), None)
+    return _map_from_form(own or family.read_names(tensors, backwards=backwards), tensors, to)
+
+
+def _map_from_form(
+    own: FamilyNames, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
+) -> InferredNames:
+    backwards = to == "torch"
+    if own.unknown:
+        raise MapError(
+            f"the family {own.family.name} ({own.family.about})",
+            [f"{name}: the family has no such name" for name in own.unknown],
+            "check that the file is of this family and has no prefix (`align inspect`), or give a map with --map",
+        )
+    places = {name: own.places[name] for name in tensors if name not in own.dropped}
     of_layers = {name: tensors[name] for name, place in places.items() if place.rule.kind}
     told = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
     inferred = map_from_file(of_layers, to, told=told)
@@ -305,24 +298,14 @@ def map_from_family(
         if name not in gone
         for moved in _moved(name, tensors[name].shape, place, by_name.get(name), backwards=backwards)
     ]
-    dropped = tuple(Dropped(name, "source", reason) for name, reason in (gone | drops).items())
+    dropped = tuple(Dropped(name, "source", reason) for name, reason in (gone | own.dropped).items())
     paths = {name.rpartition(".")[0]: place.paths[0] for name, place in places.items() if place.rule.kind}
     fills = tuple(replace(fill, name=_under(paths[fill.name.rpartition(".")[0]], fill.name)) for fill in inferred.fills)
     name_map = replace(inferred.name_map, pairings=tuple(pairings), dropped=dropped)
-    own = [f"{glob} ({reason})" for glob, reason in family.dropped[there].items()]
-    warnings = (sentence("map_warning.family_only", framework=there, globs=own),) if own else ()
+    there = "torch" if backwards else "mindspore"
+    globs = [f"{glob} ({reason})" for glob, reason in own.family.dropped[there].items()]
+    warnings = (sentence("map_warning.family_only", framework=there, globs=globs),) if globs else ()
     return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, *warnings))
-
-
-def _places(family: ModelFamily, names: Sequence[str], *, backwards: bool) -> dict[str, Place]:
-    places = {name: family.place(name, backwards=backwards) for name in names}
-    if faults := [f"{name}: the family has no such name" for name, place in places.items() if place is None]:
-        raise MapError(
-            f"the family {family.name} ({family.about})",
-            faults,
-            "check that the file is of this family and has no prefix (`align inspect`), or give a map with --map",
-        )
-    return {name: place for name, place in places.items() if place is not None}
 
 
 def _moved(name: str, shape: Shape, place: Place, inferred: Pairing | None, *, backwards: bool) -> Iterator[Pairing]:

@@ -16,12 +16,11 @@ from align.core.atomic_files import existing_file, write_text
 from align.core.name_map import FRAMEWORKS
 from align.core.transforms import IDENTITY
 from align.errors import DestinationError, MapError
-from align.names.apply_user_rules import apply_rules
 from align.names.map_file_parts.map_lines import Faults, expand_table, users_text
 from align.names.map_file_parts.map_text import SCHEMA, SIDES, map_text
 from align.names.map_verdict import refuse_doubled
 from align.names.parse_transform import parse_transform
-from align.names.user_rules import NameRules, Rename
+from align.names.user_rules import NameRules, Rename, apply_rules
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -16,7 +16,6 @@ from align.core.parameters import ParameterSet, summarize_parameters
 from align.core.piece_transforms import join_fault
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError, UsageError
-from align.names.apply_user_rules import apply_rules
 from align.names.family_maps import AUTO, map_from_family, recognise_families
 from align.names.from_file.map_sides import MapSide, open_map_side, require_parameters
 from align.names.infer_names import infer_from_file, open_names
@@ -24,7 +23,7 @@ from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
 from align.names.model_facts import layer_kinds, model_warnings
 from align.names.read_map_rules import MapRules, read_map_rules
-from align.names.user_rules import NameRules
+from align.names.user_rules import NameRules, apply_rules
 from align.rules.model_families import read_family
 from align.words.catalogue import sentence
 
@@ -122,20 +121,20 @@ def _families(side: MapSide, inferred: InferredNames) -> Iterator[str]:
 def _ruled(side: MapSide, inferred: InferredNames, rules: NameRules) -> NameMap:
     """The map with what is open and left out, and with what the user says in place of what was found."""
     ruled = apply_rules(rules, side.parameters.names, None)
-    spoken = {pairing.source for pairing in ruled.pairings} | {drop.name for drop in ruled.dropped}
+    named = {pairing.source for pairing in ruled.pairings} | {drop.name for drop in ruled.dropped}
     place = {name: number for number, name in enumerate(side.parameters.names)}
-    found = [*ruled.pairings, *(pairing for pairing in inferred.name_map.pairings if pairing.source not in spoken)]
+    found = [*ruled.pairings, *(pairing for pairing in inferred.name_map.pairings if pairing.source not in named)]
     _require_apart(found, rules)
     return replace(
         inferred.name_map,
         pairings=tuple(sorted(found, key=lambda pairing: place[pairing.source])),
         dropped=(
             *ruled.dropped,
-            *(drop for drop in inferred.name_map.dropped if drop.name not in spoken),
+            *(drop for drop in inferred.name_map.dropped if drop.name not in named),
             *(Dropped(name, "source", reason) for name, reason in side.left_out.items()),
             *(Dropped(fill.name, "target", fill.reason) for fill in inferred.fills),
         ),
-        unmatched=tuple(one for one in open_names(inferred.open) if one.name not in spoken),
+        unmatched=tuple(one for one in open_names(inferred.open) if one.name not in named),
         unused_rules=ruled.unused_rules,
     )
 

@@ -6,30 +6,16 @@ and a wrong one may call two blocks the other way round. A trial tells them apar
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from align.models.fit_inputs import run_fitted
-from align.names.matching.match_names import match_names
-from align.names.user_rules import NameRules
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from align.core.dtypes import Array
-    from align.core.name_map import NameMap
-    from align.core.parameters import ParameterSet
-    from align.core.protocols import Inputs
-    from align.models.open_side import Side
-
-
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from align.models.fit_inputs import run_fitted
 from align.names.fold_names import fold_names
 from align.names.layers.read_layers import roles_by_name
+from align.names.matching.match_names import match_names
+from align.names.thresholds import CONFIDENCE_BY_ORDER
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -38,14 +24,14 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
     from align.core.parameters import ParameterSet
+    from align.core.protocols import Inputs
     from align.core.traces import Capture
     from align.core.transforms import Transform
+    from align.models.open_side import Side
     from align.names.user_rules import NameRules
 
     _Call = tuple[int, int, Pairing]
 
-# Two correct ports may call two branches in another order.
-_BY_ORDER = 0.75
 _CROSSED = sentence("pair_note.another_order")
 
 
@@ -71,7 +57,8 @@ def _paired(name_map: NameMap, source: ParameterSet, target: ParameterSet, rules
     fixed = replace(rules, names=rules.names | names, further={**rules.further, **further})
     again = replace(match_names(source, target, fixed), frameworks=name_map.frameworks)
     pairings = (
-        known.get((p.source, p.target)) or replace(p, confidence=min(p.confidence, _BY_ORDER)) for p in again.pairings
+        known.get((p.source, p.target)) or replace(p, confidence=min(p.confidence, CONFIDENCE_BY_ORDER))
+        for p in again.pairings
     )
     return replace(again, pairings=tuple(pairings))
 
@@ -88,7 +75,7 @@ def _doubted(name_map: NameMap, source: ParameterSet, target: ParameterSet) -> N
             rivals[layer.kind, layer.signature, role].append((*place, pairing))
     crossed = {id(pairing) for calls in rivals.values() for pairing in _crossing(calls)}
     pairings = (
-        replace(p, confidence=min(p.confidence, _BY_ORDER), note=p.note or _CROSSED)
+        replace(p, confidence=min(p.confidence, CONFIDENCE_BY_ORDER), note=p.note or _CROSSED)
         if id(p) in crossed and p.sure and p.evidence not in ("user", "values")
         else p
         for p in name_map.pairings

@@ -13,6 +13,8 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
+from align.names.thresholds import MOST_NAMES_OF_RANGES
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
@@ -20,7 +22,6 @@ RANGE = re.compile(r"(\{+)([0-9]{1,9})\.\.([0-9]{1,9})\}")
 # Numbers with leading zeros are words: `07` and `7` are two names.
 NUMBER = re.compile(r"(?<![0-9])(?:0|[1-9][0-9]{0,8})(?![0-9])")
 Words = tuple[str, ...]
-MOST_NAMES = 1_000_000  # what one text may stand for: no model has more parameters, and memory has an end
 
 
 def quote_ranges(name: str) -> str:
@@ -47,8 +48,8 @@ def expand_ranges(texts: Sequence[str]) -> list[tuple[str, ...]]:
         if other != lengths[0]:
             msg = f"the ranges of {texts[0]} and {text} are not equally many, or not equally long"
             raise ValueError(msg)
-    if prod(lengths[0]) > MOST_NAMES:
-        msg = f"{texts[0]} stands for {prod(lengths[0]):,} names, more than {MOST_NAMES:,}"
+    if prod(lengths[0]) > MOST_NAMES_OF_RANGES:
+        msg = f"{texts[0]} stands for {prod(lengths[0]):,} names, more than {MOST_NAMES_OF_RANGES:,}"
         raise ValueError(msg)
     return [tuple(_at(one, steps) for one in read) for steps in product(*map(range, lengths[0]))]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from align.core.about import CHECKOUT, beside_package
 from align.errors import MappingRuleError
+from align.rules.thresholds import MOST_STACKED_LAYERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,6 @@ else:
 FamilyName = Literal["torch", "nn", "mint"]
 STATISTICS = frozenset({"mean", "variance", "batches"})
 FAMILIES: tuple[FamilyName, ...] = ("torch", "nn", "mint")
-STACKED_LAYERS = 32  # what `*` in an attribute stands for: weight_ih_l0 ... weight_ih_l31 of a stacked LSTM
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ def _axes(numbers: object) -> tuple[int, ...]:
 
 
 def _numbered(pattern: str) -> list[str]:
-    return [pattern.replace("*", str(n)) for n in range(STACKED_LAYERS)] if "*" in pattern else [pattern]
+    return [pattern.replace("*", str(n)) for n in range(MOST_STACKED_LAYERS)] if "*" in pattern else [pattern]
 
 
 def _text(value: object) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from align.errors import MappingRuleError, UsageError
@@ -24,8 +25,10 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
+
+    _Row = tuple[str, "Place | None", str]  # a name, its place, and why only its side has it
 
 AS_IS = "as-is"  # a layer whose parameters have the same names on both sides
 _NUMBER = re.compile(r"#([+-]\d+)?")
@@ -100,10 +103,22 @@ class ModelFamily:
         lacking = [{}, self.optional, *({side: prefix} for side, prefix in self.optional.items())]
         return [self._without(prefixes) for n, prefixes in enumerate(lacking) if prefixes not in lacking[:n]]
 
-    def form_of(self, names: Collection[str], *, backwards: bool) -> ModelFamily:
-        """The first form that knows all names of a side, or the family itself."""
-        known = (form for form in self.forms if all(form.knows(name, backwards=backwards) for name in names))
-        return next(known, self)
+    def known_names(self, names: Collection[str], *, backwards: bool) -> Iterator[FamilyNames]:
+        """Yield the names of a side as each form reads them that knows them all."""
+        for form in self.forms:
+            rows = list(takewhile(lambda row: row[1] or row[2], _rows(form, names, backwards=backwards)))
+            if len(rows) == len(names):
+                yield FamilyNames.of(form, rows)
+
+    def read_names(self, names: Collection[str], *, backwards: bool) -> FamilyNames:
+        """The names of a side as this form reads them, those that it does not know among them."""
+        return FamilyNames.of(self, list(_rows(self, names, backwards=backwards)))
+
+    def reasons_to_drop(self, names: Iterable[str], *, backwards: bool) -> dict[str, str]:
+        """Why names of a side have no counterpart, by name; those that should have one are left out."""
+        drops = self.dropped[_SIDES[backwards]].items()
+        found = {name: next((reason for glob, reason in drops if fnmatchcase(name, glob)), "") for name in names}
+        return {name: reason for name, reason in found.items() if reason}
 
     def _without(self, prefixes: dict[str, str]) -> ModelFamily:
         return replace(
@@ -115,15 +130,6 @@ class ModelFamily:
                 for side, drops in self.dropped.items()
             },
         )
-
-    def knows(self, name: str, *, backwards: bool) -> bool:
-        """Tell whether a name has a place, or is one that only its side has."""
-        side = "mindspore" if backwards else "torch"
-        return self.place(name, backwards=backwards) is not None or bool(self.reason_to_drop(name, side))
-
-    def reason_to_drop(self, name: str, side: str) -> str:
-        """Why a name of this side, "torch" or "mindspore", has no counterpart; "" if it should have one."""
-        return next((reason for glob, reason in self.dropped[side].items() if fnmatchcase(name, glob)), "")
 
     def place(self, name: str, *, backwards: bool) -> Place | None:
         """The place of a parameter by a rule of its own, or of its layer; the first rule that knows it counts.
@@ -139,6 +145,36 @@ class ModelFamily:
     def _place(self, path: str, *, layers: bool, backwards: bool) -> Place | None:
         rules = (rule for rule in self.rules if bool(rule.kind) == layers)
         return next((found for rule in rules if (found := rule.place(path, backwards=backwards))), None)
+
+
+def _rows(form: ModelFamily, names: Collection[str], *, backwards: bool) -> Iterator[_Row]:
+    drops = form.reasons_to_drop(names, backwards=backwards)
+    for name in names:
+        yield name, form.place(name, backwards=backwards), drops.get(name, "")
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyNames:
+    """The names of a side as one form of a family reads them; each is looked up once.
+
+    `places` has the names that lead somewhere, `dropped` those that only their side has, with the reason; a name may
+    stand in both. `unknown` are all others.
+    """
+
+    family: ModelFamily
+    places: dict[str, Place]
+    dropped: dict[str, str]
+    unknown: tuple[str, ...]
+
+    @classmethod
+    def of(cls, form: ModelFamily, rows: Sequence[_Row]) -> FamilyNames:
+        """Sort what a form says of each name."""
+        return cls(
+            form,
+            {name: place for name, place, _ in rows if place},
+            {name: reason for name, _, reason in rows if reason},
+            tuple(name for name, place, reason in rows if not place and not reason),
+        )
 
 
 def read_family(name: str) -> ModelFamily:

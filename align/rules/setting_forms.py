@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from align.rules.thresholds import FLOAT32_SETTING_TOLERANCE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ FormName = Literal[
 ]
 FORMS: tuple[FormName, ...] = get_args(FormName)
 SAME = "same"  # padding that depends on the size of the input, the larger half behind
-TOLERANCE = 1e-6  # settings that went through float32 come back so
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _equal(one: Setting, other: Setting) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return one == other or abs(one - other) <= TOLERANCE * max(abs(one), abs(other))
+        return one == other or abs(one - other) <= FLOAT32_SETTING_TOLERANCE * max(abs(one), abs(other))
     return one == other
 
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from align.core.name_map import NameMap
 from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
-from align.names.apply_user_rules import check_shapes
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.match_by_order import CallOrder, in_execution_order, match_by_order
-from align.names.user_rules import NameRules
+from align.names.user_rules import NameRules, check_shapes
 from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls
 from align.traces.pairing.pair_fused_layers import pair_fused_layers

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from align.core.name_map import NameMap
 from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
-from align.names.apply_user_rules import check_shapes
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.match_by_order import executed, match_by_order
-from align.names.user_rules import NameRules
+from align.names.user_rules import NameRules, check_shapes
 from align.traces.compare_weights import compare_weights, expected_weights
 from align.words.catalogue import sentence
 

@@ -15,9 +15,8 @@ from align.core.message_words import close_names
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
 from align.core.piece_transforms import filled_up, join_fault
 from align.errors import MapError
-from align.names.apply_user_rules import apply_rules
 from align.names.fold_names import as_literal
-from align.names.user_rules import NameRules
+from align.names.user_rules import NameRules, apply_rules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from align.names.by_value.contradicted_pairs import contradicted_pairs, sibling_orders
 from align.names.by_value.trial_groups import components, open_groups, rivals, uncertain_piece_orders
 from align.names.by_value.trial_runs import choice_matters, module_of
+from align.names.thresholds import MOST_CONFIRMED_LAYERS, MOST_FOLLOWED_STEPS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -24,12 +25,10 @@ if TYPE_CHECKING:
 
     Layers = Sequence[Mapping[str, Layer]]
 
-_MOST_CONFIRMED = 200  # layers: each takes a run
 BLIND = sentence("trial_reason.blind")
 ALIKE = sentence("trial_reason.same_outputs")
 UNLIKE = sentence("trial_reason.no_choice_fits")
 TOO_MANY = sentence("trial_reason.too_many")
-_DEPTH = 8  # how many layers further two choices are followed
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def _confirmed(choice: PartnerChoice) -> list[Pairing]:
     owners: dict[str, list[Pairing]] = {}
     for pairing in unsure:
         owners.setdefault(module_of(choice.trial.layer_of[0][pairing.source]), []).append(pairing)
-    if len(owners) > _MOST_CONFIRMED:
+    if len(owners) > MOST_CONFIRMED_LAYERS:
         return []
     right = whole.agreeing()
     found: list[Pairing] = []
@@ -120,7 +119,7 @@ def _corrected(choice: PartnerChoice, sure: Mapping[str, Pairing]) -> list[Pairi
     settled = [sure.get(pairing.source, pairing) for pairing in choice.settled()]
     layer_of = choice.trial.layer_of
     ambiguous = rivals([p for p in settled if p.confidence < 1 and p.evidence != "user"], layer_of[0])
-    if not ambiguous or len({module_of(layer) for layer in layer_of[0].values()}) > _MOST_CONFIRMED:
+    if not ambiguous or len({module_of(layer) for layer in layer_of[0].values()}) > MOST_CONFIRMED_LAYERS:
         return []
     groups = open_groups(ambiguous, *layer_of)
     members = [{name for path in group.sources for name in group.names(path)} for group in groups]
@@ -262,7 +261,7 @@ class PartnerChoice:
         """
         tried = dict(enumerate(alternatives))
         told, reason = False, ""
-        for _ in range(_DEPTH):
+        for _ in range(MOST_FOLLOWED_STEPS):
             runs = {n: self.trial.observe(self.settled(), tried[n]) for n in tried}
             compared = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
             seen = [frozenset(value for value in values if value[0] not in hidden) for values in compared]

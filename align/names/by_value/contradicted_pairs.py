@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from align.core.name_map import Ambiguity
 from align.names.by_value.trial_groups import open_groups
 from align.names.by_value.trial_runs import agree, module_of
+from align.names.thresholds import MOST_SIBLING_GROUPS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 CROSSED = sentence("pair_note.crossed_in_run")
 # What names and shapes say may be doubted; what the user, equal values or a run say may not.
 _CERTAIN = ("user", "values", "trial")
-_MOST = 24  # groups of siblings: each takes a run for every order
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def sibling_orders(pairings: Sequence[Pairing], calls: PairedRuns, layer_of: Lay
         first = next((one for one in groups if _siblings(calls, joined, one, path)), path)
         members = groups.pop(first, [])
         groups[first] = [*members, path]
-    return [orders for orders in doubted.values() if len(orders) > 1][:_MOST]
+    return [orders for orders in doubted.values() if len(orders) > 1][:MOST_SIBLING_GROUPS]
 
 
 def _layers(pairings: Sequence[Pairing], layer_of: Layers) -> dict[str, tuple[Layer, Layer, list[Pairing]]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import is_float, numpy_dtype
+from align.names.thresholds import LEAST_VARIANCE_SHARE, TRIAL_GAIN, TRIAL_SPREAD
 from align.rules.layer_rules import STATISTICS
 
 if TYPE_CHECKING:
@@ -21,12 +22,7 @@ if TYPE_CHECKING:
     from align.core.traces import Capture
     from align.names.layers.read_layers import Layer
 
-# Around 1 for what scales, around 0 for what shifts: far enough apart to tell channels, near enough to keep the signal.
-SPREAD = 0.2
-# He initialization: keeps the variance through layers followed by ReLU.
-GAIN = sqrt(2.0)
 NEUTRAL = {"bias": 0.0, "mean": 0.0, "variance": 1.0}
-_FLOOR = 0.05  # share of the mean variance that a channel's own must have, or a dead channel would blow up
 
 
 def distinct_values(layers: Iterable[Layer], names: Set[str], generator: np.random.Generator) -> dict[str, Array]:
@@ -57,12 +53,12 @@ def neutral_values(layers: Iterable[Layer], names: Set[str]) -> dict[str, Array]
 def _draw(role: str, parameter: Parameter, generator: np.random.Generator) -> Array:
     shape = parameter.shape
     if role == "variance":
-        return 1.0 + SPREAD * generator.random(shape)
+        return 1.0 + TRIAL_SPREAD * generator.random(shape)
     normal = generator.standard_normal(shape)
     scales = len(shape) < 2 or prod(shape) == max(shape)  # one value a channel
     if scales:
-        return SPREAD * normal + (1.0 if "weight" in role else 0.0)
-    return GAIN / sqrt(prod(shape[1:])) * normal
+        return TRIAL_SPREAD * normal + (1.0 if "weight" in role else 0.0)
+    return TRIAL_GAIN / sqrt(prod(shape[1:])) * normal
 
 
 class Calibration:
@@ -98,9 +94,9 @@ class Calibration:
         mean, variance = taken.mean(axes), taken.var(axes)
         if not np.isfinite(variance).all() or mean.shape != layer.roles["mean"].shape:
             return None
-        variance = np.maximum(variance, _FLOOR * variance.mean() + np.finfo(np.float32).eps)
-        mean = mean + SPREAD * np.sqrt(variance) * self._generator.standard_normal(mean.shape)
-        variance = variance * (1.0 + SPREAD * self._generator.random(variance.shape))
+        variance = np.maximum(variance, LEAST_VARIANCE_SHARE * variance.mean() + np.finfo(np.float32).eps)
+        mean = mean + TRIAL_SPREAD * np.sqrt(variance) * self._generator.standard_normal(mean.shape)
+        variance = variance * (1.0 + TRIAL_SPREAD * self._generator.random(variance.shape))
         made = {"mean": mean, "variance": variance}
         self.statistics |= {
             layer.roles[role].name: value.astype(numpy_dtype(layer.roles[role].dtype)) for role, value in made.items()

@@ -24,6 +24,7 @@ from align.core.name_map import Pairing
 from align.core.transforms import Permute, Reshape, chained, steps_of
 from align.names.layers.read_layers import roles_by_name
 from align.names.layers.weight_transforms import turned_and_reshaped
+from align.names.thresholds import CONFIDENCE_AGAINST_VALUES, SAMPLED_POINTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     Values = Mapping[str, StoredTensor]
 
 Sides = tuple["ParameterSet", "ParameterSet"]
-_POINTS = 8  # read along each axis of a matrix, and their square of any other tensor
-_DOUBTED = 0.5
 
 
 def pairs_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Values]) -> dict[str, Pairing]:
@@ -52,8 +51,8 @@ def pairs_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Value
         {p.target for p in name_map.pairings if p.evidence == "user"},
     )
     free = [
-        {n: tensor for n, tensor in own.items() if n not in spoken and side.by_name[n].tied_to is None}
-        for own, spoken, side in zip(values, said, sides, strict=True)
+        {n: tensor for n, tensor in own.items() if n not in names and side.by_name[n].tied_to is None}
+        for own, names, side in zip(values, said, sides, strict=True)
     ]
     before = {p.source: p for p in name_map.pairings}
     layers = [roles_by_name(side) for side in sides]
@@ -141,7 +140,7 @@ class _Reading:
     def sample(self, value: Array) -> object:
         """The shape and some elements of the tensor's value, None if these are all equal."""
         value = value.T if self.turned else value
-        most = _POINTS if value.ndim == 2 else _POINTS**2
+        most = SAMPLED_POINTS if value.ndim == 2 else SAMPLED_POINTS**2
         table = value if value.ndim == 2 else value.reshape(-1)
         some = self._narrow(table[np.ix_(*(_spread(length, most) for length in table.shape))])
         return None if (some == some.reshape(-1)[0]).all() else (value.shape, some.tobytes())
@@ -274,4 +273,4 @@ def _is_whole(pairing: Pairing) -> bool:
 
 def _doubted(pairing: Pairing) -> Pairing:
     note = sentence("pair_note.doubted_rule")
-    return replace(pairing, confidence=min(pairing.confidence, _DOUBTED), note=note)
+    return replace(pairing, confidence=min(pairing.confidence, CONFIDENCE_AGAINST_VALUES), note=note)

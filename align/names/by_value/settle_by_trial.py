@@ -22,6 +22,7 @@ from align.names.by_value.choose_partners import settle_groups
 from align.names.by_value.distinct_values import distinct_values
 from align.names.by_value.trial_groups import fused_piece_orders, open_groups, settle_by_equality
 from align.names.by_value.trial_runs import CallSampler, TrialRuns, TrialSide
+from align.names.thresholds import PERTURBING_SEED
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -39,13 +40,12 @@ if TYPE_CHECKING:
 
 UNSEEN = sentence("trial_reason.not_seen")
 UNTOLD = sentence("trial_reason.does_not_tell")
-_PERTURBING_SEED = 1
 
 
 def settle_by_trial(
     source: Side, target: Side, name_map: NameMap, inputs: Mapping[str, Array], progress: Progress = silent
 ) -> NameMap:
-    """Return the map with those ambiguous groups settled that a run with distinct values tells apart.
+    """Return the map with those ambiguous groups settled that a run with distinct values decides.
 
     Both models get random values for the time of the trial and have their own back afterwards, also after a failure.
     Pairs that the user gave stay; others are settled anew where the run contradicts them. What shows in no output is
@@ -200,7 +200,7 @@ class _Perturbed:
         return self.without_effect(suspects[:half]) | self.without_effect(suspects[half:])
 
     def _changed(self, names: set[str]) -> bool:
-        drawn = distinct_values(self._layers, names, np.random.default_rng(_PERTURBING_SEED))
+        drawn = distinct_values(self._layers, names, np.random.default_rng(PERTURBING_SEED))
         after = self._outputs(drawn)
         return len(after) != len(self._before) or any(
             relative_rms_distance(a, b) > self._noise for a, b in zip(self._before, after, strict=True)

@@ -20,6 +20,7 @@ from align.core.piece_transforms import Part, Slice
 from align.core.transforms import IDENTITY, Permute, Reshape, steps_of
 from align.names.layers.weight_transforms import in_pieces
 from align.names.matching.other_forms import plain_layer
+from align.names.thresholds import MOST_ALTERNATIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from align.names.layers.read_layers import Layer
 
 
-MOST_ALTERNATIVES = 120
 Alternative = tuple[Pairing, ...]
 Edges = dict[str, set[str]]  # paths of the targets that a source, by its path, may be
 Values = tuple["Mapping[str, Array]", "Mapping[str, Array]"]

@@ -10,56 +10,38 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.piece_transforms import apart_from_whole
-from align.measure.sampled_values import relative_rms_distance
+from align.measure.sampled_values import relative_rms_distance, sample_values
 from align.models.batches import batches_of
 from align.models.fit_inputs import run_fitted
 from align.names.by_value.distinct_values import Calibration, distinct_values, neutral_values
+from align.names.by_value.trial_groups import components
 from align.names.layers.read_layers import read_layers
+from align.names.thresholds import AGREEING_DISTANCE, LEAST_RANGE, REORDERED_SUM_DISTANCE, TRIAL_SEED
 from align.rules.layer_rules import rule_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
-    from align.core.dtypes import Array
-    from align.core.name_map import NameMap, Pairing
-    from align.core.progress import Progress
-    from align.core.traces import CaptureSink
-    from align.core.transforms import Transform
-    from align.models.open_side import Side
-    from align.names.layers.read_layers import Layer
-
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from align.measure.sampled_values import sample_values
-from align.names.by_value.trial_groups import components
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from align.core.dtypes import Array
-    from align.core.traces import Capture
+    from align.core.name_map import NameMap, Pairing
+    from align.core.progress import Progress
+    from align.core.traces import Capture, CaptureSink
+    from align.core.transforms import Transform
+    from align.models.open_side import Side
     from align.names.by_value.trial_groups import TrialGroup
     from align.names.layers.read_layers import Layer
 
 
-# Terms that are added in another order differ by as much.
-_ROUNDING = 1e-5
 ComparedValue = tuple[str, int, str]  # path of the source's module, number of the call, what of it
 CallKey = tuple[str, int]  # module path, number of the call
-# Values of two layers that are not the same differ by as much as they are large; rounding, also of another kernel after
-# one layer, stays below 1e-4, and so does an epsilon that differs. So anything between settles it.
-AGREES = 1e-3
-_DEAD = 1e-9
-SEED = 0
 
 
 class TrialRuns:
@@ -69,7 +51,7 @@ class TrialRuns:
         self.sides = sides
         self.layer_of = sides[0].layer_of, sides[1].layer_of
         self._progress = progress
-        self._generator = np.random.default_rng(SEED)
+        self._generator = np.random.default_rng(TRIAL_SEED)
         self._runs = 0
         self._deviating: dict[str, str] = {}
 
@@ -305,7 +287,7 @@ def choice_matters(runs: Sequence[PairedRuns], own: set[str]) -> bool:
 def _unlike(one: CallSampler, two: CallSampler, own: set[str]) -> bool:
     """Tell whether two runs of the target differ elsewhere than in the modules that were filled differently."""
     return any(
-        relative_rms_distance(a, b) > _ROUNDING
+        relative_rms_distance(a, b) > REORDERED_SUM_DISTANCE
         for key, samples in one.outputs.items()
         if key[0] not in own
         for a, b in zip(samples, two.outputs.get(key, ()), strict=False)
@@ -360,9 +342,9 @@ def agree(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]
 def alike(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]) -> bool:
     """Tell whether all tensors of the common beginning that vary are equal up to rounding."""
     both = [(a, b) for a, b in zip(one, two, strict=False) if varies(a) or varies(b)]
-    return all(relative_rms_distance(a, b) < AGREES for a, b in both)
+    return all(relative_rms_distance(a, b) < AGREEING_DISTANCE for a, b in both)
 
 
 def varies(sample: NDArray[np.float64]) -> bool:
     """Tell whether a tensor has unlike elements."""
-    return bool(sample.size) and float(np.ptp(sample)) > _DEAD * float(np.max(np.abs(sample)))
+    return bool(sample.size) and float(np.ptp(sample)) > LEAST_RANGE * float(np.max(np.abs(sample)))

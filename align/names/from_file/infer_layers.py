@@ -83,11 +83,11 @@ def read_groups(
     telling = (known - NOT_TELLING) | SPLIT
     fitting = _Fitting(rules, beside)
     return [
-        _reading(group, rules, fitting, spoken_of(group.prefix, choices, told), telling) for group in groups.values()
+        _reading(group, rules, fitting, choices_for(group.prefix, choices, told), telling) for group in groups.values()
     ]
 
 
-def spoken_of(
+def choices_for(
     prefix: str, choices: Sequence[LayerChoice], told: Mapping[str, Sequence[str]]
 ) -> tuple[LayerChoice, ...]:
     """What is said of the layer at a prefix, what counts least first."""
@@ -296,7 +296,7 @@ def find_renamed_children(
                 if prefix != name and prefix[-1:] in ("", ".") and all(prefix + other in known for other in others):
                     found.setdefault((prefix[:-1], tuple(rule.children.items())), []).append(rule)
     return [
-        _container(prefix, dict(renames), fitting, spoken_of(prefix, choices, told))
+        _container(prefix, dict(renames), fitting, choices_for(prefix, choices, told))
         for (prefix, renames), fitting in found.items()
     ]
 
@@ -317,5 +317,5 @@ def _container(
     prefix: str, children: dict[str, str], rules: Sequence[DirectedRule], choices: Sequence[LayerChoice]
 ) -> RenamedChildren:
     words = {CUSTOM} | {word for rule in rules for word in (rule.id, rule.kind)}
-    spoken = [choice for choice in choices if choice.kind in words]
-    return RenamedChildren(prefix, tuple(rule.id for rule in rules), children, spoken[-1] if spoken else None)
+    own = [choice for choice in choices if choice.kind in words]
+    return RenamedChildren(prefix, tuple(rule.id for rule in rules), children, own[-1] if own else None)

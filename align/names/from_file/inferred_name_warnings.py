@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from align.core.message_words import first_few
 from align.names.from_file.infer_layers import attribute_changes, could_be, renamed_path
+from align.names.thresholds import MOST_NAMES_IN_WARNING
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from align.names.from_file.infer_layers import FileContext, LayerReading
     from align.rules.directed_rules import DirectedRule
 
-MOST_NAMED = 12
 PLACES = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch.nn"}
 
 
@@ -48,7 +48,7 @@ def _missing(readings: Iterable[LayerReading], renames: dict[str, str]) -> Itera
             common = [name for name in absent[0] if all(name in other for other in absent)]
             missing += [f"{path}.{name}" if path else name for name in common]
     if missing:
-        yield sentence("file_warning.lacks", count=len(missing), names=first_few(missing, MOST_NAMED))
+        yield sentence("file_warning.lacks", count=len(missing), names=first_few(missing, MOST_NAMES_IN_WARNING))
 
 
 def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterable[str]:

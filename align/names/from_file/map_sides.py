@@ -76,7 +76,7 @@ def open_map_sides(
     *,
     trial: bool = False,
 ) -> tuple[MapSide, MapSide]:
-    """Open both sides of a map; two models are told apart as `open_sides` does, for a trial if there will be one."""
+    """Open both sides of a map; two models are separated as `open_sides` does, for a trial if there will be one."""
     if _is_file(reference) or _is_file(candidate):
         for side in (reference, candidate):
             if not _is_file(side):

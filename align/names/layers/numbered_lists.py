@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from align.names.layers.path_words import likeness, words
+from align.names.thresholds import DEEPEST_NESTING, NUMBERS_OF_A_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 
 
 _INDEX = re.compile(r"(?<![^._\-\s])[A-Za-z]*([0-9]{1,9})(?![^._\-\s])")
-_DEEPEST = 4  # lists within lists, of which all orders are tried
 Lists = tuple[str, ...]
-_FEW = 2
 
 
 @lru_cache(maxsize=1 << 17)
@@ -133,7 +132,7 @@ class NumberedLists:
 
     def _order(self, inner: Lists, outer: Lists) -> Lists:
         """The outer lists in the order of the inner ones that they are; () if several orders fit as well."""
-        if len(inner) != len(outer) or not 1 < len(inner) <= _DEEPEST:
+        if len(inner) != len(outer) or not 1 < len(inner) <= DEEPEST_NESTING:
             return outer
         runs = [side.runs(lists) for side, lists in zip(self._sides, (inner, outer), strict=True)]
         own = self._sides[0].numbers(inner)
@@ -162,7 +161,7 @@ class _Side:
         falling: dict[str, bool] = {}
         for name, numbers in _instances(self._levels):
             self.seen[name].update(numbers)
-            if len(numbers) > 2:
+            if len(numbers) >= NUMBERS_OF_A_RUN:
                 falling[name] = falling.get(name, True) and numbers == sorted(numbers, reverse=True)
         self.falling = {
             name for name, falls in falling.items() if falls
@@ -238,7 +237,7 @@ def list_direction(points: set[tuple[int, int]], mine: set[int], theirs: set[int
     moved = _exchanged(ranks, 0 if alike else sum(y - x for x, y in ranks) / len(ranks))
     if moved and not may_be_turned:
         return ListDirection(None, frozenset(sorted(mine)[rank] for rank in moved))
-    clear = len(ranks) == len(mine) if moved else alike or len(ranks) > _FEW
+    clear = len(ranks) == len(mine) if moved else alike or len(ranks) >= NUMBERS_OF_A_RUN
     return ListDirection(way if way >= 0 or (may_be_turned and clear) else 0)
 
 

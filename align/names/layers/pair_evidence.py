@@ -1,73 +1,44 @@
-"""What settled pairs tell of others beyond class and shape: translations of names, neighbours, contents, numbers.
+"""What settled pairs say of others beyond class and shape: translations of names, neighbours, contents, numbers, words.
 
-The evidence is computed once a round, from the pairs that are settled by then, and read by all who weigh a pair. Pairs
-in question are left out of account, so that no guess confirms another, and so that two layers of which one is missing
-on the other side have the same neighbours: what stands between the same neighbours stays undecided. Of containers that
-are renamed or nested otherwise, what they hold tells which is which: ports rarely split a branch.
+The evidence is computed once a round, from the pairs that are settled by then, and read by all who weigh a pair.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from align.names.layers.numbered_lists import NumberedLists
-from align.names.layers.path_words import path_ends
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
-
-    from align.names.layers.read_layers import Layer, Pair
-
-
-from bisect import bisect_left, insort
-from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.names.layers.path_words import (
     compare_names,
     contained,
-    containers,
     is_number,
-    modules_above,
-    unnumbered_ends,
+    likeness,
     unshared_words,
+    word_likeness,
     words,
+)
+from align.names.layers.surroundings import Contents, SettledNeighbours, modules_above
+from align.names.thresholds import (
+    AGREEING_BLOCKS,
+    BENEFIT_OF_MAJORITY,
+    CLEAR_BENEFIT,
+    LONGEST_END,
+    TRANSLATION_SEEN,
+    WEIGHT_OF_NEIGHBOURS,
+    WEIGHT_OF_ORDER,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
 
     from align.names.layers.numbered_lists import NumberedLists
+    from align.names.layers.path_words import Tokens
     from align.names.layers.read_layers import Layer, Pair
 
-# One clear piece of evidence (a number, an abbreviated word, a translation seen twice) weighs 0.8 to 2.
-SETTLED = 0.25
-MOST = 0.5
-# Two correct implementations may call two branches in another order: that tells less than a name or a number.
-_ORDER = 0.5
-# Which sibling is registered before or behind tells less still: neighbours alone leave a pair unsure.
-_NEXT_TO = 0.25
-_BLOCKS = 3  # the least number of them that agree
-_NONE: frozenset[object] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """For each layer of both sides, by its path, what the containers around it hold.
-
-    `sized` are the paths of both sides with the length of its list behind each index (`block.0/12.layer.1/3.norm`).
-    """
-
-    source: dict[str, frozenset[object]] = field(default_factory=dict)
-    target: dict[str, frozenset[object]] = field(default_factory=dict)
-    sized: tuple[dict[str, str], dict[str, str]] = field(default_factory=lambda: ({}, {}))
-
-    def alike(self, pair: Pair) -> float:
-        """Number of containers around the one that hold the same shapes as containers around the other."""
-        return float(len(self.source.get(pair[0].path, _NONE) & self.target.get(pair[1].path, _NONE)))
+_DIGITS = re.compile(r"\d+")
 
 
 class PairEvidence:
@@ -116,8 +87,8 @@ class PairEvidence:
             held = sum(map(self._contents.alike, judged)) - sum(map(self._contents.alike, exchanged))
             evidence.append(max(-2.0, min(held, 2.0)) if held * order > 0 else 0.0)
         if self._ordered and all(layer.ran for pair in judged for layer in pair):
-            evidence.append(_ORDER * order)
-        if max(map(abs, evidence)) < SETTLED:
+            evidence.append(WEIGHT_OF_ORDER * order)
+        if max(map(abs, evidence)) < CLEAR_BENEFIT:
             beside = self._next_to(judged)
             evidence.append(sum(map(beside, judged)) - sum(map(beside, exchanged)))
         return _sum_unless_contradictory(evidence)
@@ -129,9 +100,9 @@ class PairEvidence:
         mine, others = unshared_words(*((a.path, source.path) if a is not source else (b.path, target.path)))
         share = contained(mine, kept) - contained(others, kept)
         # Not even every second word is alike: `aux_head.fc` is not `fc` for its last word.
-        evidence = [share if abs(share) > MOST else 0.0]
+        evidence = [share if abs(share) > BENEFIT_OF_MAJORITY else 0.0]
         evidence += [knows(pair) - knows(new) for knows in self._knowledge((pair,), (pair, new), uneven=True)]
-        if max(map(abs, evidence)) < SETTLED:
+        if max(map(abs, evidence)) < CLEAR_BENEFIT:
             beside = self._next_to((pair,))
             evidence.append(beside(pair) - beside(new))
         return _sum_unless_contradictory(evidence)
@@ -151,7 +122,13 @@ class PairEvidence:
         )
         together, (left, right) = self._together, self._ends
         return max(
-            (together[x, y] / max(left[x], right[y]) for x in mine for y in theirs if together[x, y] > 1), default=0.0
+            (
+                together[x, y] / max(left[x], right[y])
+                for x in mine
+                for y in theirs
+                if together[x, y] >= TRANSLATION_SEEN
+            ),
+            default=0.0,
         )
 
     def _sized(self, pair: Pair) -> tuple[str, str]:
@@ -174,7 +151,9 @@ class PairEvidence:
 
     def _next_to(self, judged: Sequence[Pair]) -> Callable[[Pair], float]:
         """What sure siblings on both sides say where nothing else speaks: batch norms stand at their convolutions."""
-        return lambda pair: _NEXT_TO * self.around.neighbours(pair, judged) if pair[0].kind == "batch_norm" else 0.0
+        return lambda pair: (
+            WEIGHT_OF_NEIGHBOURS * self.around.neighbours(pair, judged) if pair[0].kind == "batch_norm" else 0.0
+        )
 
 
 def _axes(pair: Pair) -> float:
@@ -183,7 +162,7 @@ def _axes(pair: Pair) -> float:
 
 
 def _sum_unless_contradictory(evidence: list[float]) -> float:
-    if max(evidence) >= SETTLED and min(evidence) <= -SETTLED:
+    if max(evidence) >= CLEAR_BENEFIT and min(evidence) <= -CLEAR_BENEFIT:
         return 0.0
     return sum(evidence)
 
@@ -192,160 +171,6 @@ def _shared_ends(layers: Sequence[Layer], ends: Callable[[str], Sequence[str]]) 
     """Ends that the paths of several different layers have in common."""
     paths = {layer.path for layer in layers}
     return set.intersection(*(set(ends(path)) for path in paths)) if len(paths) > 1 else set()
-
-
-@dataclass
-class SettledNeighbours:
-    """Settled pairs by position, the settled children of each module in order, and how many pairs join two containers.
-
-    Containers are modules and numbered lists.
-    """
-
-    partner: dict[int, int] = field(default_factory=dict)
-    left: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    right: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    joined: Counter[tuple[str, str]] = field(default_factory=Counter)
-    below_left: Counter[str] = field(default_factory=Counter)
-    below_right: Counter[str] = field(default_factory=Counter)
-
-    def add(self, a: Layer, b: Layer) -> None:
-        """Take a settled pair in."""
-        self.partner[a.position] = b.position
-        if a.ran and b.ran:
-            insort(self.left[modules_above(a.path)[0]], a.position)
-            insort(self.right[modules_above(b.path)[0]], b.position)
-        above_a, above_b = containers(a.path), containers(b.path)
-        self.below_left.update(above_a)
-        self.below_right.update(above_b)
-        self.joined.update((x, y) for x in above_a for y in above_b)
-
-    def neighbours(self, pair: Pair, judged: Sequence[Pair]) -> float:
-        """1 if the nearest settled siblings before the pair, or those after it, are a pair; 0 if not, or unknown."""
-        a, b = pair
-        if not (a.ran and b.ran):
-            return 0.0
-        mine = _around(self.left.get(modules_above(a.path)[0], []), a.position, {x.position for x, _ in judged})
-        theirs = _around(self.right.get(modules_above(b.path)[0], []), b.position, {y.position for _, y in judged})
-        both = [(x, y) for x, y in zip(mine, theirs, strict=True) if x is not None and y is not None]
-        return float(any(self.partner[x] == y for x, y in both))
-
-    def company(self, pair: Pair, judged: Sequence[Pair], rivals: Sequence[Pair]) -> float:
-        """Largest share, in [0, 1], of the settled layers in two containers around the pair that are in both; 0 if few.
-
-        `rivals` are pairs whose other layers are rivals of its own. On a side with rivals only containers count that
-        hold none of them, if each layer has such: a block that is not on the other side has no company. On a side
-        without, the module counts that holds the layer.
-        """
-        own = [(x.path, y.path) for x, y in judged if self.partner.get(x.position) == y.position]
-        left, right = ({layer.path for layer in side} for side in zip(*rivals, strict=True))
-        if not (apart := _apart(pair[0].path, left)) or not (around := _apart(pair[1].path, right)):
-            return 0.0
-        mine = _held(containers(pair[0].path), self.below_left, [x for x, _ in own])
-        theirs = _held(around, self.below_right, [y for _, y in own])[: None if len(right) > 1 else 1]
-        most = shared = 0.0
-        for x, held in mine:
-            for y, other_held in theirs:
-                if both := self.joined[x, y]:
-                    both -= sum(x in containers(one) and y in containers(two) for one, two in own)
-                    share = both / (held + other_held - both)
-                    most, shared = (max(most, share), shared) if x in apart else (most, max(shared, share))
-        return most if most > MOST and most >= shared else 0.0
-
-    def context(self, pair: Pair, judged: Sequence[Pair]) -> float:
-        """1 if the nearest modules around both that hold settled layers hold some in common, -1 if none; 0: unknown."""
-        a, b = pair
-        own = [(x, y) for x, y in judged if self.partner.get(x.position) == y.position]
-        mine = _nearest(modules_above(a.path), self.below_left, [x.path for x, _ in own])
-        theirs = _nearest(modules_above(b.path), self.below_right, [y.path for _, y in own])
-        if not mine or not theirs:
-            return 0.0
-        shared = self.joined[mine, theirs]
-        if shared > len(own):  # more than could be left out
-            return 1.0
-        left_out = sum(mine in containers(x.path) and theirs in containers(y.path) for x, y in own)
-        return 1.0 if shared > left_out else -1.0
-
-
-def _nearest(around: Iterable[str], below: Counter[str], left_out: Sequence[str]) -> str | None:
-    """The first container that holds a settled layer beside those left out."""
-    for path in around:
-        held = below[path]
-        if held > len(left_out) or (held and held > sum(path in containers(own) for own in left_out)):
-            return path
-    return None
-
-
-def _apart(path: str, judged: Set[str]) -> tuple[str, ...]:
-    """Containers that tell a layer from the others judged; none if one of these has none that tells it.
-
-    Beside no others, these are the containers up to the module that holds the layer itself.
-    """
-    found = containers(path)
-    if len(judged) < 2:
-        return found[: found.index(path.rpartition(".")[0]) + 1]
-    for rival in judged:
-        if rival != path:
-            own = _without(path, rival)
-            found = tuple(one for one in found if one in own) if _without(rival, path) else ()
-    return found
-
-
-@lru_cache(maxsize=1 << 17)
-def _without(path: str, rival: str) -> tuple[str, ...]:
-    """Containers around a layer that do not hold its rival."""
-    others = containers(rival)
-    return tuple(one for one in containers(path) if one not in others)
-
-
-def _held(around: Iterable[str], below: Counter[str], left_out: Sequence[str]) -> list[tuple[str, int]]:
-    """Containers that hold settled layers beside those left out, with how many."""
-    counts = [(one, below[one] - sum(one in containers(out) for out in left_out)) for one in around if below[one]]
-    return [(one, count) for one, count in counts if count > 0]
-
-
-def _around(settled: list[int], position: int, skipped: set[int]) -> tuple[int | None, int | None]:
-    place = bisect_left(settled, position)
-    return _first(settled, range(place - 1, -1, -1), skipped), _first(settled, range(place, len(settled)), skipped)
-
-
-def _first(settled: list[int], places: range, skipped: set[int]) -> int | None:
-    return next((settled[place] for place in places if settled[place] not in skipped), None)
-
-
-def read_contents(left: Iterable[Layer], right: Iterable[Layer]) -> Contents:
-    """Return what the containers of both sides hold: the signatures of their layers, each with its number."""
-    codes: dict[object, int] = {}
-    left, right = list(left), list(right)
-    sized = _sized(left), _sized(right)
-    return Contents(_contents(left, codes), _contents(right, codes), sized)
-
-
-def _sized(layers: list[Layer]) -> dict[str, str]:
-    """Each path, and the same with the number of members behind each index in a list."""
-    paths = [layer.path.split(".") for layer in layers]
-    members: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for path in paths:
-        for place, part in enumerate(path):
-            members[tuple(path[:place])].update([part] if is_number(part) else [])
-    return {
-        ".".join(path): ".".join(
-            f"{part}/{len(members[tuple(path[:place])])}" if is_number(part) else part
-            for place, part in enumerate(path)
-        )
-        for path in paths
-    }
-
-
-def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozenset[object]]:
-    """As above; equal contents have one of the `codes`, for to compare all that a model holds takes long."""
-    held: dict[str, Counter[object]] = defaultdict(Counter)
-    for layer in layers:
-        for container in containers(layer.path):
-            held[container][layer.signature] += 1
-    contents = {
-        container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in held.items()
-    }
-    return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}
 
 
 class BlockAgreement:
@@ -358,5 +183,109 @@ class BlockAgreement:
         """Tell of each pair whether an end of its source went with one of its target in all layers that have either."""
         together = Counter((x, y) for a, b in pairs for x in path_ends(a.path) for y in path_ends(b.path))
         mine, theirs = self._counts
-        whole = {(x, y) for (x, y), count in together.items() if count == mine[x] == theirs[y] and count >= _BLOCKS}
+        whole = {
+            (x, y) for (x, y), count in together.items() if count == mine[x] == theirs[y] and count >= AGREEING_BLOCKS
+        }
         return [any((x, y) in whole for x in path_ends(a.path) for y in path_ends(b.path)) for a, b in pairs]
+
+
+@lru_cache(maxsize=1 << 16)
+def path_ends(path: str) -> tuple[str, ...]:
+    """The last part of a path, the last two, and the last three.
+
+    >>> path_ends("layer.0.attn.q")
+    ('q', 'attn.q', '0.attn.q')
+    """
+    parts = path.split(".")
+    return tuple(".".join(parts[-length:]) for length in range(1, min(LONGEST_END, len(parts)) + 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def unnumbered_ends(path: str) -> tuple[str, ...]:
+    """The same ends, with what is a number left open."""
+    return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))
+
+
+@dataclass(frozen=True, slots=True)
+class PairFacts:
+    """What the names and the settled pairs of both sides say of one pair.
+
+    `own` are the words that each path has for itself. `alike` is their likeness in [0, 1], that of all words if one has
+    none. `differ` says that nothing is alike but a last word that stands elsewhere too. The others are what
+    `PairEvidence` and `SettledNeighbours` call so.
+    """
+
+    own: tuple[Tokens, Tokens]
+    alike: float
+    differ: bool
+    translation: float
+    context: float
+    neighbours: float
+
+
+def read_pair_facts(
+    pairs: Sequence[Pair], settled: Sequence[Pair], sides: tuple[Sequence[Layer], Sequence[Layer]]
+) -> dict[str, PairFacts]:
+    """Return what speaks for and against each of the pairs, by the path of its source; `settled` pairs teach."""
+    evidence = PairEvidence(settled, ordered=False)
+    names = DistinctiveWords([[layer.path for layer in side] for side in sides], [(a.path, b.path) for a, b in settled])
+    found: dict[str, PairFacts] = {}
+    for a, b in pairs:
+        mine, theirs = names.of(a.path, b.path)
+        alike = likeness(mine, theirs) if mine and theirs else likeness(words(a.path), words(b.path))
+        found[a.path] = PairFacts(
+            (mine, theirs),
+            alike,
+            not alike and names.share_an_end(a.path, b.path),
+            evidence.translation((a, b)),
+            evidence.around.context((a, b), ((a, b),)),
+            evidence.around.neighbours((a, b), ((a, b),)),
+        )
+    return found
+
+
+class DistinctiveWords:
+    """The words that tell a path from the others of its side.
+
+    Not those of modules whose other layers are settled, since every layer there has them, nor those that stand in
+    several places (`dense`, `token`).
+    """
+
+    def __init__(self, sides: Sequence[Sequence[str]], settled: Sequence[tuple[str, str]]) -> None:
+        self._common = [_common_words(paths) for paths in sides]
+        self._held = [Counter(module for pair in settled for module in modules_above(pair[side])) for side in (0, 1)]
+        self._settled = set(settled)
+        self._ends: dict[Tokens, list[tuple[str, str]]] = defaultdict(list)
+        for a, b in self._settled:
+            for end in {words(a)[-1:], words(b)[-1:]}:
+                self._ends[end].append((a, b))
+
+    def of(self, a: str, b: str) -> tuple[Tokens, Tokens]:
+        """The words that each of a source's path and a target's has for itself."""
+        counted = int((a, b) in self._settled)
+        return self._of(a, 0, counted), self._of(b, 1, counted)
+
+    def share_an_end(self, a: str, b: str) -> bool:
+        """Tell whether both end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
+        mine, theirs = words(a), words(b)
+        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
+        others = [both for both in ends if both != (a, b)]
+        return bool(others) and all(words(one)[-2:] == words(other)[-2:] for one, other in others)
+
+    def _of(self, path: str, side: int, counted: int) -> Tokens:
+        module = next((one for one in modules_above(path) if self._held[side][one] > counted), "")
+        common = self._common[side]
+        return tuple(
+            word
+            for word in words(path[len(module) :])
+            if len(word) > 1 and not any(word_likeness(word, other) for other in common)
+        )
+
+
+def _common_words(paths: Iterable[str]) -> set[str]:
+    """Words of several modules or layers; the numbers of lists make no difference."""
+    places = set()
+    for path in {_DIGITS.sub("#", path) for path in paths}:
+        places.update({path, *modules_above(path)})
+    count = Counter(word for place in places for word in set(words(place.rpartition(".")[2])))
+    return {word for word, number in count.items() if number > 1}

@@ -6,12 +6,9 @@ Used only to choose among layers of equal class and shape; a name alone never pa
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from align.names.thresholds import AGAINST_ORDER_SHARE, LIKENESS_OF_PARTS
 
 _SEPARATORS = re.compile(r"[._\-\s]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -28,7 +25,6 @@ Tokens = tuple[str, ...]
 # Words for the place of a layer beside others, the first before the last.
 PLACES = {"input": 0, "pre": 1, "before": 1, "post": 2, "after": 2}
 _OF = "·"
-ALIKE = 0.8
 # What single letters stand for in the names of attention layers, by the beginning of the word.
 LETTERS = {"q": "que", "k": "key", "v": "val", "o": "out"}
 # The weights of attention layers are also called after the matrices of the formula, norms after what they norm.
@@ -43,14 +39,6 @@ _SHORT = {
     "ffw": "feedforward",
     "ffn": "feedforward",
 }
-# What numbers against the order of registration leave of what words for places say.
-_AGAINST_ORDER = 0.5
-_DIGITS = re.compile(r"\d+")
-_SUFFIX = 3
-_LETTERED = re.compile(r"(.*\d)[a-z]")
-# `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
-_TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
-_COUNTED = re.compile(r"(.*?)_?\d+")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -106,7 +94,7 @@ def words(path: str) -> Tokens:
 
 
 def word_likeness(a: str, b: str) -> float:
-    """1 for equal words, ALIKE if one begins or ends with the other (`emb`, `embedding`), else 0.
+    """1 for equal words, LIKENESS_OF_PARTS if one begins or ends with the other (`emb`, `embedding`), else 0.
 
     A single letter begins too many words by chance: those that LETTERS knows are alike, no others.
     """
@@ -117,8 +105,8 @@ def word_likeness(a: str, b: str) -> float:
         return word_likeness(word, other) if place == other_place and word and other else 0.0
     short, long = sorted((a, b), key=len)
     if len(short) == 1:
-        return ALIKE if long.startswith(LETTERS.get(short, " ")) else 0.0
-    return ALIKE if long.startswith(short) or long.endswith(short) else 0.0
+        return LIKENESS_OF_PARTS if long.startswith(LETTERS.get(short, " ")) else 0.0
+    return LIKENESS_OF_PARTS if long.startswith(short) or long.endswith(short) else 0.0
 
 
 def contained(a: Tokens, b: Tokens) -> float:
@@ -190,7 +178,7 @@ def _compare_places(sources: tuple[str, str], targets: tuple[str, str], order: f
     """
     numbers = number_order(*sources), number_order(*targets)
     benefit = float(place_order(*sources) * place_order(*targets))
-    return 0.0 if all(numbers) else benefit * (_AGAINST_ORDER if any(numbers) and benefit * order < 0 else 1)
+    return 0.0 if all(numbers) else benefit * (AGAINST_ORDER_SHARE if any(numbers) and benefit * order < 0 else 1)
 
 
 def _compare_words(sources: tuple[str, str], targets: tuple[str, str], order: float) -> float:
@@ -202,108 +190,5 @@ def _compare_words(sources: tuple[str, str], targets: tuple[str, str], order: fl
     kept, exchanged = (likeness(x, y), likeness(x2, y2)), (likeness(x, y2), likeness(x2, y))
     benefit = sum(kept) - sum(exchanged)
     worse, better = sorted((kept, exchanged), key=sum)
-    clear = not max(worse) and (min(better) if benefit > 0 else max(better)) >= ALIKE
+    clear = not max(worse) and (min(better) if benefit > 0 else max(better)) >= LIKENESS_OF_PARTS
     return benefit if clear or benefit * order > 0 else 0.0
-
-
-@lru_cache(maxsize=1 << 16)
-def modules_above(path: str) -> tuple[str, ...]:
-    """Paths of the modules above, the nearest first, the root ("") last."""
-    parts = path.split(".")
-    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
-
-
-@lru_cache(maxsize=1 << 16)
-def containers(path: str) -> tuple[str, ...]:
-    """Modules and numbered lists around a layer, the nearest first, the root ("") last.
-
-    >>> containers("mixed.branch3x3_2a.conv")
-    ('mixed.branch3x3_2a', 'mixed.branch3x3_2', 'mixed.branch3x3', 'mixed', '')
-    """
-    parts = path.split(".")
-    found: list[str] = []
-    for place in range(len(parts) - 1, -1, -1):
-        above = "".join(f"{part}." for part in parts[:place])
-        found += [above + stem for stem in _stems(parts[place])]
-        found.append(above[:-1])
-    return tuple(dict.fromkeys(found))
-
-
-def _stems(part: str) -> list[str]:
-    """The part without its letter (`2a`), without its number, without what a layer is: the like belong together."""
-    if typed := _TYPED.fullmatch(part):
-        return [typed[1]]
-    lettered = _LETTERED.fullmatch(part)
-    stems = [lettered[1]] if lettered else []
-    counted = _COUNTED.fullmatch(lettered[1] if lettered else part)
-    return stems + ([counted[1]] if counted and counted[1] else [])
-
-
-@lru_cache(maxsize=1 << 16)
-def path_ends(path: str) -> tuple[str, ...]:
-    """The last part of a path, the last two, and the last three.
-
-    >>> path_ends("layer.0.attn.q")
-    ('q', 'attn.q', '0.attn.q')
-    """
-    parts = path.split(".")
-    return tuple(".".join(parts[-length:]) for length in range(1, min(_SUFFIX, len(parts)) + 1))
-
-
-@lru_cache(maxsize=1 << 16)
-def unnumbered_ends(path: str) -> tuple[str, ...]:
-    """The same ends, with what is a number left open."""
-    return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))
-
-
-class DistinctiveWords:
-    """The words that tell a path from the others of its side.
-
-    Not those of modules whose other layers are settled, since every layer there has them, nor those that stand in
-    several places (`dense`, `token`).
-    """
-
-    def __init__(self, sides: Sequence[Sequence[str]], settled: Sequence[tuple[str, str]]) -> None:
-        self._common = [_common_words(paths) for paths in sides]
-        self._held = [Counter(module for pair in settled for module in modules_above(pair[side])) for side in (0, 1)]
-        self._settled = set(settled)
-        self._ends: dict[Tokens, list[tuple[str, str]]] = defaultdict(list)
-        for a, b in self._settled:
-            for end in {words(a)[-1:], words(b)[-1:]}:
-                self._ends[end].append((a, b))
-
-    def of(self, a: str, b: str) -> tuple[Tokens, Tokens]:
-        """The words that each of a source's path and a target's has for itself."""
-        counted = int((a, b) in self._settled)
-        return self._of(a, 0, counted), self._of(b, 1, counted)
-
-    def alike(self, a: str, b: str) -> float:
-        """Likeness of the words that both have for themselves, in [0, 1]; of all words if one has none."""
-        own, others = self.of(a, b)
-        return likeness(own, others) if own and others else likeness(words(a), words(b))
-
-    def differ(self, a: str, b: str) -> bool:
-        """Tell whether both names end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
-        mine, theirs = words(a), words(b)
-        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
-        others = [both for both in ends if both != (a, b)]
-        kept = bool(others) and all(words(one)[-2:] == words(other)[-2:] for one, other in others)
-        return kept and not self.alike(a, b)
-
-    def _of(self, path: str, side: int, counted: int) -> Tokens:
-        module = next((one for one in modules_above(path) if self._held[side][one] > counted), "")
-        common = self._common[side]
-        return tuple(
-            word
-            for word in words(path[len(module) :])
-            if len(word) > 1 and not any(word_likeness(word, other) for other in common)
-        )
-
-
-def _common_words(paths: Iterable[str]) -> set[str]:
-    """Words of several modules or layers; the numbers of lists make no difference."""
-    places = set()
-    for path in {_DIGITS.sub("#", path) for path in paths}:
-        places.update({path, *modules_above(path)})
-    count = Counter(word for place in places for word in set(words(place.rpartition(".")[2])))
-    return {word for word, number in count.items() if number > 1}

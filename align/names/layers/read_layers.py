@@ -67,6 +67,21 @@ class Layer:
     axes: str = ""
 
 
+def may_pair(a: Layer, b: Layer) -> bool:
+    """Tell whether two layers may correspond: equal shapes by role, no two known kinds, both or neither aside."""
+    return a.signature == b.signature and of_one_kind(a, b)
+
+
+def of_one_kind(a: Layer, b: Layer) -> bool:
+    """Tell whether two layers may correspond if their shapes allow it."""
+    return a.aside == b.aside and (a.kind == b.kind or not a.kind or not b.kind)
+
+
+def crosses(one: Pair, two: Pair) -> bool:
+    """Tell whether two pairs stand in one order on the one side and in the other on the other."""
+    return (one[0].position < two[0].position) != (one[1].position < two[1].position)
+
+
 class LayeredSides:
     """Both sides of a map with their layers, which are read once."""
 

@@ -15,6 +15,7 @@ from align.core.name_map import Dropped, Unmatched
 from align.names.fold_names import NUMBER
 from align.names.layers.path_words import numbered
 from align.names.layers.read_layers import LayeredSides, whole_of
+from align.names.thresholds import LIKENESS_OF_SUGGESTIONS, SUGGESTED_NAMES
 from align.rules.computed_constants import constant_reason
 from align.rules.layer_rules import rule_for
 from align.words.catalogue import sentence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     Group = dict[tuple[str, ...], Parameter]  # by the numbers in their names, in which alone they differ
 
 _SIDES: tuple[SideName, SideName] = ("source", "target")
-_SUGGESTIONS = 3
-_CLOSE = 0.4
 
 
 def explain_unpaired(
@@ -50,8 +49,8 @@ def explain_unpaired(
     in_groups = {n for group in ambiguous for n in group.sources}, {n for group in ambiguous for n in group.targets}
     rest = []
     for index, side in enumerate(sides.parameters):
-        spoken = paired[index] | in_groups[index] | {d.name for d in ruled if d.side == _SIDES[index]}
-        rest.append([p for p in side.parameters if p.name not in spoken])
+        explained = paired[index] | in_groups[index] | {d.name for d in ruled if d.side == _SIDES[index]}
+        rest.append([p for p in side.parameters if p.name not in explained])
     dropped = list(ruled)
     unmatched: list[Unmatched] = []
     known = sides.roles if any(rest) else ({}, {})
@@ -217,7 +216,7 @@ class WhyUnmatched:
         for shape in shapes:
             for one in self._by_shape.get(shape, ()):
                 groups.setdefault(NUMBER.sub("#", one.name), {})[_numbers(one)] = one
-        names = get_close_matches(NUMBER.sub("#", parameter.name), groups, _SUGGESTIONS, _CLOSE)
+        names = get_close_matches(NUMBER.sub("#", parameter.name), groups, SUGGESTED_NAMES, LIKENESS_OF_SUGGESTIONS)
         return [groups[name] for name in names]
 
     def _differences(self, parameter: Parameter, others: Iterable[Parameter]) -> list[str]:

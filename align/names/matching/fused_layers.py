@@ -14,19 +14,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity, Pairing
-from align.names.layers.path_words import is_number, modules_above, tokens
+from align.names.layers.path_words import is_number, tokens
 from align.names.layers.weight_transforms import in_pieces
+from align.names.thresholds import (
+    CONFIDENCE_OF_BIAS_BESIDE,
+    CONFIDENCE_OF_NAMED_PIECES,
+    CONFIDENCE_OF_NUMBERED_PIECES,
+    CONFIDENCE_OF_PACKED,
+)
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.names.layers.read_layers import Layer, Pair, Signature
+    from align.names.layers.read_layers import Layer, Signature
+    from align.names.layers.surroundings import PairedModules
 
 
 _UNORDERED = sentence("open_reason.pieces_unordered")
-# A bias beside the fused layer is not cut: its name says of which piece it is.
-_BESIDE = 0.9
 _RIVALS = sentence("open_reason.several_pieces")
 # Words for the pieces, by the sign that stands for each.
 _SIGNS = {
@@ -38,10 +43,6 @@ _SIGNS = {
 ATTENTION = ("q", "k", "v")
 _FUSED = re.compile(r"w?(qkv|qvk|kqv|kvq|vqk|vkq|qk|kv|vk|kq)")
 _ATTENDING = frozenset({"qkv", "wqkv", "attn", "attention"})
-# torch documents its packed projection as q above k above v.
-_PACKED = 0.9
-_NAMED = 0.7
-NUMBERED = 0.6
 _GROUPS = (("q", "k", "v"), ("k", "v"))
 Group = tuple["Layer", ...]
 Form = tuple["Signature", bool]
@@ -156,7 +157,7 @@ def _own_biases(fusion: _Fusion, layers: Sequence[Layer]) -> Iterator[Pairing]:
         if own is not None and piece_sign(piece.path):
             bias = piece.roles["bias"]
             source, target = (own, bias) if fusion.cut else (bias, own)
-            yield Pairing(source.name, target.name, "structure", _BESIDE)
+            yield Pairing(source.name, target.name, "structure", CONFIDENCE_OF_BIAS_BESIDE)
 
 
 def _open_biases(fusion: _Fusion) -> Iterator[Ambiguity]:
@@ -213,10 +214,14 @@ def piece_order(whole: str, pieces: Sequence[str], *, packed: bool) -> PieceOrde
     signs = [_sign(words) for words in own]
     if all(signs) and len(set(signs)) == len(signs) and set(signs) <= set(wanted):
         by_name = [signs.index(sign) for sign in wanted if sign in signs]
-        return PieceOrder(tuple(by_name), _PACKED if packed else _NAMED, sentence("pair_note.pieces_by_name"))
+        return PieceOrder(
+            tuple(by_name),
+            CONFIDENCE_OF_PACKED if packed else CONFIDENCE_OF_NAMED_PIECES,
+            sentence("pair_note.pieces_by_name"),
+        )
     attends = packed or not _ATTENDING.isdisjoint(tokens(whole)[-3:])
     if wanted == ATTENTION and attends and len(pieces) == 3 and (places := _numbered(own)):
-        return PieceOrder(places, NUMBERED, sentence("pair_note.pieces_by_number"))
+        return PieceOrder(places, CONFIDENCE_OF_NUMBERED_PIECES, sentence("pair_note.pieces_by_number"))
     return None
 
 
@@ -310,36 +315,3 @@ def _has(layer: Layer, form: Form | None) -> bool:
         return False
     signature, even = form
     return layer.signature == signature if even else set(signature) <= set(layer.signature)
-
-
-class PairedModules:
-    """The modules of both sides with the paired layers below each; `side` is 0 for the source's, 1 for the target's."""
-
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        self._paths = [pair[0].path for pair in pairs], [pair[1].path for pair in pairs]
-        self._below: tuple[dict[str, set[int]], dict[str, set[int]]] = defaultdict(set), defaultdict(set)
-        self._facing: tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]] = {}, {}
-        for paths, below in zip(self._paths, self._below, strict=True):
-            for number, path in enumerate(paths):
-                for module in modules_above(path):
-                    below[module].add(number)
-
-    def module(self, layer: Layer, side: int) -> str | None:
-        """The nearest module around a layer that holds paired layers."""
-        return next((path for path in modules_above(layer.path) if path in self._below[side]), None)
-
-    def facing(self, layer: Layer, side: int) -> frozenset[str]:
-        """Modules of the other side that hold the same pairs as the layer's, or some of them, or all and more."""
-        module = self.module(layer, side)
-        if module is None:
-            return frozenset()
-        known = self._facing[side]
-        if module not in known:
-            own, other = self._below[side][module], self._below[1 - side]
-            touched = {path for number in own for path in modules_above(self._paths[1 - side][number])}
-            known[module] = frozenset(path for path in touched if other[path] <= own or own <= other[path])
-        return known[module]
-
-    def together(self, a: Layer, b: Layer) -> bool:
-        """Tell whether a source's layer and a target's stand in one place."""
-        return self.module(b, 1) in self.facing(a, 0)

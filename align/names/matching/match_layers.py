@@ -15,32 +15,29 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
-from align.names.layers.pair_evidence import SETTLED, PairEvidence
-from align.names.layers.path_words import DistinctiveWords, likeness, numbered, words
+from align.names.layers.pair_evidence import read_pair_facts
+from align.names.layers.path_words import likeness, numbered, words
+from align.names.layers.read_layers import crosses, may_pair, of_one_kind
 from align.names.matching.repeated_blocks import find_repeated_blocks, unfold_groups, unfold_pairs, unlike_lists
 from align.names.matching.weigh_exchanges import (
     OpenGroup,
     as_ambiguities,
     confidence,
-    crosses,
     group_links,
-    may_pair,
-    of_one_kind,
     settle_exchanges,
 )
+from align.names.thresholds import CLEAR_BENEFIT, CONFIDENCE_BY_SHAPE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from align.core.name_map import Ambiguity
+    from align.names.layers.pair_evidence import PairFacts
     from align.names.layers.path_words import Tokens
     from align.names.layers.read_layers import Layer, Pair
-    from align.names.matching.weigh_exchanges import Sides
 
 
-# A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.
-_BY_SHAPE = 0.75
 _UNRELATED = sentence("pair_note.unrelated")
 
 
@@ -62,8 +59,8 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
     whole: tuple[set[str], set[str]] = (set(), set())
     while True:
         folded = find_repeated_blocks((left, right), known, whole)
-        taught = [(a, b) for a, b in known if folded[0].positions[a.path].kept and folded[1].positions[b.path].kept]
-        pairs, groups = _match(folded[0].kept, folded[1].kept, taught, ordered)
+        teaching = [(a, b) for a, b in known if folded[0].positions[a.path].kept and folded[1].positions[b.path].kept]
+        pairs, groups = _match(folded[0].kept, folded[1].kept, teaching, ordered)
         if not any(unlike := unlike_lists(folded, [pair for pair, _ in pairs], groups)):
             break
         for lists, more in zip(whole, unlike, strict=True):
@@ -81,10 +78,11 @@ def _match(
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
     settlement = settle_exchanges(place_layers(left, right), (left, right), known, ordered, equal_paths.unlike)
-    sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
+    sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= CLEAR_BENEFIT]
     found = [pair for pair, _ in sure]
     sides = [*left, *(a for a, _ in known)], [*right, *(b for _, b in known)]
-    doubts = _ShapeDoubts(sides, [*known, *found], [*same, *found], ordered=ordered)
+    facts = read_pair_facts(found, [*known, *found], sides)
+    doubts = _ShapeDoubts(facts, [*known, *found], [*same, *found])
     number = Counter(layer.signature for layer in (*left, *right))
     lone = [pair for pair in found if number[pair[0].signature] == 2 and pair[0].signature not in told]
     chance = {pair[0].path for pair in lone if doubts.is_chance(pair)}
@@ -93,7 +91,7 @@ def _match(
     groups = group_links(settlement.links)
     groups += [OpenGroup((("source", a), ("target", b)), _UNRELATED) for a, b in found if a.path in strange]
     pairs = [
-        (pair, _BY_SHAPE if pair[0].path in chance else confidence(weak))
+        (pair, CONFIDENCE_BY_SHAPE if pair[0].path in chance else confidence(weak))
         for pair, weak in sure
         if pair[0].path not in strange
     ]
@@ -152,20 +150,17 @@ def _without(layers: list[Layer], paths: set[str]) -> list[Layer]:
 class _ShapeDoubts:
     """What speaks against pairs that little but their shape makes: words that a layer has for itself, and its place."""
 
-    def __init__(self, sides: Sides, settled: Sequence[Pair], placed: Sequence[Pair], *, ordered: bool) -> None:
-        self._evidence = PairEvidence(settled, ordered=ordered)
-        self._settled, self._placed = settled, placed
-        self._words = DistinctiveWords(
-            [[layer.path for layer in side] for side in sides], [(a.path, b.path) for a, b in settled]
-        )
+    def __init__(self, facts: Mapping[str, PairFacts], settled: Sequence[Pair], placed: Sequence[Pair]) -> None:
+        self._facts, self._settled, self._placed = facts, settled, placed
 
     def is_strange(self, pair: Pair) -> bool:
         """Tell whether the names or the place of a pair are those of other layers."""
-        return self._has_unrelated_names(pair) or self._is_out_of_place(pair)
+        facts = self._facts[pair[0].path]
+        return facts.differ or (not facts.alike and (facts.context < 0 or self._is_out_of_place(pair)))
 
     def is_chance(self, pair: Pair) -> bool:
         """Tell whether the words of its own are against a pair, and for it but a shape of one length."""
-        return self._by_shape_alone(pair, self._words.of(pair[0].path, pair[1].path))
+        return self._by_shape_alone(pair, self._facts[pair[0].path].own)
 
     def stands_elsewhere(self, pair: Pair) -> bool:
         """Tell whether a pair by its shape alone, and unlike in all its words, has another place among those settled.
@@ -179,24 +174,14 @@ class _ShapeDoubts:
             one == two for one, two in zip(_beside(pair, others, 0), _beside(pair, others, 1), strict=True) if one
         )
 
-    def _has_unrelated_names(self, pair: Pair) -> bool:
-        """Tell whether no words of their own are alike, and the names or the layers around both are of others."""
-        if self._words.differ(pair[0].path, pair[1].path):
-            return True
-        return self._evidence.around.context(pair, (pair,)) < 0 and not self._words.alike(pair[0].path, pair[1].path)
-
     def _is_out_of_place(self, pair: Pair) -> bool:
-        """Tell whether nothing but its shape speaks for a pair, and its place against it.
+        """Tell whether no settled pair speaks for a pair, and its place speaks against it.
 
         Its place is judged among the pairs of its own shape, and among those of equal names: where a port keeps the
         names, another name at another place is another layer.
         """
-        a, evidence = pair[0], self._evidence
-        if (
-            self._words.alike(pair[0].path, pair[1].path)
-            or evidence.translation(pair)
-            or evidence.around.neighbours(pair, (pair,))
-        ):
+        a, facts = pair[0], self._facts[pair[0].path]
+        if facts.translation or facts.neighbours:
             return False
         rivals = [one for one in self._placed if may_pair(a, one[1]) and len({a.axes, one[1].axes} - {""}) < 2]
         others = [*rivals, *(one for one in self._placed if one[0].path == one[1].path)]
@@ -211,7 +196,7 @@ class _ShapeDoubts:
         if not square or any(numbered(layer.path) for layer in pair):
             return False
         mine, theirs = (_beyond_kind(layer, told) for layer, told in zip(pair, said, strict=True))
-        return bool(mine and theirs) and not likeness(mine, theirs) and not self._evidence.translation(pair)
+        return bool(mine and theirs) and not likeness(mine, theirs) and not self._facts[pair[0].path].translation
 
 
 def _beyond_kind(layer: Layer, told: Tokens) -> Tokens:

@@ -1,57 +1,53 @@
 """Which parameter of the source is which of the target: by the user's rules, by name, by layer class, by structure.
 
 From the surest stage to the boldest: whole layers, layers that lack a bias or statistics, layers that one side names
-and the other numbers, and what these teach of the rest; then other forms. What the evidence does not settle is
-AMBIGUOUS and stays unpaired: a wrong pair is worse than ten open ones.
+and the other numbers, and what these teach of the rest; then other forms. What the evidence does not decide is
+AMBIGUOUS and stays unpaired: a wrong pair is worse than ten open ones. The other parameters of a fused layer follow the
+one that a user's rule cuts or joins: a bias goes with its weight.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from align.core.parameters import ParameterSet
-
-
 from collections import Counter, defaultdict
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.core.name_map import NameMap, Pairing
+from align.core.piece_transforms import Part, Reorder, Slice, cut_faults, join_fault
 from align.core.thresholds import SURE
-from align.names.apply_user_rules import apply_rules_to_sides, follow_fused
+from align.core.transforms import chained, steps_of
 from align.names.layers.read_layers import (
     LayeredSides,
     Names,
+    crosses,
     cut_alike,
+    may_pair,
     read_layers,
     remaining,
     without_optional_roles,
     without_outer_wrappers,
 )
-from align.names.layers.weight_transforms import transform_between
+from align.names.layers.weight_transforms import is_turned, transform_between
 from align.names.matching.explain_unpaired import explain_unpaired
 from align.names.matching.fused_layers import reserve_fused
 from align.names.matching.match_layers import match_layers
 from align.names.matching.matrix_orientations import settle_orientations
 from align.names.matching.other_forms import match_numbered_projections, match_other_forms, plain_layer
-from align.names.matching.weigh_exchanges import crosses, may_pair
+from align.names.thresholds import CONFIDENCE_OF_DOUBTED
+from align.names.user_rules import apply_rules_to_sides
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.name_map import Ambiguity, Evidence
-    from align.core.parameters import ParameterSet
-    from align.names.layers.read_layers import Layer, Pair
+    from align.core.parameters import ParameterSet, Shape
+    from align.core.transforms import Transform
+    from align.names.layers.read_layers import Layer, Pair, Roles
     from align.names.user_rules import NameRules
 
 
-_UNSURE = 0.7
 Sure = tuple["Pair", float]
 SHIFTED = sentence("pair_note.shifted")
 _COUNTED = re.compile(r"(?<![^._])(?:[A-Za-z]|zero|one|two|three|four|five|six|seven|eight|nine|ten)(?![^.])")
@@ -65,18 +61,18 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     """
     sides = without_outer_wrappers(source, target)
     ruled = apply_rules_to_sides(rules, source, target)
-    spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
+    named = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
-        spoken[drop.side == "target"].add(drop.name)
-    followed = follow_fused(sides, ruled.pairings, spoken)
-    spoken[0].update(pairing.source for pairing in followed)
-    spoken[1].update(pairing.target for pairing in followed)
+        named[drop.side == "target"].add(drop.name)
+    followed = _follow_fused(sides, ruled.pairings, named)
+    named[0].update(pairing.source for pairing in followed)
+    named[1].update(pairing.target for pairing in followed)
     ordered = source.order == target.order == "execution"
-    matched = match_in_stages(sides, spoken, _taught_layers(sides, ruled.pairings), ordered)
+    matched = match_in_stages(sides, named, _given_layers(sides, ruled.pairings), ordered)
     open_names = {name for group in matched.ambiguous for name in group.sources}
     found = [one for (a, b), sure in matched.pairs for one in _pair_roles(a, b, sure, None)]
     found += [one for (a, b), sure in matched.other_forms for one in _pair_roles(a, b, sure, "structure")]
-    found = [one for one in found if _free(one, spoken) and one.source not in open_names]
+    found = [one for one in found if _free(one, named) and one.source not in open_names]
     found = [_unsure(one, matched.notes[one.source]) if one.source in matched.notes else one for one in found]
     pairings = [*ruled.pairings, *followed, *found, *matched.fused]
     layers = [pair for pair, _ in (*matched.pairs, *matched.other_forms)]
@@ -93,7 +89,73 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     )
 
 
-def _taught_layers(sides: LayeredSides, ruled: Sequence[Pairing]) -> list[Pair]:
+def _follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], named: Names) -> list[Pairing]:
+    """Pair what no rule names in layers that the user's rules cut or join; nothing of a role that does not fit."""
+    fused = [pairing for pairing in ruled if _places(pairing.transform)]
+    if not fused:
+        return []
+    known = sides.roles
+    groups: dict[tuple[bool, str, str], list[Pairing | None]] = {}
+    for pairing in fused:
+        cut = not isinstance(_places(pairing.transform)[-1], Part)
+        whole = known[0][pairing.source][0].path if cut else known[1][pairing.target][0].path
+        for role, follower in _followers(pairing, known):
+            groups.setdefault((cut, whole, role), []).append(follower)
+    shapes = {parameter.name: parameter.shape for parameter in sides.parameters[0].parameters}
+    found = ([one for one in group if one is not None] for group in groups.values() if None not in group)
+    return [one for group in found if _is_whole(group, shapes) and _are_free(group, named) for one in group]
+
+
+def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
+    """Tell whether the pieces are all of what is cut, or make all of what is joined."""
+    if isinstance(_places(group[0].transform)[-1], Part):
+        return not join_fault([one.transform for one in group])
+    return not cut_faults(group, shapes)
+
+
+def _are_free(group: Sequence[Pairing], named: Names) -> bool:
+    return all(one.source not in named[0] and one.target not in named[1] for one in group)
+
+
+def _places(transform: Transform) -> list[Slice | Part | Reorder]:
+    """The steps that take pieces out of a tensor or put them into one."""
+    places = [step for step in steps_of(transform) if isinstance(step, (Slice, Part, Reorder))]
+    return places if any(isinstance(step, (Slice, Part)) for step in places) else []
+
+
+def _followers(pairing: Pairing, known: tuple[Roles, Roles]) -> Iterator[tuple[str, Pairing | None]]:
+    """Yield each other role that either layer has with the pair of it, None where that does not fit."""
+    (a, role), (b, other) = known[0][pairing.source], known[1][pairing.target]
+    if role != other:
+        return
+    for follower in dict.fromkeys((*a.roles, *b.roles)):
+        if follower != role:
+            yield follower, _pair(pairing.transform, a, b, (role, follower))
+
+
+def _pair(transform: Transform, a: Layer, b: Layer, roles: tuple[str, str]) -> Pairing | None:
+    role, follower = roles
+    if follower not in a.roles or follower not in b.roles or is_turned(a, follower) != is_turned(b, follower):
+        return None
+    source, target = a.roles[follower], b.roles[follower]
+    steps: list[Transform] = []
+    for place in _places(transform):
+        layer = b if isinstance(place, Part) else a
+        if place.axis != int(is_turned(layer, role)):
+            return None
+        moved = replace(place, axis=int(is_turned(layer, follower)))
+        if isinstance(moved, Slice):
+            moved = replace(moved, origin=source.shape)
+        steps.append(replace(moved, shape=target.shape) if isinstance(moved, Part) else moved)
+    change = chained(*steps)
+    try:
+        fits = change.output_shape(source.shape) == target.shape
+    except ValueError:
+        fits = False
+    return Pairing(source.name, target.name, "structure", 1.0, change) if fits else None
+
+
+def _given_layers(sides: LayeredSides, ruled: Sequence[Pairing]) -> list[Pair]:
     """Layers that the user's pairs join one to one: the rest of their parameters follows."""
     if not ruled:
         return []
@@ -114,11 +176,11 @@ def _pair_roles(a: Layer, b: Layer, confidence: float, evidence: Evidence | None
 
 
 def _unsure(pairing: Pairing, note: str) -> Pairing:
-    return replace(pairing, confidence=min(pairing.confidence, _UNSURE), note=note)
+    return replace(pairing, confidence=min(pairing.confidence, CONFIDENCE_OF_DOUBTED), note=note)
 
 
-def _free(pairing: Pairing, spoken: tuple[set[str], set[str]]) -> bool:
-    return pairing.source not in spoken[0] and pairing.target not in spoken[1]
+def _free(pairing: Pairing, named: tuple[set[str], set[str]]) -> bool:
+    return pairing.source not in named[0] and pairing.target not in named[1]
 
 
 @dataclass
@@ -151,13 +213,13 @@ class Matching:
         return names
 
 
-def match_in_stages(sides: LayeredSides, spoken: Names, taught: Sequence[Pair], ordered: bool) -> Matching:
-    """Match what the rules do not speak of; pairs that they `taught` are sure.
+def match_in_stages(sides: LayeredSides, named: Names, given: Sequence[Pair], ordered: bool) -> Matching:
+    """Match what the rules have not `named`; pairs of layers that they have `given` are sure.
 
     `ordered` says that both sides stand in the order of execution, which then is evidence.
     """
-    free = _FreeLayers(sides, spoken)
-    found = Matching([(pair, 1.0) for pair in taught])
+    free = _FreeLayers(sides, named)
+    found = Matching([(pair, 1.0) for pair in given])
     reserved = reserve_fused(*([plain_layer(layer) for layer in side] for side in free.whole(found.names())))
     _match_plain(found, free, reserved, ordered)
     open_layers = free.whole(_joined(Matching(found.pairs).names(), reserved))
@@ -165,7 +227,7 @@ def match_in_stages(sides: LayeredSides, spoken: Names, taught: Sequence[Pair], 
         found = Matching([*found.pairs, *triples])
         _match_plain(found, free, reserved, ordered)
     other = match_other_forms(*free.whole(found.names()), found.known, ordered)
-    turned = settle_orientations([*found.pairs, *other.pairs], sides.parameters, spoken[0])
+    turned = settle_orientations([*found.pairs, *other.pairs], sides.parameters, named[0])
     count = len(found.pairs)
     ambiguous = [*found.ambiguous, *other.ambiguous, *turned.ambiguous]
     notes = note_shifted([pair for pair, _ in turned.pairs], free.whole(Matching(turned.pairs).names())) | turned.notes
@@ -219,11 +281,11 @@ def _siblings(path: str) -> list[str]:
 
 
 class _FreeLayers:
-    """The layers of both sides without the parameters that rules have `spoken` of."""
+    """The layers of both sides without the parameters that rules have `named`."""
 
-    def __init__(self, sides: LayeredSides, spoken: Names) -> None:
+    def __init__(self, sides: LayeredSides, named: Names) -> None:
         tied = [{p.name for p in side.parameters if p.tied_to} for side in sides.parameters]
-        own = (read_layers(side, names) for side, names in zip(sides.parameters, spoken, strict=True))
+        own = (read_layers(side, names) for side, names in zip(sides.parameters, named, strict=True))
         self._loose = cut_alike(*own)
         self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity
 from align.names.fold_names import NUMBER
-from align.names.layers.pair_evidence import SETTLED, PairEvidence
+from align.names.layers.pair_evidence import PairEvidence
 from align.names.layers.path_words import number_order, numbered
 from align.names.layers.weight_transforms import is_turned
-from align.names.matching.other_forms import TURNED, transposed_layer
+from align.names.matching.other_forms import transposed_layer
 from align.names.matching.weigh_exchanges import group_links
+from align.names.thresholds import CLEAR_BENEFIT, CONFIDENCE_OF_TURNED
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -50,16 +51,16 @@ class Orientations:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def settle_orientations(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Orientations:
-    """Return the pairs with their matrices as names, classes and biases tell; nothing that the user has `spoken` of."""
-    crossed = _settle_crossed(pairs, sides, spoken)
+def settle_orientations(pairs: Sequence[Sure], sides: Sides, named: Set[str]) -> Orientations:
+    """Return the pairs with their matrices as names, classes and biases tell; none that the user has `named`."""
+    crossed = _settle_crossed(pairs, sides, named)
     square = _settle_square(crossed, sides)
-    return _settle_in_files(square, sides, spoken)
+    return _settle_in_files(square, sides, named)
 
 
-def _settle_crossed(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Orientations:
+def _settle_crossed(pairs: Sequence[Sure], sides: Sides, named: Set[str]) -> Orientations:
     """Exchange the matrices side by side for which only their shapes speak."""
-    rivals = _rivals([pair for pair, _ in pairs if pair[0].roles.get("weight") and _weight_name(pair[0]) not in spoken])
+    rivals = _rivals([pair for pair, _ in pairs if pair[0].roles.get("weight") and _weight_name(pair[0]) not in named])
     if not rivals:
         return Orientations(list(pairs))
     in_doubt = {pair[0].path for both in rivals for pair in both}
@@ -78,7 +79,7 @@ def _settle_crossed(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Or
     for (a, b), sure in pairs:
         if a.path in exchanged:
             found.notes[_weight_name(a)] = BY_NAME
-            found.pairs.append((_exchanged_pair(a, exchanged[a.path]), min(sure, TURNED)))
+            found.pairs.append((_exchanged_pair(a, exchanged[a.path]), min(sure, CONFIDENCE_OF_TURNED)))
         else:
             found.pairs.append(((a, b), sure))
     return found
@@ -128,7 +129,7 @@ def _witness(pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet]) ->
         if like not in known:
             numbers = number_order(one[0].path, two[0].path) * number_order(one[1].path, two[1].path)
             benefit = numbers or evidence.exchange_benefit(one, two)
-            known[like] = (benefit >= SETTLED) - (benefit <= -SETTLED)
+            known[like] = (benefit >= CLEAR_BENEFIT) - (benefit <= -CLEAR_BENEFIT)
         return known[like]
 
     def speaks(one: Pair, two: Pair) -> int:
@@ -219,7 +220,7 @@ def _settle_square(before: Orientations, sides: Sides) -> Orientations:
         told = ways.of((a, b)) if ways.is_unsure((a, b)) else {False}
         if told == {True}:
             turned = (a, replace(b, inputs_first=True)) if not b.kind else (replace(a, inputs_first=True), b)
-            settled.append((turned, min(sure, TURNED)))
+            settled.append((turned, min(sure, CONFIDENCE_OF_TURNED)))
             continue
         settled.append(((a, b), sure))
         if len(told) > 1 or (not told and (a.kind or b.kind)):
@@ -233,10 +234,10 @@ def _way(pair: Pair) -> bool:
     return bool(a) != bool(b)
 
 
-def _settle_in_files(before: Orientations, sides: Sides, spoken: Set[str]) -> Orientations:
+def _settle_in_files(before: Orientations, sides: Sides, named: Set[str]) -> Orientations:
     """Turn square matrices of checkpoints as others of their names; open, or note, those for which nothing tells."""
     files = [side.order == "file" for side in sides]
-    matrices = [pair for pair, _ in before.pairs if _may_be_turned(pair, files, spoken)]
+    matrices = [pair for pair, _ in before.pairs if _may_be_turned(pair, files, named)]
     if not matrices:
         return before
     told = _Told(files, mixed=bool(before.open_paths))
@@ -259,7 +260,7 @@ def _settle(pair: Pair, sure: float, ways: set[bool], found: Orientations, files
     names = a.roles["weight"].name, b.roles["weight"].name
     if ways == {True}:
         pair = (a, replace(b, inputs_first=not a.inputs_first)) if files[1] else (replace(a, inputs_first=True), b)
-        sure = min(sure, TURNED)
+        sure = min(sure, CONFIDENCE_OF_TURNED)
     found.pairs.append((pair, sure))
     if len(ways) > 1:
         found.ambiguous.append(Ambiguity(names[:1], names[1:], _FILE_REASON))
@@ -326,12 +327,12 @@ def _last_word(path: str) -> str:
     return next(filter(None, reversed(parts)), "")
 
 
-def _may_be_turned(pair: Pair, files: Sequence[bool], spoken: Set[str]) -> bool:
+def _may_be_turned(pair: Pair, files: Sequence[bool], named: Set[str]) -> bool:
     """Tell whether both are matrices, of layers that may be linear, and one comes from a file."""
     shapes = [layer.shapes.get("weight", ()) for layer in pair]
     if not any(files) or any(len(shape) != 2 for shape in shapes) or {a.kind for a in pair} - {"", "linear"}:
         return False
-    if pair[0].roles["weight"].name in spoken:
+    if pair[0].roles["weight"].name in named:
         return False
     return any(from_file and layer.inputs_first is not False for layer, from_file in zip(pair, files, strict=True))
 

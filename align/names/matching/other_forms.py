@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import Pairing
 from align.names.layers.path_words import likeness, numbered, words
-from align.names.layers.read_layers import with_shapes
+from align.names.layers.read_layers import may_pair, with_shapes
+from align.names.layers.surroundings import PairedModules
 from align.names.layers.weight_transforms import transform_between
-from align.names.matching.fused_layers import ATTENTION, NUMBERED, PairedModules, match_fused, named_groups
+from align.names.matching.fused_layers import ATTENTION, match_fused, named_groups
 from align.names.matching.match_layers import match_layers
-from align.names.matching.weigh_exchanges import may_pair
+from align.names.thresholds import (
+    CONFIDENCE_OF_FLATTENED,
+    CONFIDENCE_OF_FORM,
+    CONFIDENCE_OF_NUMBERED_PIECES,
+    CONFIDENCE_OF_TURNED,
+    LIKENESS_OF_FORMS,
+)
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -35,15 +42,7 @@ if TYPE_CHECKING:
     _Members = dict[int, Layer]
 
 _PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
-# The fewest words that two paths must have in common where nothing around them is paired.
-_ALIKE = 0.5
-# That a layer holds the same values in another form is a guess, however well it is placed.
-_MOST = 0.9
-# Some models flatten the positions before the channels (patches cut with einops): never sure before a trial.
-_FLAT = 0.7
 _FLAT_NOTE = sentence("pair_note.flattened")
-# That a matrix stands as (in, out) is a guess where no class says so: never sure.
-TURNED = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pai
     for before, after in forms:
         one, two = _in_form(left, before, found), _in_form(right, after, found)
         matched = match_layers(one, two, [*known, *(pair for pair, _ in found.pairs)], ordered)
-        most = _MOST if before is after else TURNED
+        most = CONFIDENCE_OF_FORM if before is after else CONFIDENCE_OF_TURNED
         found.pairs.extend((pair, min(sure, most)) for pair, sure in matched.pairs if _in_place(pair, places))
         if before is after:
             found.ambiguous.extend(matched.ambiguous)
@@ -122,7 +121,7 @@ def _pairings(pair: Pair, sure: float) -> Iterator[Pairing]:
     for role, mine in a.roles.items():
         change = transform_between(a, b, role)
         note = _FLAT_NOTE if a.shapes[role] == a.shapes.get("weight") else ""
-        yield Pairing(mine.name, b.roles[role].name, "structure", min(sure, _FLAT), change, note)
+        yield Pairing(mine.name, b.roles[role].name, "structure", min(sure, CONFIDENCE_OF_FLATTENED), change, note)
 
 
 def _same(layer: Layer) -> Layer | None:
@@ -145,7 +144,7 @@ def _in_form(layers: Sequence[Layer], form: Callable[[Layer], Layer | None], fou
 def _in_place(pair: Pair, places: PairedModules) -> bool:
     """Tell whether something beside its shape speaks for a pair of another form."""
     a, b = pair
-    return places.together(a, b) or likeness(words(a.path), words(b.path)) >= _ALIKE
+    return places.together(a, b) or likeness(words(a.path), words(b.path)) >= LIKENESS_OF_FORMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ def match_numbered_projections(
             pairs += zip(named, listed, strict=True)
         for named, listed in _triples(convention, (right, left), places, 1):
             pairs += zip(listed, named, strict=True)
-    return [(pair, NUMBERED) for pair in pairs]
+    return [(pair, CONFIDENCE_OF_NUMBERED_PIECES) for pair in pairs]
 
 
 def _triples(

@@ -19,6 +19,7 @@ from scipy.cluster.hierarchy import DisjointSet
 
 from align.names.layers.path_words import numbered
 from align.names.matching.weigh_exchanges import OpenGroup, in_order
+from align.names.thresholds import LONGEST_WHOLE_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from align.names.layers.read_layers import Layer, Pair
 
 
-_SHORT = 5  # runs up to this length are matched whole
 _DIGITS = re.compile(r"\d+")
 Coordinates = tuple[int, ...]
 Folded = tuple["RepeatedBlocks", "RepeatedBlocks"]
@@ -115,7 +115,7 @@ def _children(layers: Iterable[tuple[Layer, bool]], unfolded: Set[str]) -> list[
     return [
         [_child(number, rank, *own[number]) for rank, number in enumerate(sorted(own))]
         for own in lists.values()
-        if len(own) > _SHORT
+        if len(own) > LONGEST_WHOLE_RUN
     ]
 
 
@@ -148,7 +148,7 @@ def _pieces(runs: Iterable[list[_Child]], ranks: Set[int], numbers: Set[tuple[in
         step = _step(run)
         starts = [at for at, one in enumerate(run) if not at or one.rank in ranks or (step, one.number) in numbers]
         for start, end in pairwise([*starts, len(run)]):
-            if end - start > _SHORT:
+            if end - start > LONGEST_WHOLE_RUN:
                 yield run[start:end]
 
 
@@ -160,7 +160,11 @@ def _cutting(lists: Sequence[Sequence[list[list[_Child]]]]) -> list[list[_Child]
     patterns = [{tuple(map(len, one)) for one in own} for own in lists]
     shared = set.intersection(*patterns)
     return [
-        run for own in lists for one in own for run in one if len(run) > _SHORT or tuple(map(len, one)) not in shared
+        run
+        for own in lists
+        for one in own
+        for run in one
+        if len(run) > LONGEST_WHOLE_RUN or tuple(map(len, one)) not in shared
     ]
 
 

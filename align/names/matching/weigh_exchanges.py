@@ -18,7 +18,17 @@ from scipy.cluster.hierarchy import DisjointSet
 from align.core.name_map import Ambiguity
 from align.core.thresholds import SURE
 from align.names.layers.numbered_lists import NumberedLists
-from align.names.layers.pair_evidence import MOST, SETTLED, BlockAgreement, PairEvidence, read_contents
+from align.names.layers.pair_evidence import BlockAgreement, PairEvidence
+from align.names.layers.read_layers import may_pair
+from align.names.layers.surroundings import read_contents
+from align.names.thresholds import (
+    BENEFIT_OF_MAJORITY,
+    BENEFIT_OF_SURE,
+    BENEFIT_WITHOUT_RIVALS,
+    CLEAR_BENEFIT,
+    MOST_EXCHANGES,
+    WEIGHING_ROUNDS,
+)
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -27,12 +37,6 @@ if TYPE_CHECKING:
     from align.names.layers.read_layers import Layer, Pair
 
 
-_ROUNDS = 6
-# The benefit of a pair without rivals. Such pairs teach first: what numbers alone settle would confirm itself.
-_UNRIVALLED = 2.0
-_ENOUGH = 0.6  # the least benefit of a pair that is sure, and so teaches
-# Exchanges weighed at most: one of 450 layers of one shape, some 20 s. No number of steps would tell thousands apart.
-_MOST_EXCHANGES = 100_000
 # An unpaired layer: (source, None) or (None, target).
 Rival = tuple["Layer | None", "Layer | None"]
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
@@ -55,18 +59,18 @@ class Settlement:
 
     def confirm(self, agreement: BlockAgreement) -> None:
         """Call pairs sure that are clear in every block, in each by itself, if not sure in one."""
-        clear = [index for index, weak in enumerate(self.weakest) if weak >= MOST]
+        clear = [index for index, weak in enumerate(self.weakest) if weak >= BENEFIT_OF_MAJORITY]
         agreed = agreement.of_all_blocks([self.pairs[index] for index in clear])
         for index, alike in zip(clear, agreed, strict=True):
             if alike:
-                self.weakest[index] = max(self.weakest[index], _ENOUGH)
+                self.weakest[index] = max(self.weakest[index], BENEFIT_OF_SURE)
 
     def note(self, benefit: float, index: int, other: int | Rival) -> None:
         """Take in what a pair has over an exchange with another pair, or over a rival in its place."""
         self.weakest[index] = min(self.weakest[index], benefit)
         if isinstance(other, int):
             self.weakest[other] = min(self.weakest[other], benefit)
-        if benefit < SETTLED:
+        if benefit < CLEAR_BENEFIT:
             self.links.append((self.pairs[index], self.pairs[other] if isinstance(other, int) else other))
 
 
@@ -77,7 +81,7 @@ def settle_exchanges(
 
     `free` are the layers of both sides that may be paired; those that are `known` to be pairs only teach. `ordered`
     says that both sides stand in execution order. What is at an `unlike` path of both sides is paired with nothing.
-    Layers of a shape that too many others have are not weighed, and open (`_MOST_EXCHANGES`).
+    Layers of a shape that too many others have are not weighed, and open (`MOST_EXCHANGES`).
     """
     crowded = _crowded(free)
     few = [[layer for layer in side if layer.signature not in crowded] for side in free]
@@ -87,14 +91,14 @@ def settle_exchanges(
 
 
 def _crowded(free: Sides) -> set[object]:
-    """Shapes of layers whose exchanges are more than `_MOST_EXCHANGES`; the rarest shapes are weighed first."""
+    """Shapes of layers whose exchanges are more than `MOST_EXCHANGES`; the rarest shapes are weighed first."""
     counts = [Counter(layer.signature for layer in side) for side in free]
     costs = {shape: counts[0][shape] * counts[1][shape] // 2 for shape in counts[0].keys() & counts[1].keys()}
     crowded: set[object] = set()
     spent = 0
     for shape in sorted(costs, key=lambda one: (costs[one], one)):
         spent += costs[shape]
-        if spent > _MOST_EXCHANGES:
+        if spent > MOST_EXCHANGES:
             crowded.add(shape)
     return crowded
 
@@ -115,20 +119,24 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
     every = [*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)]
     contents = read_contents(*every)
     agreement = None if ordered else BlockAgreement(*every)  # the order of calls agrees in every block by itself
-    settlement = _weigh(list(pairs), free, PairEvidence(known, ordered=ordered, contents=contents), unlike, _UNRIVALLED)
-    alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
+    settlement = _weigh(
+        list(pairs), free, PairEvidence(known, ordered=ordered, contents=contents), unlike, BENEFIT_WITHOUT_RIVALS
+    )
+    alone = [
+        pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= BENEFIT_WITHOUT_RIVALS
+    ]
     evidence = PairEvidence([*known, *alone], ordered=ordered, contents=contents)
-    settlement = _weigh(_improved(settlement.pairs, free, evidence), free, evidence, unlike, _ENOUGH)
+    settlement = _weigh(_improved(settlement.pairs, free, evidence), free, evidence, unlike, BENEFIT_OF_SURE)
     lists: NumberedLists | None = None  # numbers speak when the rest has told what they mean
     previous, sure = settlement, alone
-    for turn in range(_ROUNDS):
+    for turn in range(WEIGHING_ROUNDS):
         weighed = zip(settlement.pairs, settlement.weakest, strict=True)
         before, sure = sure, [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
         if turn and sure == before and settlement.pairs == previous.pairs:
             break
-        taught = [*known, *sure]
-        lists = lists or NumberedLists(*every, taught)
-        evidence = PairEvidence(taught, ordered=ordered, contents=contents, lists=lists)
+        teaching = [*known, *sure]
+        lists = lists or NumberedLists(*every, teaching)
+        evidence = PairEvidence(teaching, ordered=ordered, contents=contents, lists=lists)
         previous = settlement
         settlement = _weigh(_improved(previous.pairs, free, evidence), free, evidence, unlike)
         if agreement:
@@ -141,26 +149,11 @@ def confidence(benefit: float) -> float:
     return 0.5 + min(benefit, 1.0) / 2
 
 
-def may_pair(a: Layer, b: Layer) -> bool:
-    """Tell whether two layers may correspond: equal shapes by role, no two known kinds, both or neither aside."""
-    return a.signature == b.signature and of_one_kind(a, b)
-
-
-def of_one_kind(a: Layer, b: Layer) -> bool:
-    """Tell whether two layers may correspond if their shapes allow it."""
-    return a.aside == b.aside and (a.kind == b.kind or not a.kind or not b.kind)
-
-
-def crosses(one: Pair, two: Pair) -> bool:
-    """Tell whether two pairs stand in one order on the one side and in the other on the other."""
-    return (one[0].position < two[0].position) != (one[1].position < two[1].position)
-
-
 def _weigh(
     pairs: list[Pair], free: Sides, evidence: PairEvidence, unlike: Set[str], enough: float | None = None
 ) -> Settlement:
     """Weigh all rivals; with `enough`, only as far as it takes to know which pairs have so much over each."""
-    settlement = Settlement(pairs, [0.0 if {a.path, b.path} & unlike else _UNRIVALLED for a, b in pairs], [])
+    settlement = Settlement(pairs, [0.0 if {a.path, b.path} & unlike else BENEFIT_WITHOUT_RIVALS for a, b in pairs], [])
     contests = _contests(pairs, _unplaced(pairs, free))
     contested = {pairs[index][0].signature for index, _ in contests}
     for i, j in _rivals(pairs):
@@ -170,7 +163,7 @@ def _weigh(
     uneven = _weigh_against(settlement, contests, evidence)
     # Where one side has more layers of a shape than the other, all others of them may be off by one with an open pair.
     judged: set[int] = set()
-    while loose := [i for i, weak in enumerate(settlement.weakest) if weak < SETTLED and i not in judged]:
+    while loose := [i for i, weak in enumerate(settlement.weakest) if weak < CLEAR_BENEFIT and i not in judged]:
         judged.update(loose)
         own = [pairs[i] for i in loose if pairs[i][0].signature in uneven]
         _weigh_against(settlement, _contests(pairs, ([a for a, _ in own], [b for _, b in own])), evidence)
@@ -185,7 +178,7 @@ def _weigh_against(
     signatures: set[object] = set()
     for index, rival in contests:
         signatures.add(settlement.pairs[index][0].signature)
-        if settlement.weakest[index] >= SETTLED:
+        if settlement.weakest[index] >= CLEAR_BENEFIT:
             settlement.note(
                 evidence.replacement_benefit(settlement.pairs[index], _replaced(settlement.pairs[index], rival)),
                 index,
@@ -198,7 +191,7 @@ def _join_unplaced(settlement: Settlement, contests: Sequence[tuple[int, Rival]]
     """Link each open pair with every unplaced rival in its place: if the pair is a guess, so is who is left over."""
     context = evidence.around.context
     for index, rival in contests:
-        if settlement.weakest[index] < SETTLED:
+        if settlement.weakest[index] < CLEAR_BENEFIT:
             pair = settlement.pairs[index]
             if context(_replaced(pair, rival), (pair,)) >= context(pair, (pair,)):
                 settlement.links.append((pair, rival))
@@ -212,14 +205,14 @@ def _replaced(pair: Pair, rival: Rival) -> Pair:
 def _improved(pairs: list[Pair], free: Sides, evidence: PairEvidence) -> list[Pair]:
     result = list(pairs)
     for i, j in _rivals(pairs):
-        if evidence.exchange_benefit(result[i], result[j]) <= -SETTLED:
+        if evidence.exchange_benefit(result[i], result[j]) <= -CLEAR_BENEFIT:
             (a, b), (a2, b2) = result[i], result[j]
             result[i], result[j] = (a, b2), (a2, b)
     placed: set[int] = set()
     for index, rival in _contests(result, _unplaced(result, free)):
         own = id(rival[0] or rival[1])
         new = _replaced(result[index], rival)
-        if own not in placed and evidence.replacement_benefit(result[index], new) <= -SETTLED:
+        if own not in placed and evidence.replacement_benefit(result[index], new) <= -CLEAR_BENEFIT:
             result[index] = new
             placed.add(own)
     return result

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.errors import MapError
-from align.names.apply_user_rules import apply_rules
 from align.names.map_file import read_rules
-from align.names.user_rules import NameRules
+from align.names.user_rules import NameRules, apply_rules
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,203 @@
+"""The limits of the mapper. Each says why it is there, and where its number comes from."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Final
+
+# Words and numbers of paths: layers/path_words.py, layers/numbered_lists.py, layers/surroundings.py
+
+LIKENESS_OF_PARTS: Final = 0.8
+"""How alike two words are of which one begins or ends with the other: less than equal words.
+Choice: smaller, and `emb` no longer leads to `embedding`; 1, and an abbreviation counts like the word itself."""
+
+AGAINST_ORDER_SHARE: Final = 0.5
+"""What numbers against the order of registration leave of what words for places say: `norm2` may be the first norm.
+Choice: 1, and such words overrule the order; 0, and they say nothing beside numbers."""
+
+LONGEST_END: Final = 3
+"""The most parts at the end of a path of which translations are learnt.
+Choice: fewer, and a block's own words are lost; more, and few ends are seen twice."""
+
+TRANSLATION_SEEN: Final = 2
+"""How often ends of two paths must have gone together to be a translation.
+Choice: 1, and each pair confirms itself; more, and small models teach nothing."""
+
+DEEPEST_NESTING: Final = 4
+"""Lists within lists of which all orders are tried: the work grows with the factorial of their number.
+Choice: fewer, and nested lists that were turned inside out stay open; more, and the orders take long."""
+
+NUMBERS_OF_A_RUN: Final = 3
+"""How many numbers a list must have, or how many pairs must speak of it, before its direction is believed.
+Choice: 2, and two blocks that are exchanged look like a list that is turned round; more, and short
+lists say nothing."""
+
+# Weighing pairs: layers/pair_evidence.py, matching/weigh_exchanges.py, matching/match_layers.py
+
+CLEAR_BENEFIT: Final = 0.25
+"""By how much a pair must lead an exchange, so that it decides. One clear piece of evidence weighs 0.8 to 2.
+Choice: smaller, and a chance likeness of one word of several decides; larger, and abbreviations decide nothing."""
+
+BENEFIT_OF_MAJORITY: Final = 0.5
+"""The share of words, or of layers in two containers, above which more is alike than not.
+Choice: smaller, and `aux_head.fc` is `fc` for its last word; larger, and a container with two changed layers of
+five has no counterpart."""
+
+BENEFIT_OF_SURE: Final = 0.6
+"""The least benefit of a pair that is sure, and so teaches: `confidence` makes 0.8 of it, which is `SURE`.
+Choice: smaller, and guesses teach others; larger, and fewer pairs teach than are called sure."""
+
+BENEFIT_WITHOUT_RIVALS: Final = 2.0
+"""The benefit of a pair without rivals, as large as one piece of evidence can be. Such pairs teach first.
+Choice: smaller, and pairs that have rivals would teach with them, and confirm themselves."""
+
+WEIGHT_OF_ORDER: Final = 0.5
+"""What the order of calls weighs. Two correct implementations may call two branches in another order.
+Choice: 1, and the order counts like a number or a name; below `CLEAR_BENEFIT` / 2, and it decides nothing."""
+
+WEIGHT_OF_NEIGHBOURS: Final = 0.25
+"""What siblings registered before or behind weigh, where nothing else speaks: neighbours alone leave a pair unsure.
+Choice: smaller, and batch norms without words stay open; larger, and such a pair is called sure."""
+
+AGREEING_BLOCKS: Final = 3
+"""How many blocks must tell alike what each tells in part.
+Choice: 2, and a coincidence in both blocks is sure; more, and shallow models profit less."""
+
+WEIGHING_ROUNDS: Final = 6
+"""How often the evidence is computed anew. The rounds end earlier where nothing changes.
+Choice: fewer, and what is learnt late reaches no pair; more costs time where two states alternate."""
+
+MOST_EXCHANGES: Final = 100_000
+"""How many exchanges are weighed; layers of a shape that takes more are open.
+Measured: one of 450 layers of one shape takes some 20 s. No number of steps would distinguish thousands."""
+
+CONFIDENCE_BY_SHAPE: Final = 0.75
+"""How sure a pair is that stands in one place of both models, and has nothing for it but that and its shape.
+Choice: any number below `SURE` says "not sure"; this is above what names contradict."""
+
+LONGEST_WHOLE_RUN: Final = 5
+"""Runs of repeated blocks up to this length are matched whole; of longer ones the first two and the last.
+Choice: below 4 there is nothing to fold; larger, and models of many lists of that length take longer."""
+
+# Layers of another form: matching/other_forms.py, matching/fused_layers.py, matching/matrix_orientations.py
+
+CONFIDENCE_OF_FORM: Final = 0.9
+"""How sure a pair of another form can be at most: that both hold the same values is a guess, however well it is placed.
+Choice: 1, and the map does not show that a form was guessed; below `SURE`, and a correct map is never sure."""
+
+CONFIDENCE_OF_TURNED: Final = 0.7
+"""How sure a pair is of which one matrix is read as (in, out) where no class says so.
+Choice: below `SURE`, since the shape of a square matrix shows no error."""
+
+CONFIDENCE_OF_FLATTENED: Final = 0.7
+"""How sure a convolution is to be a linear layer: some models flatten the positions before the channels.
+Choice: below `SURE`, so that only a trial settles it."""
+
+LIKENESS_OF_FORMS: Final = 0.5
+"""The least likeness of the words of two paths of which nothing around is paired.
+Choice: smaller, and layers of another form pair by their shapes; larger, and ports with other names stay open."""
+
+CONFIDENCE_OF_PACKED: Final = 0.9
+"""How sure the order of pieces is in torch's packed projection.
+Source: the documentation of torch.nn.MultiheadAttention puts q above k above v."""
+
+CONFIDENCE_OF_NAMED_PIECES: Final = 0.7
+"""How sure the order of pieces is that names tell: no shape tells whether they are interleaved by heads.
+Choice: below `SURE`, so that a trial is asked for."""
+
+CONFIDENCE_OF_NUMBERED_PIECES: Final = 0.6
+"""How sure the order of pieces is that only numbers tell, by conventions of writing.
+Choice: below that of named ones."""
+
+CONFIDENCE_OF_BIAS_BESIDE: Final = 0.9
+"""How sure a bias beside a fused layer (`q_bias`) is that of the piece of its name: it is not cut.
+Choice: above `SURE`, since its name and shape say it; below 1, since the pieces are not sure."""
+
+# What stays open, and doubts: matching/match_names.py, matching/explain_unpaired.py, match_by_order.py
+
+CONFIDENCE_OF_DOUBTED: Final = 0.7
+"""How sure a pair of names is at most that something puts in doubt: names that may be shifted by one.
+Choice: below `SURE`, above what values contradict."""
+
+CONFIDENCE_BY_ORDER: Final = 0.75
+"""How sure a pair is that the order of calls tells: two correct ports may call two branches in another order.
+Choice: below `SURE`, so that a trial is asked for."""
+
+CONFIDENCE_AGAINST_VALUES: Final = 0.5
+"""How sure a pair is whose partner holds the value of another tensor that the user paired.
+Choice: the least confidence that is shown, since a value speaks against it."""
+
+SUGGESTED_NAMES: Final = 3
+"""How many close names an unmatched parameter is shown with.
+Choice: fewer may miss the right one, more are not read."""
+
+LIKENESS_OF_SUGGESTIONS: Final = 0.4
+"""The least likeness (difflib's ratio) of a name that is suggested. Names of another framework share few letters.
+Choice: smaller, and names are suggested that share nothing; difflib's own 0.6 finds few across frameworks."""
+
+MOST_NAMES_IN_WARNING: Final = 12
+"""How many missing parameters a warning names.
+Choice: fewer hide which layers are meant, more fill the screen."""
+
+# The map file: number_ranges.py
+
+MOST_NAMES_OF_RANGES: Final = 1_000_000
+"""How many names one text with ranges may stand for: no model has more parameters, and memory has an end.
+Choice: smaller refuses large mixtures of experts; larger lets a hostile file fill the memory."""
+
+# Equal values: by_value/equal_values.py
+
+SAMPLED_POINTS: Final = 8
+"""Elements read along each axis of a matrix, and their square of any other tensor.
+Choice: fewer, and more tensors have one sample and are read whole; more are read in vain."""
+
+# The trial: by_value/
+
+TRIAL_SEED: Final = 0
+"""The seed of the values of a trial: two trials of the same models come to the same.
+Choice: any number."""
+
+PERTURBING_SEED: Final = 1
+"""The seed of the values that show whether a parameter has an effect.
+Choice: any number but `TRIAL_SEED`, or the same values would change nothing."""
+
+TRIAL_SPREAD: Final = 0.2
+"""How far random values lie around 1 for what scales, around 0 for what shifts.
+Choice: smaller, and channels are hard to distinguish; larger, and the signal of a deep model dies or grows."""
+
+TRIAL_GAIN: Final = sqrt(2.0)
+"""The gain of random weights, which keeps the variance through layers followed by ReLU.
+Source: He et al., Delving Deep into Rectifiers, 2015, equation 10."""
+
+LEAST_VARIANCE_SHARE: Final = 0.05
+"""The share of the mean variance that a channel's own must have, or a dead channel would grow beyond all others.
+Choice: smaller, and a dead channel is multiplied by more than 4; larger, and true variances are hidden."""
+
+AGREEING_DISTANCE: Final = 1e-3
+"""The relative RMS distance below which two tensors are the same. Values of two layers that are not the same differ by
+as much as they are large; rounding, also of another kernel after one layer, stays below 1e-4, and so does an epsilon.
+Choice: anything between those two decides the same."""
+
+REORDERED_SUM_DISTANCE: Final = 1e-5
+"""The relative RMS distance that adding the same terms in another order makes in float32.
+Choice: smaller takes rounding for an effect of a choice; larger hides the effect of a small parameter."""
+
+LEAST_RANGE: Final = 1e-9
+"""The range of a tensor's elements, relative to the largest, from which on it varies, and can tell anything.
+Choice: it lies below the rounding of float32, and above that of float64."""
+
+MOST_ALTERNATIVES: Final = 120
+"""How many choices of partners are tried in a group, each in a run of its own: all orders of five layers.
+Choice: 24 would leave five alike layers open, 720 take six times as long."""
+
+MOST_CONFIRMED_LAYERS: Final = 200
+"""How many layers that are not sure are confirmed one by one, each in a run of its own.
+Choice: fewer leave large maps unsure, more take longer than a trial should."""
+
+MOST_SIBLING_GROUPS: Final = 24
+"""How many groups of siblings are put in question, each with a run for every order.
+Choice: fewer leave exchanged siblings in deep models, more take longer than a trial should."""
+
+MOST_FOLLOWED_STEPS: Final = 8
+"""How many layers further two choices are followed until their effects meet.
+Choice: fewer leave branches open that meet late; each takes a run for every choice."""
