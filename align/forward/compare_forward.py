@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import SIDES
 from align.core.progress import silent
+from align.core.protocols import SettingsReader
 from align.core.verdicts import Outcome
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
-from align.forward.causes.try_changes import settings_of
+from align.forward.causes.guess_causes import guess_causes
+from align.forward.causes.suspects import with_lines
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
+from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
 from align.forward.layers.accept_deviations import accept_deviations, check_allowances
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from align.errors import ModelFailedError
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
+    from align.forward.culprit_result import Culprit
     from align.forward.forward_result import LayerComparison
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.layers.accept_deviations import Deviations
@@ -112,8 +116,10 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
             return _result(task, gathered, _judge_failed(task, gathered, run.failure), None)
         gathered = _with_carried(task, gathered)
         task.begun()
-        gathered, alone = _isolate(task, gathered)
-        judged = _judge(task, gathered, alone)
+        gathered, bench, alone = _isolate(task, gathered)
+        task.begun()
+        culprits = _explain(task, gathered, bench, alone) if alone.faults else ()
+        judged = _judge(task, gathered, alone, culprits)
         task.begun()
         agree = judged.verdict.outcome is Outcome.ALIGNED
         shown = power_of(sides[0], run.inputs[0], run.reference, _limits(judged)) if power and agree else None
@@ -178,8 +184,15 @@ def _match(sides: tuple[Side, Side], name_map: NameMap | Path | str | None) -> _
 
 def _named(sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> _Names:
     owners = [{one.name: one.module for one in side.parameters} for side in parameters]
-    settings = settings_of(sides[0]), settings_of(sides[1])
+    settings = _settings_of(sides[0]), _settings_of(sides[1])
     return _Names(parameters, name_map, compare_live_weights(sides, (owners[0], owners[1]), name_map), settings)
+
+
+def _settings_of(side: Side) -> dict[str, LayerSettings]:
+    """Settings of all layers of a side by path, none where its framework's are not read."""
+    if not isinstance(side.reader, SettingsReader):
+        return {}
+    return {layer.path: layer for layer in side.reader.read_settings(side.model)}
 
 
 def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gathered:
@@ -204,32 +217,40 @@ def _with_carried(task: _Task, gathered: _Gathered) -> _Gathered:
     return replace(gathered, run=replace(run, noise=noise))
 
 
-def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, IsolatedLayers]:
+def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, Bench, IsolatedLayers]:
     """Judge each layer alone; where anything differs, do all again with the candidate's own functions in the limits."""
-    alone = isolate_layers(_bench(task, gathered))
+    bench = _bench(task, gathered)
+    alone = isolate_layers(bench)
     if not (alone.faults or gathered.differ):
-        return gathered, alone
+        return gathered, bench, alone
     noise = with_functions(gathered.run.noise, task.sides, gathered.run.inputs[0], gathered.run.reference)
     if noise is None:
-        return gathered, alone
+        return gathered, bench, alone
     gathered = _gather(task, gathered.names, replace(gathered.run, noise=noise), settled=True)
-    return gathered, isolate_layers(_bench(task, gathered))
+    bench = _bench(task, gathered)
+    return gathered, bench, isolate_layers(bench)
 
 
 def _bench(task: _Task, gathered: _Gathered) -> Bench:
+    """The port, to be run on what the reference had at each of the paired calls."""
     run, pairs = gathered.run, gathered.calls.pairs
-    noise = run.noise.isolated
-    return Bench(task.sides[1], run.inputs[1], run.reference, pairs, noise, task.allowances, run.padding)
+    expected = expected_calls(run.reference, pairs, run.noise.isolated, task.allowances, run.padding)
+    return Bench(task.sides[1], run.inputs[1], expected)
 
 
-def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
-    """Explain what is at fault by itself, and judge all of it."""
+def _explain(task: _Task, gathered: _Gathered, bench: Bench, alone: IsolatedLayers) -> tuple[Culprit, ...]:
+    """Explain what is at fault by itself: causes that are tried, those that the data suggest, and where to look."""
+    names = gathered.names
+    suspects = explain_culprits(task.sides[0], bench, alone, names.weights.weights, names.settings)
+    suspects = guess_causes(bench, alone, suspects)
+    culprits = with_lines([one.culprit for one in suspects], bench.side.model)
+    return culprits_in_batches(culprits, gathered.run.candidate)
+
+
+def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, culprits: tuple[Culprit, ...]) -> _Judged:
+    """Judge what has gathered, what each layer does alone, and what is at fault."""
     run, calls, weights = gathered.run, gathered.calls, gathered.names.weights
-    bench = _bench(task, gathered)
     layers = [replace(layer, isolated=alone.outputs.get(layer.key)) for layer in gathered.layers]
-    task.begun()
-    culprits = explain_culprits(task.sides[0], bench, alone, weights.weights) if alone.faults else ()
-    culprits = culprits_in_batches(culprits, run.candidate)
     unseen = [
         probe_unseen(role, side, inputs, trace)
         for role, side, inputs, trace in zip(SIDES, task.sides, run.inputs, run.traces, strict=True)

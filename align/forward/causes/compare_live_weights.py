@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from align.core.piece_transforms import Slice
 from align.core.transforms import IDENTITY
-from align.forward.causes.explain_culprits import Weights
-from align.forward.causes.rebuild_layer import Owner
 from align.forward.causes.weight_causes import weight_causes
 from align.traces.compare_weights import compare_weights, expected_weights
 from align.traces.weights_never_given import weights_never_given
@@ -16,10 +14,36 @@ from align.traces.weights_never_given import weights_never_given
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from align.core.dtypes import Array
     from align.core.name_map import NameMap
+    from align.core.transforms import Transform
     from align.core.verdicts import Finding
     from align.forward.relations.relation import Fact, Relation
     from align.models.open_side import Side
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The reference's layer that owns the parameters of one of the candidate's, and which piece of them these are."""
+
+    path: str
+    piece: Transform = IDENTITY
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The candidate's values before any run, whose names a run may change, and those that it should hold instead.
+
+    `modules` are the paths of those that own them; `causes` say, by the same, what those that differ are. `owners` are
+    the reference's modules by the candidate's that own the same parameters. `never_given`: all of them differ.
+    """
+
+    held: Mapping[str, Array]
+    meant: Mapping[str, Array] = field(default_factory=dict)
+    modules: frozenset[str] = frozenset()
+    causes: Mapping[str, Relation] = field(default_factory=dict)
+    owners: Mapping[str, Owner] = field(default_factory=dict)
+    never_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from align.core.dtypes import numpy_dtype
 from align.errors import UserCodeError
-from align.forward.isolation.computed_precision import coarser_outputs
+from align.forward.isolation.expected_calls import coarser_outputs
 from align.forward.isolation.isolated_calls import NoiseIsolation
 
 if TYPE_CHECKING:

@@ -1,25 +1,97 @@
-"""What to try where no rule compares two settings: a layer without counterpart, and layers of a user's own classes.
+"""What the settings of both sides suggest for a layer at fault: what rules compare, switches, and equal names.
 
-Nothing is known of such settings but what they are called; so they are only tried, never told unless they mend a layer.
+Where no rule compares two settings (a layer without counterpart, layers of a user's own classes), nothing is known of
+them but what they are called; so they are only tried, never reported unless they mend a layer.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_result import SettingFinding
 from align.rules.layer_rules import rule_for
 from align.rules.setting_forms import equal_settings
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.layer_settings import LayerSettings, Setting
+    from align.forward.isolation.locate_faults import Fault
     from align.rules.pitfalls import Pitfall
+
+    BothSettings = tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]]
 
 SETTING_DIFFERS = "setting-differs"
 LAST = -1  # axis
+MOST_AROUND = 3  # modules
+
+
+def findings_of(
+    faults: Sequence[Fault],
+    settings: BothSettings,
+    rules: Sequence[Pitfall],
+    owners: Mapping[str, str],
+) -> dict[str, tuple[SettingFinding, ...]]:
+    """What the settings of the layers at fault tell, by the candidate's path, the gravest first.
+
+    `owners` are the layers of the reference that hold the parameters of a layer of the port.
+    """
+    pairs = {fault.path: pair for fault in faults if (pair := _settings_of(fault, settings))}
+    found: dict[str, tuple[SettingFinding, ...]] = {}
+    for finding in compare_settings(list(pairs.values()), rules).findings:
+        found[finding.candidate] = (*found.get(finding.candidate, ()), finding)
+    for path, pair in pairs.items():
+        found.setdefault(
+            path, (*same_named_settings(pair.reference, pair.candidate), *switched_settings(pair.candidate, rules))
+        )
+    for path in (fault.path for fault in faults if fault.path in settings[1] and fault.path not in found):
+        found[path] = findings_of_unpaired((owners.get(path, ""), path), settings, rules)
+    return found
+
+
+def findings_of_unpaired(
+    paths: tuple[str, str],
+    settings: BothSettings,
+    rules: Sequence[Pitfall],
+) -> tuple[SettingFinding, ...]:
+    """What to try at a layer of the port whose calls have no counterpart.
+
+    It is held against the layer of the reference that owns the same parameters, "" if none does; what no rule knows of
+    both are its switches.
+    """
+    mine, theirs = (side.get(path) for side, path in zip(settings, paths, strict=True))
+    if theirs is None:
+        return ()
+    found = compare_settings([LayerPair(mine, theirs)], rules).findings if mine else ()
+    unknown = [rule for rule in rules if mine is None or rule.form_of(mine.classes) is None]
+    return (*found, *(replace(one, reference=paths[0]) for one in switched_settings(theirs, unknown)))
+
+
+def _settings_of(fault: Fault, settings: BothSettings) -> LayerPair | None:
+    """The settings of the layer to be looked at and of its counterpart, if there is one."""
+    mine, kind = fault.pair.reference, fault.pair.candidate.kind
+    if fault.made_by:
+        if fault.made_by.counterpart is None:
+            return None
+        mine = fault.made_by.counterpart
+        kind = mine.kind
+    if mine.module not in settings[0] or fault.path not in settings[1]:
+        return None
+    return LayerPair(settings[0][mine.module], settings[1][fault.path], kinds=(mine.kind, kind))
+
+
+def findings_around(fault: Fault, settings: BothSettings) -> tuple[SettingFinding, ...]:
+    """Settings of one name that differ in the modules that run the code in front of a call, the innermost first."""
+    mine, theirs = fault.pair.reference.module, fault.pair.candidate.module
+    around = [(mine, theirs)] if fault.part == "code" else []
+    while mine and theirs:
+        mine, theirs = mine.rpartition(".")[0], theirs.rpartition(".")[0]
+        around.append((mine, theirs))
+    pairs = [(settings[0][a], settings[1][b]) for a, b in around[:MOST_AROUND] if a in settings[0] and b in settings[1]]
+    return tuple(finding for pair in pairs for finding in same_named_settings(*pair))
 
 
 def switched_settings(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[SettingFinding]:
