@@ -6,14 +6,14 @@ import tempfile
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from align.core.progress import silent
 from align.core.protocols import ModelPlacer
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeError
-from align.forward.bisect.delta_debugging import smallest_set
 from align.forward.bisect.movement import Movement, loss_movement, output_movement
 from align.forward.bisect_result import PrecisionBisection, SensitiveLayer
 from align.forward.running.measure_noise import Noise, measure_noise
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from align.core.traces import Capture
 
     Loss = Callable[[Any], float]
+
 
 MOST_SETS = 16
 
@@ -224,3 +225,27 @@ def _verdict(rows: Sequence[SensitiveLayer], bench: _Bench, place: str) -> Verdi
         return Verdict(Outcome.ALIGNED, within, coverage)
     reason = sentence("precision_verdict.layers_pass_limit", count=len(rows), total=len(bench.layers), place=place)
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+
+
+T = TypeVar("T")
+
+
+def smallest_set(items: Sequence[T], shows: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
+    """Return a part of the items that shows the effect and of which none can be left out, in their order.
+
+    All of them together must show it. For one item that is to blame it takes about 2 log2(n) calls.
+    """
+    kept, parts = tuple(items), 2
+    while len(kept) > 1:
+        size = ceil(len(kept) / parts)
+        chunks = [kept[start : start + size] for start in range(0, len(kept), size)]
+        rests = [tuple(item for item in kept if item not in chunk) for chunk in chunks] if parts > 2 else []
+        smaller = next((part for part in (*chunks, *rests) if shows(part)), None)
+        if smaller is not None:
+            parts = 2 if smaller in chunks else max(parts - 1, 2)
+            kept = smaller
+        elif parts >= len(kept):
+            break
+        else:
+            parts = min(2 * parts, len(kept))
+    return kept

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Inputs
     from align.core.verdicts import Finding
-    from align.forward.forward_result import ForwardComparison, LayerComparison
+    from align.forward.forward_result import ForwardComparison, LayerComparison, UnseenModule
     from align.forward.power_result import Power
-    from align.forward.unseen_result import UnseenModule
 
 # A limit of this share of an output says little of it.
 LARGE_SHARE = 0.01

@@ -19,20 +19,15 @@ from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
 from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
-from align.forward.layers.accept_deviations import accept_deviations, check_allowances
-from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
-from align.forward.layers.error_amplification import with_amplification
+from align.forward.layers.accept_deviations import accept_deviations, check_allowances, coarser_layers
+from align.forward.layers.compare_traces import compare_traces, first_divergence
+from align.forward.layers.describe_rows import culprits_in_batches, described_rows, with_texts
 from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
 from align.forward.layers.not_judged import not_judged
-from align.forward.layers.number_batches import culprits_in_batches, in_batches
-from align.forward.layers.required_dtype import coarser_layers
-from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, with_unseen
-from align.forward.measure_power import power_of
+from align.forward.measure_power import power_of, with_power
 from align.forward.port_failure import failure_finding, judge_until_failure, paired_until, read_failure
-from align.forward.power.judge_power import with_power
-from align.forward.running.measure_carried import with_carried
-from align.forward.running.measure_functions import with_functions
+from align.forward.running.noise_of_candidate import with_carried, with_functions
 from align.forward.running.probe_unseen import probe_unseen
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.describe_host import describe_host
@@ -58,12 +53,11 @@ if TYPE_CHECKING:
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
     from align.forward.culprit_result import Culprit
-    from align.forward.forward_result import LayerComparison
+    from align.forward.forward_result import LayerComparison, UnseenModule
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.layers.accept_deviations import Deviations
     from align.forward.power_result import Power
     from align.forward.running.run_both_models import BothRuns
-    from align.forward.unseen_result import UnseenModule
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
     from align.traces.module_calls import CallPairs
@@ -203,8 +197,7 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
     if run.failure is None:
         check_allowances(task.allowances, calls.pairs)
     compared = compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances, run.padding)
-    rows = [*with_texts(compared, run.traces)]
-    layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
+    layers = described_rows([*with_texts(compared, run.traces)], run.traces)
     gathered = _Gathered(names, run, calls, layers)
     if gathered.differ and run.failure is None:
         refuse_random(task.sides[1], run.inputs[1], run.candidate)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding, Outcome, Verdict
 from align.errors import NothingInCommonError
-from align.forward.failure_result import PortFailure
+from align.forward.forward_result import PortFailure
 from align.forward.layers.judge_forward import judge_forward
 from align.words.catalogue import sentence
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from align.core.traces import Trace
     from align.errors import ModelFailedError
     from align.forward.forward_result import LayerComparison
-    from align.traces.module_calls import CallPairs
-    from align.traces.unpaired_layer import UnpairedLayer
+    from align.traces.module_calls import CallPairs, UnpairedLayer
 
 
 def read_failure(error: ModelFailedError) -> PortFailure:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
 from align.errors import DestinationError
-from align.measure.numpy_kernel import SHARED_BLOCK, NumpyKernel
+from align.measure.measure_arrays import SHARED_BLOCK, NumpyKernel
 
 if TYPE_CHECKING:
     from align.measure.kernels.compiled_kernel import CompiledLoops

@@ -14,7 +14,7 @@ import pytest
 
 from align.measure.choose_kernel import WORTH_LOADING, Kernels, load_loops
 from align.measure.kernels.compiled_kernel import CompiledKernel
-from align.measure.numpy_kernel import NumpyKernel
+from align.measure.measure_arrays import NumpyKernel
 
 if TYPE_CHECKING:
     from pathlib import Path

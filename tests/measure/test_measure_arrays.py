@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.core.measurements import Limit, smallest_factor
-from align.measure.measure_arrays import measure
-from align.measure.numpy_kernel import BLOCK
+from align.measure.measure_arrays import BLOCK, measure
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,8 +22,8 @@ from align.forward import forward_result
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.run_folder import KINDS, RunFolder
 from align.traces import stored_model, stored_noise
+from align.traces.module_calls import UnpairedLayer
 from align.traces.stored import manifest
-from align.traces.unpaired_layer import UnpairedLayer
 from align.training import determinism_result, initial_values_result, step_result
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")

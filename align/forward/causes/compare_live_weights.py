@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 from align.core.piece_transforms import Slice
 from align.core.transforms import IDENTITY
 from align.forward.causes.weight_causes import weight_causes
-from align.traces.compare_weights import compare_weights, expected_weights
-from align.traces.weights_never_given import weights_never_given
+from align.traces.compare_weights import compare_weights, expected_weights, weights_never_given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding, Outcome
-from align.forward.unseen_result import UnseenModule
+from align.forward.forward_result import UnseenModule
 from align.rules.layer_rules import rule_for
 from align.words.catalogue import sentence
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from align.core.parameters import Module, ParameterSet
     from align.core.traces import Trace
     from align.core.verdicts import Verdict
-    from align.forward.unseen_result import UnseenState
+    from align.forward.forward_result import UnseenState
 
 # More than this share of a side's parameters in modules that were not seen: what agrees are the outputs alone.
 MOST_UNSEEN = 0.5

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.relation_evidence import ELEMENTS_PER_NUMBER, with_facts
+from align.forward.relations.relation import ELEMENTS_PER_NUMBER, with_facts
 from align.forward.relations.slices import other_axes, slice_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact, Relation
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question, Relation
 
     Fit = Callable[[Array, Array, tuple[int, ...]], "_Correction"]
 

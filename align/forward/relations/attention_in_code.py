@@ -16,14 +16,13 @@ import numpy as np
 from align.forward.relations.activations import softmax
 from align.forward.relations.describe_slice_order import divisors
 from align.forward.relations.pointwise import swap_sides
-from align.forward.relations.relation_evidence import agreement, with_facts
+from align.forward.relations.relation import agreement, with_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact, Relation
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question, Relation
 
 MOST_TENSORS = 5
 MOST_HEADS = 64

@@ -16,8 +16,7 @@ from align.forward.relations.attention_in_code import explain_attention_in_code
 from align.forward.relations.input_relations import explain_function, explain_inputs
 from align.forward.relations.output_relations import likeliest_relation
 from align.forward.relations.pointwise import swap_sides
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import agreement, at_places
+from align.forward.relations.relation import Relation, agreement, at_places
 from align.forward.relations.resizing import explain_resizing
 from align.forward.relations.rounding import NARROW
 from align.words.catalogue import joined, sentence
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question
 
 MOST_TERMS = 16
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import (
+from align.forward.relations.relation import (
     SAMPLE,
     Question,
+    Relation,
     agreement,
     at_places,
     sample_places,

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.measurements import Limit
-    from align.forward.relations.relation import Relation
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Question, Relation
 
 NARROW = ("float16", "bfloat16")
 NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm")

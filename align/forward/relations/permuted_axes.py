@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.relations.describe_slice_order import divisors
-from align.forward.relations.relation_evidence import with_facts
+from align.forward.relations.relation import with_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
-    from align.forward.relations.relation import Relation
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Question, Relation
 
     Axes = tuple[int, ...]
 

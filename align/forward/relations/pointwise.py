@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.relations.activations import FUNCTIONS, name_functions
-from align.forward.relations.relation_evidence import Question, with_facts
+from align.forward.relations.relation import Question, with_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import agreement
+from align.forward.relations.relation import Relation, agreement
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question
 
     # From the places of the output, the lengths of the input and of the output to places of the input.
     Places = Callable[[Array, int, int], Array]

@@ -13,8 +13,7 @@ import numpy as np
 
 from align.core.dtypes import EPSILON, numpy_dtype
 from align.core.measurements import Limit, smallest_factor
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import ENOUGH_BITS
+from align.forward.relations.relation import ENOUGH_BITS, Relation
 from align.measure.limits import TYPICAL_UNITS, WORST_UNITS
 from align.measure.measure_arrays import measure
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question
 
 NARROW = ("bfloat16", "float16")
 UNRELATED = 4.0  # standard deviations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.relations.describe_slice_order import describe_order
-from align.forward.relations.relation_evidence import Question, with_facts
+from align.forward.relations.relation import Question, with_facts
 from align.forward.relations.slices import slice_tables
 
 if TYPE_CHECKING:

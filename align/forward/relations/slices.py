@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.forward.relations.relation_evidence import sample_places
+from align.forward.relations.relation import sample_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

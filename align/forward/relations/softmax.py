@@ -14,14 +14,13 @@ import numpy as np
 from align.forward.relations.activations import softmax
 from align.forward.relations.affine import known_number
 from align.forward.relations.pointwise import swap_sides
-from align.forward.relations.relation_evidence import with_facts
+from align.forward.relations.relation import with_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Relation
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Question, Relation
 
 CLOSE = 1e-3
 

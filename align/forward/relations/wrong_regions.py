@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.measurements import smallest_factor
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import ENOUGH_BITS, agreement
+from align.forward.relations.relation import ENOUGH_BITS, Relation, agreement
 from align.forward.relations.slices import other_axes
 from align.measure.measure_arrays import measure
 from align.words.catalogue import joined, sentence
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question
 
 WIDEST_BORDER = 3
 MOST_WRONG = 0.5

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
     from align.core.protocols import Inputs
     from align.core.traces import Capture, Trace
-    from align.forward.unseen_result import UnseenModule, UnseenState
+    from align.forward.forward_result import UnseenModule, UnseenState
     from align.models.open_side import Side
 
 # Runs that may be spent on one side; one tells of all modules if none has an effect.

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import SIDES
 from align.errors import DestinationError, ModelFailedError
-from align.forward.layers.padding import NO_PADDING, Padding
-from align.forward.running.find_padding import find_padding
+from align.forward.layers.padding import NO_PADDING, Padding, find_padding
 from align.forward.running.measure_noise import measure_noise
 from align.models.fit_inputs import run_fitted
 from align.models.refuse_random import refuse_random

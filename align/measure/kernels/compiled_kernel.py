@@ -1,4 +1,4 @@
-"""The figures of a comparison in one compiled loop: by definition those of `numpy_kernel`, four times as fast.
+"""The figures of a comparison in one compiled loop: by definition those of `NumpyKernel`, four times as fast.
 
 The loop comes as code of LLVM and is loaded by llvmlite alone: a twentieth of a second and 60 MB, where numba takes
 a third of a second and 115 MB. What is not finite, and all dtypes but floats, are left to NumPy.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.measure.numpy_kernel import SHARED_BLOCK, NumpyKernel
+from align.measure.measure_arrays import SHARED_BLOCK, NumpyKernel
 from align.measure.running_sums import DECADES, LOWEST_DECADE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.forward.power.unrelated_inputs import MOST_ALONE, replaced_in_turn, unrelated_inputs
+from align.forward.power.output_power import MOST_ALONE, replaced_in_turn, unrelated_inputs
 
 RNG = np.random.default_rng(0)
 WORDS = np.array([[7, 900, 12, 31], [5, 7, 44, 2]])
