@@ -17,6 +17,7 @@ from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeE
 from align.forward.bisect.movement import Movement, loss_movement, output_movement
 from align.forward.bisect_result import PrecisionBisection, SensitiveLayer
 from align.forward.running.measure_noise import Noise, measure_noise
+from align.forward.thresholds import MOST_SENSITIVE_SETS
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, check_dtype, find_function, open_side
 from align.models.user_code import run_user_code
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture
 
     Loss = Callable[[Any], float]
-
-
-MOST_SETS = 16
 
 
 def bisect_precision(  # noqa: PLR0913 - the options of one command
@@ -201,7 +199,7 @@ def _groups(bench: _Bench) -> list[tuple[str, ...]]:
     """Smallest sets that move the model above its limit, one after the other."""
     groups: list[tuple[str, ...]] = []
     rest = tuple(bench.layers)
-    while rest and len(groups) < MOST_SETS and bench.move(rest).factor > 1.0:
+    while rest and len(groups) < MOST_SENSITIVE_SETS and bench.move(rest).factor > 1.0:
         groups.append(smallest_set(rest, lambda paths: bench.move(paths).factor > 1.0))
         rest = tuple(path for path in rest if path not in groups[-1])
     return groups

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from align.core.verdicts import Outcome
+from align.forward.thresholds import LARGE_LIMIT_SHARE, LEAST_LIMITS_MOVED
 from align.measure.limits import HALF, coarsest_dtype
 from align.models.batches import batches_from_names, batches_of
 from align.words.catalogue import keys_of, sentence
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from align.forward.forward_result import ForwardComparison, LayerComparison, UnseenModule
     from align.forward.power_result import Power
 
-# A limit of this share of an output says little of it.
-LARGE_SHARE = 0.01
-# Where other inputs move the outputs by fewer limits, a fault of 1 % of what they show is below the limit.
-LEAST_LIMITS = 100.0
 # Findings that tell of more that was not compared.
 NOT_COMPARED = {
     "outputs-only": "forward_caveat.compiled_layers",
@@ -140,11 +137,11 @@ def _precision(layers: Sequence[LayerComparison], outputs: Sequence[LayerCompari
     in_part = any(not IN_PART.isdisjoint(keys_of(one.note)) for one in outputs)
     if dtype and shares:
         yield sentence("forward_caveat.would_show", judged=judged, share=max(shares), in_part=in_part)
-    if shares and max(shares) > LARGE_SHARE and dtype not in HALF:
+    if shares and max(shares) > LARGE_LIMIT_SHARE and dtype not in HALF:
         yield sentence("forward_caveat.rounding_amplified")
 
 
 def _little_power(power: Power | None) -> Iterator[str]:
     factors = [one.factor for one in power.outputs if not one.module and one.factor is not None] if power else []
-    if factors and max(factors) < LEAST_LIMITS:
+    if factors and max(factors) < LEAST_LIMITS_MOVED:
         yield sentence("forward_caveat.little_power", factor=max(factors))

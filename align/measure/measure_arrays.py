@@ -13,18 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.measure.running_sums import LOWEST_DECADE, RunningSums, decade
+from align.measure.thresholds import LONGEST_DOT, MEASURED_BLOCK, PEEKED_ELEMENTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
-
-
-BLOCK = 1 << 15
-SHARED_BLOCK = 1 << 17  # where two threads work: measured, they lose a third of their time with blocks of 1 << 15
-DOT = 1 << 13  # a BLAS wakes its threads for longer vectors, and may stall for seconds
-PEEK = 64
 
 
 def measure(reference: Array, candidate: Array) -> Measurement:
@@ -37,14 +32,14 @@ def measure(reference: Array, candidate: Array) -> Measurement:
         msg = f"shapes differ: {reference.shape} and {candidate.shape}"
         raise ValueError(msg)
     sums = RunningSums()
-    NumpyKernel(min(BLOCK, 2 * max(reference.size, 1))).add(sums, reference.ravel(), candidate.ravel())
+    NumpyKernel(min(MEASURED_BLOCK, 2 * max(reference.size, 1))).add(sums, reference.ravel(), candidate.ravel())
     return sums.result(reference.shape)
 
 
 class NumpyKernel:
     """Adds pairs of flat, contiguous arrays of any dtypes to sums; memory for `block` elements, some 25 bytes each."""
 
-    def __init__(self, block: int = BLOCK) -> None:
+    def __init__(self, block: int = MEASURED_BLOCK) -> None:
         self.block = block
         self._x, self._y, self._difference, self._scratch = np.empty((4, block))
         self._flags = np.empty(block, np.bool_)
@@ -148,7 +143,7 @@ class NumpyKernel:
 
 def _same_bits(left: Array, right: Array) -> bool:
     """Tell whether all bits are equal; most unlike blocks show it in their first elements."""
-    if left.dtype != right.dtype or left[:PEEK].tobytes() != right[:PEEK].tobytes():
+    if left.dtype != right.dtype or left[:PEEKED_ELEMENTS].tobytes() != right[:PEEKED_ELEMENTS].tobytes():
         return False
     raw = f"u{min(left.itemsize, 8)}"
     return bool(np.array_equal(left.view(raw), right.view(raw)))
@@ -168,10 +163,10 @@ def _dot(x: Array, y: Array) -> float:
         x, y = x.real, y.real  # a real number times a complex one
     elif x.dtype.kind == "c":
         x, y = x.view(np.float64), y.view(np.float64)
-    whole = x.size - x.size % DOT
+    whole = x.size - x.size % LONGEST_DOT
     total = float(np.dot(x[whole:], y[whole:]))
     if whole:
-        total += float(np.matmul(x[:whole].reshape(-1, 1, DOT), y[:whole].reshape(-1, DOT, 1)).sum())
+        total += float(np.matmul(x[:whole].reshape(-1, 1, LONGEST_DOT), y[:whole].reshape(-1, LONGEST_DOT, 1)).sum())
     return total
 
 

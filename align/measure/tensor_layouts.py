@@ -15,6 +15,7 @@ import numpy as np
 
 from align.core.dtypes import rounded_as
 from align.measure.sampled_values import relative_rms_distance
+from align.measure.thresholds import CLEAR_LAYOUT_DISTANCE, LEAST_LAYOUT_ELEMENTS, MOST_PERMUTED_AXES, SAMPLED_ELEMENTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
-
-_SAMPLE = 4096
-_FEWEST = 16  # elements; fewer agree by chance
-_MOST_AXES = 5
-# Relative root mean square of the difference: 1.4 for unrelated values, below 0.01 for most faults of one layer.
-_CLEAR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +97,18 @@ def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout |
     if reference.shape == candidate.shape:
         return PermutedLayout(tuple(range(reference.ndim)), reference.shape, candidate.shape)
     floats = rounded_as(reference.dtype.name) and rounded_as(candidate.dtype.name)
-    if reference.size != candidate.size or not floats or candidate.size < _FEWEST or reference.ndim > _MOST_AXES:
+    if (
+        reference.size != candidate.size
+        or not floats
+        or candidate.size < LEAST_LAYOUT_ELEMENTS
+        or reference.ndim > MOST_PERMUTED_AXES
+    ):
         return None
-    places = np.random.default_rng(0).integers(0, candidate.size, _SAMPLE)
+    places = np.random.default_rng(0).integers(0, candidate.size, SAMPLED_ELEMENTS)
     sample = candidate.reshape(-1)[places].astype(np.float64)
     distances = [(relative_rms_distance(values, sample), order) for order, values in _orders(reference, places)]
     least, order = min(distances)
-    return PermutedLayout(order, reference.shape, candidate.shape) if least < _CLEAR else None
+    return PermutedLayout(order, reference.shape, candidate.shape) if least < CLEAR_LAYOUT_DISTANCE else None
 
 
 def _is_repeated(whole: Array, once: Array) -> bool:

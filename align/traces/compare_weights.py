@@ -15,6 +15,13 @@ from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.measure.measure_arrays import measure
+from align.traces.thresholds import (
+    LEAST_UNRELATED_ELEMENTS,
+    LEAST_UNRELATED_PARAMETERS,
+    MOST_LISTED_PARAMETERS,
+    MOST_UNRELATED_CORRELATION,
+    SAME_SUMS_TOLERANCE,
+)
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -22,9 +29,6 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
-
-
-MOST_MISSING = 5
 
 
 def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> tuple[Finding, ...]:
@@ -35,7 +39,7 @@ def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], na
     """
     missing = [p.source for p in name_map.pairings if p.source not in source or p.target not in target]
     if missing:
-        listed = first_few(missing, MOST_MISSING)
+        listed = first_few(missing, MOST_LISTED_PARAMETERS)
         raise CannotRunError(f"the models lack parameters of the name map: {listed}", "make the map again: align map")
     findings = []
     for pairing in name_map.pairings:
@@ -87,10 +91,6 @@ def _difference(meant: Array, held: Array) -> str:
 
 
 CODE = "weights-never-given"
-# Independent values of n elements correlate by about 0.8 / sqrt(n): with so few elements nothing can be told.
-LEAST_ELEMENTS, LEAST_PARAMETERS = 64, 2
-MOST_CORRELATION = 0.3  # the mean over all elements; 0.04 in independent values of a thousand
-_CLOSE = 1e-9  # of sums in float64 over the same values in another order
 
 
 def weights_never_given(
@@ -110,7 +110,9 @@ def weights_never_given(
     learned = [
         one for one in name_map.pairings if one.target not in buffers and not _is_constant(values[0][one.source])
     ]
-    if len(learned) < LEAST_PARAMETERS or any(f"{one.source} -> {one.target}" not in differing for one in learned):
+    if len(learned) < LEAST_UNRELATED_PARAMETERS or any(
+        f"{one.source} -> {one.target}" not in differing for one in learned
+    ):
         return None
     pairs = (paired_values(one, *values)[:2] for one in learned)
     if not _are_unrelated(pairs):
@@ -136,7 +138,7 @@ def _are_unrelated(pairs: Iterator[tuple[Array, Array]]) -> bool:
             if _is_permuted(own, other):
                 return False
             total, elements = total + abs(_correlation(own, other)) * own.size, elements + own.size
-    return elements >= LEAST_ELEMENTS and total / elements < MOST_CORRELATION
+    return elements >= LEAST_UNRELATED_ELEMENTS and total / elements < MOST_UNRELATED_CORRELATION
 
 
 def _is_constant(value: Array) -> bool:
@@ -146,7 +148,7 @@ def _is_constant(value: Array) -> bool:
 def _is_permuted(own: Array, other: Array) -> bool:
     squares = float(own @ own), float(other @ other)
     ends = [(float(value.min()), float(value.max())) for value in (own, other)]
-    return ends[0] == ends[1] and not _is_constant(other) and isclose(*squares, rel_tol=_CLOSE)
+    return ends[0] == ends[1] and not _is_constant(other) and isclose(*squares, rel_tol=SAME_SUMS_TOLERANCE)
 
 
 def _correlation(own: Array, other: Array) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from align.core.align_sequences import align_sequences, equality_scores
 from align.models.probe import is_probe
 from align.traces.module_calls import CallPair, CallPairs, UnpairedLayer
+from align.traces.thresholds import OTHER_KIND_SCORE, OTHER_SHAPE_SCORE, PAIRED_LAYER_SCORE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -118,10 +119,6 @@ def _reason(call: Call, own: CalledModules, other: CalledModules) -> str:
     return sentence("unpaired_reason.ends_elsewhere")
 
 
-# One layer with parameters outweighs any run of layers without.
-_ANCHOR = 100.0
-# The same layer with another setting has another shape, one taken for another (average for max pooling) another kind.
-_OTHER_SHAPE, _OTHER_KIND = 0.5, 0.25
 # Layers that pass their input on stand for no other layer.
 _PASSIVE = frozenset({"identity", "dropout", "channel_dropout", "flatten", "unflatten"})
 
@@ -166,8 +163,8 @@ def _scores(rows: list[Call], columns: list[Call], places: dict[int, int]) -> ND
     kinds = equality_scores([_kind(call) for call in rows], [_kind(call) for call in columns])
     active = _both([_kind(call) not in _PASSIVE for call in rows], [_kind(call) not in _PASSIVE for call in columns])
     free = _both([id(call) not in places for call in rows], [id(call) not in places for call in columns])
-    likeness = np.maximum(np.maximum(shapes * kinds, _OTHER_SHAPE * kinds), _OTHER_KIND * shapes * active)
-    scores: NDArray[np.float64] = _ANCHOR * anchored + free * likeness
+    likeness = np.maximum(np.maximum(shapes * kinds, OTHER_SHAPE_SCORE * kinds), OTHER_KIND_SCORE * shapes * active)
+    scores: NDArray[np.float64] = PAIRED_LAYER_SCORE * anchored + free * likeness
     return scores
 
 

@@ -26,6 +26,7 @@ from align.names.user_rules import NameRules
 from align.traces.module_calls import CalledModules, CallPairs
 from align.traces.pair_calls import pair_calls
 from align.traces.returned_parts import comparable_captures, left_out_parts, parts_of
+from align.traces.thresholds import CLEARLY_NEARER, NEAR_DISTANCE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -89,10 +90,6 @@ def open_names(name_map: NameMap) -> Iterator[Finding]:
         if names := sides[side]:
             message = sentence("trace_finding.names_open", count=len(names), names=names)
             yield Finding("names-open", "warning", label, message)
-
-
-_NEAR = 0.05  # relative root mean square; faults of earlier layers are in it
-_CLEARLY = 10.0
 
 
 def pair_fused_layers(pairs: CallPairs, reference: Trace, candidate: Trace) -> CallPairs:
@@ -182,4 +179,6 @@ def _ends_there(pair: CallPair, end: Capture, reference: Trace, candidate: Trace
     if not given.size:
         return False
     there = relative_rms_distance(sample_values(reference.value(end)), given)
-    return there < _NEAR and there * _CLEARLY < relative_rms_distance(sample_values(reference.value(own)), given)
+    return there < NEAR_DISTANCE and there * CLEARLY_NEARER < relative_rms_distance(
+        sample_values(reference.value(own)), given
+    )

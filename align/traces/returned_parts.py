@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from align.core.verdicts import Finding
 from align.traces.module_calls import outermost_calls
 from align.traces.stored.manifest import TraceManifest
+from align.traces.thresholds import MOST_LISTED_PARTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 Captures = tuple["Capture", ...]
 Parts = dict[int, "ReturnedParts"]
 
-MOST_LISTED = 20
 # What an object may lack on one side: beside tensors and arrays, what is not a result need not be ported.
 _OPTIONAL: dict[PartKind | None, str] = {
     "number": "returned_part.number",
@@ -111,12 +111,12 @@ def _lacks_of_call(mine: Sequence[Capture], theirs: Sequence[Capture], parts: Se
 def _listed(told: dict[str, str]) -> list[str]:
     return [
         sentence("returned_part.named", place=_place(name), what=what)
-        for name, what in islice(told.items(), MOST_LISTED)
+        for name, what in islice(told.items(), MOST_LISTED_PARTS)
     ]
 
 
 def _unlisted(told: dict[str, str]) -> int:
-    return max(len(told) - MOST_LISTED, 0)
+    return max(len(told) - MOST_LISTED_PARTS, 0)
 
 
 def _place(name: str) -> str:

@@ -14,7 +14,8 @@ import numpy as np
 from align.core.dtypes import numpy_dtype
 from align.errors import RunFolderError
 from align.traces.stored.checksums import AGAIN_HINT, check_file
-from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, read_manifest
+from align.traces.stored.manifest import MANIFEST, SCHEMA, TENSORS, read_manifest
+from align.traces.thresholds import TRACE_HEADER_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ class TraceFolder:
         if manifest is None or not path.is_file():
             raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
         self.folder, self.manifest = folder, manifest
-        self._start = 8 + (manifest.header_bytes or HEADER_BYTES)
+        self._start = 8 + (manifest.header_bytes or TRACE_HEADER_BYTES)
         self._checked: set[int] = set()
         empty = not path.stat().st_size
         # A plain view of the file: frameworks that trace code refuse a memmap.

@@ -17,16 +17,9 @@ from align.core.json_data import to_json_data
 from align.core.traces import Capture
 from align.errors import DestinationError
 from align.traces.stored.checksums import CHECKED, FileSum, LineChain, last_check, sum_file
-from align.traces.stored.manifest import (
-    HEADER_BYTES,
-    INPUTS,
-    MANIFEST,
-    SCHEMA,
-    TENSORS,
-    capture_as_json,
-    returned_as_json,
-)
+from align.traces.stored.manifest import INPUTS, MANIFEST, SCHEMA, TENSORS, capture_as_json, returned_as_json
 from align.traces.stored_model import MODEL, VALUES
+from align.traces.thresholds import TRACE_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +69,7 @@ class TraceWriter:
         self._inputs, self._later = inputs, list(later)
         self._outputs = 0
         self._known: dict[tuple[int, int], int] = {}
-        self._room = header_bytes or HEADER_BYTES
+        self._room = header_bytes or TRACE_HEADER_BYTES
         with self._destination:
             folder.mkdir(parents=True, exist_ok=True)
             self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")

@@ -21,7 +21,8 @@ from align.core.registry import checkpoint_formats
 from align.core.transforms import Permute, Reshape
 from align.core.verdicts import Outcome
 from align.errors import MapError, NotACheckpointError, UsageError
-from align.measure.measure_arrays import SHARED_BLOCK, measure
+from align.measure.measure_arrays import measure
+from align.measure.thresholds import SHARED_BLOCK
 
 if TYPE_CHECKING:
     from pathlib import Path

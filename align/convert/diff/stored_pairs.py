@@ -20,8 +20,8 @@ from align.core.checkpoints import Extent
 from align.core.dtypes import numpy_dtype
 from align.core.progress import Progress, silent
 from align.measure.choose_kernel import Kernels
-from align.measure.measure_arrays import SHARED_BLOCK
 from align.measure.running_sums import RunningSums
+from align.measure.thresholds import SHARED_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.evaluation.thresholds import METRIC_LIMIT_WITHOUT_NOISE, METRIC_ROUNDING
 from align.evaluation.validation_result import PARTS, Combination
-from align.measure.limits import NOISE_FACTOR
+from align.measure.thresholds import NOISE_FACTOR
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from align.evaluation.validation_result import OutputDifference, Part
 
     Cause = Part | Literal["model"]
-
-# What a metric may move by beside what is measured: its own sums, in whatever precision the user adds them up.
-OWN_ROUNDING = 1e-6
-# The same where the reference's noise is not known: the outputs are then judged by a limit of 1e-4 as well.
-UNKNOWN_NOISE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ def metric_limit(scores: Scores, moved: Scores | None, near: int) -> float:
     may get another class by rounding, each of which can change the mean by the range of the scores.
     """
     known = moved is not None and isfinite(moved.value)  # in float64 the metric may be no number
-    floor = abs(scores.value) * (OWN_ROUNDING if known else UNKNOWN_NOISE)
+    floor = abs(scores.value) * (METRIC_ROUNDING if known else METRIC_LIMIT_WITHOUT_NOISE)
     by_noise = NOISE_FACTOR * moved.value if moved is not None and known else 0.0
     return floor + by_noise + near / scores.samples * (scores.high - scores.low)
 

@@ -17,8 +17,10 @@ from align.core.measurements import smallest_factor
 from align.core.message_words import close_names, first_few
 from align.errors import InputsError
 from align.forward.layers.compare_traces import paired_outputs, shapes_differ
+from align.forward.thresholds import MOST_ALIGNED_CELLS, PAIRED_POINT_SCORE
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
+from align.measure.thresholds import SAMPLED_ELEMENTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -29,11 +31,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.forward.bisect_result import PointOrigin
     from align.traces.module_calls import CallPair
-
-
-ANCHOR = 1000.0
-SAMPLED = 4096
-MOST_CELLS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]
         for a, b, obstacle in paired_outputs(pair.reference, pair.candidate)
         if not obstacle
     }
-    if len(left) * len(right) > MOST_CELLS:
+    if len(left) * len(right) > MOST_ALIGNED_CELLS:
         mine, theirs = {a for a, _ in anchors}, {b for _, b in anchors}
         left = [one for one in left if one.key in mine]
         right = [one for one in right if one.key in theirs]
@@ -63,10 +60,10 @@ def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]
     rows, columns = ({one.key: n for n, one in enumerate(side)} for side in (left, right))
     for a, b in anchors:
         if a in rows and b in columns:
-            scores[rows[a], columns[b]] = ANCHOR
+            scores[rows[a], columns[b]] = PAIRED_POINT_SCORE
     found = align_sequences(scores)
     points = tuple(Point(left[i], right[j]) for i, j in found)
-    origins: list[PointOrigin] = ["paired" if scores[i, j] == ANCHOR else "shape" for i, j in found]
+    origins: list[PointOrigin] = ["paired" if scores[i, j] == PAIRED_POINT_SCORE else "shape" for i, j in found]
     return CorrespondingPoints(points, tuple(origins))
 
 
@@ -134,7 +131,7 @@ def _directions(trace: Trace, captures: Iterable[Capture]) -> Iterator[Array]:
     """Some elements of each tensor, without their mean and of norm 1."""
     for one in captures:
         value = trace.value(one).reshape(-1)
-        some_of = value[:: max(value.size // SAMPLED, 1)][:SAMPLED]
+        some_of = value[:: max(value.size // SAMPLED_ELEMENTS, 1)][:SAMPLED_ELEMENTS]
         real = np.abs(some_of) if some_of.dtype.kind == "c" else some_of.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):  # of NaN and Inf, which vary like nothing
             varying = real - (real.mean() if real.size else 0.0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from align.forward.causes.suspects import at_layer, with_relation
 from align.forward.isolation.locate_faults import applied_inside
 from align.forward.relations.layer_relations import explain_layer
+from align.forward.thresholds import MOST_OTHER_TENSORS, MOST_TENSORS_BEFORE
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.rules.layer_rules import role_of
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from align.forward.relations.relation import Relation
     from align.models.open_side import Side
     from align.traces.pair_inputs import CallKey
-
-MOST_BEFORE, MOST_OTHERS = 8, 4  # tensors of the shape that is looked for, and of others
 
 
 def guess_causes(bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
@@ -87,8 +86,8 @@ def _before(reference: Trace, fault: Fault) -> dict[str, Array]:
     known.sort(key=lambda one: one.order)
     once = {reference.value(one).__array_interface__["data"][0]: one for one in known}  # an output is an input next
     latest = sorted(once.values(), key=lambda one: -one.order)
-    alike = [one for one in latest if one.shape == wrong.shape][:MOST_BEFORE]
-    others = [one for one in latest if one.shape != wrong.shape][:MOST_OTHERS]
+    alike = [one for one in latest if one.shape == wrong.shape][:MOST_TENSORS_BEFORE]
+    others = [one for one in latest if one.shape != wrong.shape][:MOST_OTHER_TENSORS]
     return {one.key: reference.value(one) for one in (*alike, *others)}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.forward.thresholds import MOST_MODULES_AROUND
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_result import SettingFinding
 from align.rules.layer_rules import rule_for
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 SETTING_DIFFERS = "setting-differs"
 LAST = -1  # axis
-MOST_AROUND = 3  # modules
 
 
 def findings_of(
@@ -90,7 +90,11 @@ def findings_around(fault: Fault, settings: BothSettings) -> tuple[SettingFindin
     while mine and theirs:
         mine, theirs = mine.rpartition(".")[0], theirs.rpartition(".")[0]
         around.append((mine, theirs))
-    pairs = [(settings[0][a], settings[1][b]) for a, b in around[:MOST_AROUND] if a in settings[0] and b in settings[1]]
+    pairs = [
+        (settings[0][a], settings[1][b])
+        for a, b in around[:MOST_MODULES_AROUND]
+        if a in settings[0] and b in settings[1]
+    ]
     return tuple(finding for pair in pairs for finding in same_named_settings(*pair))
 
 

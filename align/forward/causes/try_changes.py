@@ -24,6 +24,7 @@ from align.forward.causes.settings_to_try import (
 )
 from align.forward.causes.suspects import WEIGHTS, at_layer, with_findings, with_weights
 from align.forward.isolation.locate_faults import ProducerLayer, unpaired_before
+from align.forward.thresholds import MOST_UNPAIRED_TRIALS
 from align.models.rebuild_from_settings import with_attributes
 from align.models.restore_state import restored_attributes
 from align.rules.pitfalls import pitfalls
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.traces.pair_inputs import CallKey
 
-MOST_TRIALS = 8  # changes of layers without counterpart, for each fault
 NOBODY = Owner("")
 
 
@@ -163,7 +163,7 @@ def try_unpaired(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspec
         for path in unpaired_before(suspect.fault, trials.alone.calls):
             found = findings_of_unpaired((trials.owner(path).path, path), trials.settings, pitfalls())
             changes += [*_changes(trials, path, found)[: len(found)], *_rivals(trials, path)]
-        waiting.append((suspect, [replace(one, guessed=True) for one in changes[:MOST_TRIALS]]))
+        waiting.append((suspect, [replace(one, guessed=True) for one in changes[:MOST_UNPAIRED_TRIALS]]))
     for suspect, change, _ in _in_turns(trials, waiting):
         if suspect.is_mended(_run_with(trials, [change])[2]):  # by itself, not by another one of that run
             layer = ProducerLayer(change.path, change.findings[0].candidate_class)

@@ -17,7 +17,16 @@ from align.core.dtypes import EPSILON, dtype_name, is_float
 from align.core.measurements import Limit
 from align.core.piece_transforms import apart_from_whole
 from align.forward.relations.output_relations import likeliest_relation
-from align.forward.relations.relation import SAMPLE, Relation, at_places, sample_places
+from align.forward.relations.relation import Relation, at_places, sample_places
+from align.forward.thresholds import (
+    CHANCE_CORRELATION_OF_WEIGHTS,
+    CLOSE_KURTOSIS,
+    DRAWN_DEVIATIONS,
+    LEAST_CORRELATED_ELEMENTS,
+    LEAST_DRAWN_ELEMENTS,
+    ROUNDED_WEIGHT_UNITS,
+)
+from align.measure.thresholds import SAMPLED_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,11 +37,6 @@ if TYPE_CHECKING:
 
     Pair = tuple[Pairing, Array, Array]
     Names = tuple[str, str]
-
-
-FEWEST = 16
-UNRELATED = 5.0  # standard deviations of a correlation by chance
-UNITS = 4.0  # of the last place: a scaled weight was rounded once more
 
 
 def weight_causes(
@@ -116,19 +120,19 @@ def _cause(meant: Array, held: Array) -> Relation | None:
 
 
 def _uncorrelated(meant: Array, held: Array) -> bool:
-    places = sample_places(meant.size, SAMPLE)
+    places = sample_places(meant.size, SAMPLED_ELEMENTS)
     ours, theirs = (at_places(np.real(one), places) for one in (meant, held))
     spread = float(ours.std() * theirs.std())
-    if meant.size < FEWEST or not np.isfinite(spread) or spread == 0.0:
+    if meant.size < LEAST_CORRELATED_ELEMENTS or not np.isfinite(spread) or spread == 0.0:
         return False
     correlation = float(np.mean((ours - ours.mean()) * (theirs - theirs.mean()))) / spread
-    return abs(correlation) * sqrt(places.size) < UNRELATED
+    return abs(correlation) * sqrt(places.size) < CHANCE_CORRELATION_OF_WEIGHTS
 
 
 def _have_common_values(meant: Array, held: Array) -> bool:
     """Whether more than a few sizes of the one are also sizes of the other; so by chance in dtypes of few values."""
-    sample = held.reshape(-1)[sample_places(held.size, SAMPLE)]
-    return bool(np.isin(np.abs(sample), np.abs(_as_held(meant, held))).mean() > 1.0 / FEWEST)
+    sample = held.reshape(-1)[sample_places(held.size, SAMPLED_ELEMENTS)]
+    return bool(np.isin(np.abs(sample), np.abs(_as_held(meant, held))).mean() > 1.0 / LEAST_CORRELATED_ELEMENTS)
 
 
 def _same_values(meant: Array, held: Array) -> bool:
@@ -146,27 +150,25 @@ def _rounding(meant: Array, held: Array) -> Limit:
     names = [dtype_name(one.dtype) for one in (meant, held)]
     if not all(map(is_float, names)) or not meant.size:
         return Limit(0.0, 0.0, "exact")
-    unit = UNITS * max(EPSILON[name] for name in names)
+    unit = ROUNDED_WEIGHT_UNITS * max(EPSILON[name] for name in names)
     sizes = np.abs(meant.astype(np.float64))
     return Limit(unit * float(sizes.max()), unit * sqrt(float(np.mean(sizes**2))), "rounding")
 
 
-FEWEST_DRAWN = 64
-SURE = 4.0  # standard deviations of the estimate
-NORMAL_KURTOSIS, UNIFORM_KURTOSIS, CLOSE_KURTOSIS = 3.0, 1.8, 0.3
+NORMAL_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
 CUT_NORMAL = 0.8796  # standard deviation of a normal distribution cut at two
 
 
 def initial_distribution(values: Array) -> str:
     """Name of the distribution that the values seem drawn from, with its width; "" if none is known or they are few."""
-    if values.size < FEWEST_DRAWN:
+    if values.size < LEAST_DRAWN_ELEMENTS:
         return ""
     flat = values.reshape(-1).astype(np.float64)
     spread, middle = float(flat.std()), float(flat.mean())
-    if spread == 0.0 or abs(middle) * sqrt(flat.size) > SURE * spread:
+    if spread == 0.0 or abs(middle) * sqrt(flat.size) > DRAWN_DEVIATIONS * spread:
         return ""
     kurtosis = float(np.mean(((flat - middle) / spread) ** 4))
-    allowed = CLOSE_KURTOSIS + SURE * sqrt(24.0 / flat.size)
+    allowed = CLOSE_KURTOSIS + DRAWN_DEVIATIONS * sqrt(24.0 / flat.size)
     names = []
     if abs(kurtosis - UNIFORM_KURTOSIS) < allowed:
         names += [name for name, bound in _bounds(values.shape).items() if _is_uniform(flat, bound)]
@@ -181,7 +183,7 @@ def _is_uniform(values: Array, bound: float) -> bool:
 
 
 def _close(spread: float, width: float, count: int) -> bool:
-    return abs(spread / width - 1.0) < SURE / sqrt(2.0 * count)
+    return abs(spread / width - 1.0) < DRAWN_DEVIATIONS / sqrt(2.0 * count)
 
 
 def _bounds(shape: tuple[int, ...]) -> dict[str, float]:

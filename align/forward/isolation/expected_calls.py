@@ -12,6 +12,7 @@ from align.core.dtypes import EPSILON, rounded_as
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.layers.compare_traces import coarser_of, paired_outputs, same_layer
 from align.forward.layers.padding import NO_PADDING
+from align.forward.thresholds import LEAST_ROUNDING_SHARE
 from align.measure.limits import coarsest_dtype
 from align.traces.pair_inputs import call_key, inputs_of_calls
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from align.measure.limits import RoundingNoise
     from align.traces.module_calls import CallPair
     from align.traces.pair_inputs import CallKey
-
-# What rounds all its values moves them by 0.29 units (the deviation of a uniform distribution of one unit), far more.
-LEAST_ROUNDING = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class ExpectedCalls:
         """
         inside = coarsest_dtype(mine.dtype, self.inside.get(mine.module, ""))
         noise = None if self.noise is None or not inside else self.noise.own.get(mine.key)
-        if noise is not None and noise.rmse < LEAST_ROUNDING * EPSILON[inside] * noise.reference_rms:
+        if noise is not None and noise.rmse < LEAST_ROUNDING_SHARE * EPSILON[inside] * noise.reference_rms:
             inside = coarsest_dtype(mine.dtype, self.doubtful_inside.get(mine.module, ""))
         return inside or mine.dtype
 

@@ -11,6 +11,7 @@ from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import IsolatedCall, Isolation, IsolationOptions
 from align.forward.isolation.locate_faults import calls_to_force, find_faults, isolated_comparisons
 from align.forward.layers.compare_traces import paired_outputs
+from align.forward.thresholds import HELPED_SHARE, MOST_ISOLATED_ROUNDS
 from align.traces.pair_inputs import call_key
 from align.words.catalogue import sentence
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from align.traces.pair_inputs import CallKey
 
 
-MOST_ROUNDS = 4
-HELPED = 0.1  # of what a call was off by
 UNCHANGED = IsolationOptions()
 
 
@@ -97,7 +96,7 @@ def _run(bench: Bench) -> tuple[IsolatedRun, IsolationOptions]:
         way = IsolationOptions(resizes=False)
         seen = bench.run(way)
     own, helpless = seen.calls, set[tuple[str, int]]()
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_ISOLATED_ROUNDS):
         still_off = calls_to_force(bench.expected.pairs, seen.calls, way, helpless) & way.forced
         helpless |= {key for key in still_off if not _helped(own[key], seen.calls[key])}
         more = calls_to_force(bench.expected.pairs, seen.calls, way, helpless) - helpless
@@ -127,4 +126,4 @@ def _is_resized(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]
 
 def _helped(own: IsolatedCall, forced: IsolatedCall) -> bool:
     """Tell whether a call came much nearer to what it should return."""
-    return (forced.factor or 0.0) < HELPED * (own.factor or 0.0)
+    return (forced.factor or 0.0) < HELPED_SHARE * (own.factor or 0.0)

@@ -17,6 +17,7 @@ from align.core.dtypes import rounded_as
 from align.core.traces import capture_key
 from align.forward.culprit_result import IsolatedComparison
 from align.forward.layers.compare_traces import outcome_of
+from align.forward.thresholds import DRIFT_SHARE, LEAST_DATA_VALUES
 from align.measure.judge_tensors import JudgedTensor
 from align.measure.sampled_values import sample_values
 from align.traces.pair_inputs import call_key
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedTensor, IsolationOptions
     from align.traces.module_calls import Call, CallPair
     from align.traces.pair_inputs import CallKey
-
-# A drift has begun where the inputs are off by this share of what they are where it shows.
-DRIFT = 0.25
-LEAST_VALUES = 4  # a mask has fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +183,8 @@ class _Run:
             factor = call.inputs_factor or 0.0
             if factor > 1.0:  # it would be at fault itself
                 return fault
-            if factor < DRIFT * fault.tensor.factor:
-                jumped = begins is not None and factor < DRIFT * _inputs_factor(self._calls, begins)
+            if factor < DRIFT_SHARE * fault.tensor.factor:
+                jumped = begins is not None and factor < DRIFT_SHARE * _inputs_factor(self._calls, begins)
                 return replace(fault, begins=begins) if jumped else fault
             begins = pair
         return fault
@@ -339,7 +336,7 @@ def _inputs_factor(calls: Mapping[CallKey, IsolatedCall], pair: CallPair) -> flo
 def _is_given_wrong_data(call: IsolatedCall) -> bool:
     """Tell whether a call is given other numbers of the same shape, which are no mask."""
     wrong = [one for one in call.inputs.values() if 1.0 < one.factor < inf and rounded_as(one.reference.dtype)]
-    return any(one.value is not None and np.unique(sample_values(one.value)).size >= LEAST_VALUES for one in wrong)
+    return any(one.value is not None and np.unique(sample_values(one.value)).size >= LEAST_DATA_VALUES for one in wrong)
 
 
 def _is_off(call: IsolatedCall) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from align.core.dtypes import rounded_as
 from align.core.message_words import printable
 from align.forward.layers.compare_traces import excuse_uncertain
+from align.forward.thresholds import LONGEST_SHOWN_TEXT
 from align.measure.measure_arrays import measure
 from align.traces.module_calls import batch_ends, batch_number, outermost_calls
 from align.traces.pair_inputs import inputs_of_calls, pair_inputs
@@ -53,9 +54,6 @@ def culprits_in_batches(culprits: Sequence[Culprit], candidate: Trace) -> tuple[
     return tuple(told)
 
 
-LONGEST = 80
-
-
 def with_texts(layers: Iterable[LayerComparison], traces: tuple[Trace, Trace]) -> Iterator[LayerComparison]:
     """Rows with the text of both sides in their notes, where both returned one."""
     texts = [_texts(trace) for trace in traces]
@@ -76,7 +74,9 @@ def _texts(trace: Trace) -> dict[tuple[int, str], str]:
     for one in (one for call in outermost_calls(trace.captures) for one in call):
         if one.call in parts and parts[one.call].kinds.get(one.output) == "text" and trace.holds(one):
             text = printable(trace.value(one).tobytes().decode("utf-8", "replace"))
-            found[one.call, one.output] = f'"{text[:LONGEST]}{"..." if len(text) > LONGEST else ""}"'
+            found[one.call, one.output] = (
+                f'"{text[:LONGEST_SHOWN_TEXT]}{"..." if len(text) > LONGEST_SHOWN_TEXT else ""}"'
+            )
     return found
 
 

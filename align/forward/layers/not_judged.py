@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import SIDES
 from align.core.verdicts import Finding
+from align.forward.thresholds import SHARE_DIGITS
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.pair_layers import pair_layers
 from align.names.fold_names import fold_alike
@@ -141,7 +142,6 @@ _PATH = re.compile(r"path|depth", re.IGNORECASE)
 _CHANNELS = re.compile(r"[123]d")
 _DROPPED = ("p", "drop_prob", "drop_rate", "drop_path", "drop_path_prob", "dropout", "dropout_prob", "prob", "rate")
 _KEPT = "keep_prob"
-_DIGITS = 6  # of a share: 1 - keep_prob is not exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class _Side:
             for name, value in layer.values.items()
             if _DROPS.search(name) and _is_share(value)
         ]
-        return {round(share, _DIGITS) for value in values for share in (value, 1 - value)}
+        return {round(share, SHARE_DIGITS) for value in values for share in (value, 1 - value)}
 
 
 def describe_shares(compared: ComparedShares) -> str:
@@ -243,7 +243,7 @@ def _dropped_share(layer: LayerSettings) -> DroppedShare | None:
 def _named(layer: LayerSettings, share: float, setting: str) -> DroppedShare:
     name = _class_name(layer)
     drops = "paths" if _PATH.search(name) else "channels" if _CHANNELS.search(name) else "values"
-    return DroppedShare(layer.path, round(share, _DIGITS), setting, drops)
+    return DroppedShare(layer.path, round(share, SHARE_DIGITS), setting, drops)
 
 
 def _alone(own: _Side, other: _Side) -> Iterator[DroppedShare]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from align.core.dtypes import EPSILON, rounded_as
 from align.errors import UserCodeError
+from align.forward.thresholds import LEAST_PADDING_UNITS
 from align.models.batches import batches_of
 from align.traces.module_calls import batch_ends, batch_number
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 # Names whose zeros stand for padding, whatever comes before them; other masks may mean it the other way round.
 NAMES = ("attention_mask", "input_mask")
-# What moves by less is rounding, in units in the last place of the largest value.
-LEAST_UNITS = 64.0
 
 
 def find_padding(side: Side, inputs: Inputs, trace: Trace) -> Padding:
@@ -79,7 +78,7 @@ class _MovedSink:
 def _moved(ordinary: Array, value: Array, unit: float) -> NDArray[np.bool_]:
     finite = np.isfinite(ordinary)
     mine, theirs = (np.where(finite, one, 0).astype(np.float64) for one in (ordinary, value))
-    least = LEAST_UNITS * unit * float(np.abs(mine).max(initial=0.0))
+    least = LEAST_PADDING_UNITS * unit * float(np.abs(mine).max(initial=0.0))
     found: NDArray[np.bool_] = ~(np.abs(theirs - mine) <= least)
     return found
 

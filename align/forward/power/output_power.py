@@ -14,6 +14,7 @@ import numpy as np
 from align.core.dtypes import is_float
 from align.core.measurements import smallest_factor
 from align.forward.power_result import OutputPower
+from align.forward.thresholds import LEAST_SATURATED_ELEMENTS, MOST_INPUTS_ALONE, SATURATED_SHARE
 from align.measure.limits import rounding_limit
 from align.measure.measure_arrays import measure
 from align.measure.slices import slices_of
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit
     from align.core.traces import Capture, Trace
     from align.forward.power_result import OutputState
-
-
-# Below so many elements it is no wonder that all lie near the smallest or the largest.
-LEAST_ELEMENTS = 100
-NEARLY_ALL = 0.99
 
 
 class MovementSink:
@@ -83,11 +79,12 @@ def _state(value: Array, limit: Limit) -> OutputState:
     if high - low <= limit.max_abs:
         return "constant"
     inside = np.count_nonzero((finite > low + limit.max_abs) & (finite < high - limit.max_abs))
-    return "saturated" if finite.size >= LEAST_ELEMENTS and inside <= (1 - NEARLY_ALL) * finite.size else ""
+    return (
+        "saturated" if finite.size >= LEAST_SATURATED_ELEMENTS and inside <= (1 - SATURATED_SHARE) * finite.size else ""
+    )
 
 
 _SEED = 0
-MOST_ALONE = 3
 
 
 def unrelated_inputs(inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -101,10 +98,10 @@ def unrelated_inputs(inputs: Mapping[str, Array]) -> dict[str, Array]:
 def replaced_in_turn(inputs: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     """Inputs of one run each, by the names of those that are replaced: the first few alone, all further ones together.
 
-    So a model with many inputs, as with a cache, costs no more than MOST_ALONE runs.
+    So a model with many inputs, as with a cache, costs no more than MOST_INPUTS_ALONE runs.
     """
     names = list(others)
-    alone = MOST_ALONE if len(names) <= MOST_ALONE else MOST_ALONE - 1
+    alone = MOST_INPUTS_ALONE if len(names) <= MOST_INPUTS_ALONE else MOST_INPUTS_ALONE - 1
     groups = [[name] for name in names[:alone]] + ([names[alone:]] if names[alone:] else [])
     return {", ".join(group): {**inputs, **{name: others[name] for name in group}} for group in groups}
 

@@ -19,6 +19,7 @@ from align.forward.relations.pointwise import swap_sides
 from align.forward.relations.relation import Relation, agreement, at_places
 from align.forward.relations.resizing import explain_resizing
 from align.forward.relations.rounding import NARROW
+from align.forward.thresholds import MOST_TERMS
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.forward.relations.relation import Fact, Question
-
-MOST_TERMS = 16
 
 
 def explain_code(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:

@@ -19,6 +19,7 @@ import numpy as np
 from align.forward.relations.describe_slice_order import divisors
 from align.forward.relations.pointwise import swap_sides
 from align.forward.relations.relation import Question, agreement, with_facts
+from align.forward.thresholds import LARGE_NORM_INPUT, LARGEST_EPSILON, MOST_NORM_GROUPS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from align.forward.relations.relation import Fact, Relation
 
 
-LARGEST_EPSILON = 0.1
-LARGE = 1 << 19
 OPPOSITE = {"not-centred": "centred", "centred": "not-centred"}
 
 
@@ -53,7 +52,7 @@ def explain_norm(question: Question, kind: str, value: Array, parameters: Mappin
     if value.shape != question.reference.shape or value.ndim < 2 or not _fit(kind, value, parameters):
         return
     labels: set[str] | None = None
-    if value.size > LARGE:
+    if value.size > LARGE_NORM_INPUT:
         labels = {label for _, *both in _found(*_some(question, kind, value, parameters)) for label in both}
     if labels is None or labels:
         yield from (one for one, *_ in _found(question, kind, value, parameters, labels))
@@ -87,7 +86,7 @@ def _some(
     question: Question, kind: str, value: Array, parameters: Mapping[str, Array]
 ) -> tuple[Question, str, Array, Mapping[str, Array]]:
     axis = 1 if kind == "batch_norm" else 0
-    count = max(1, LARGE * value.shape[axis] // value.size)
+    count = max(1, LARGE_NORM_INPUT * value.shape[axis] // value.size)
     window = (slice(None),) * axis + (slice(count),)
     part = Question(question.reference[window], question.candidate[window], question.limit)
     kept = {role: one[:count] for role, one in parameters.items()} if axis else parameters
@@ -180,9 +179,6 @@ def _shaped(values: Array | None, kind: str, ndim: int) -> Array | None:
     return values.reshape([-1 if axis == 1 else 1 for axis in range(ndim)])
 
 
-MOST_GROUPS = 64
-
-
 @dataclass(frozen=True)
 class NormForm:
     """One way. `id` names the mistake that it is where the other side has the usual one, `label` says what it does.
@@ -251,7 +247,7 @@ def _layer(values: Array, weight: Array | None, *, centred: bool) -> Iterator[No
 def _groups(values: Array) -> Iterator[NormForm]:
     channels = values.shape[1]
     for groups in divisors(channels):
-        if groups <= MOST_GROUPS or groups == channels:
+        if groups <= MOST_NORM_GROUPS or groups == channels:
             label = sentence("norm_form.in_groups", groups=groups)
             yield NormForm("norm-groups", label, values.reshape(len(values), groups, -1), (2,))
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.measurements import smallest_factor
+from align.forward.thresholds import ELEMENTS_PER_NUMBER, ENOUGH_BITS, LEAST_BITS_OF_ELEMENT, LEAST_RELATION_GAIN
 from align.measure.measure_arrays import measure
+from align.measure.thresholds import SAMPLED_ELEMENTS
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -47,13 +49,6 @@ class Relation:
         return self.factor <= 1.0 and self.share == 1.0
 
 
-ENOUGH_BITS = 32.0  # a fluke in four thousand million
-ELEMENTS_PER_NUMBER = 4
-LEAST_BITS = 2.0  # a limit of a quarter of the spread: below that, an element tells nothing
-GAIN = 4.0  # what is left must be that much smaller than what was
-SAMPLE = 4096
-
-
 @dataclass(frozen=True)
 class Question:
     """Why does the candidate differ from the reference by more than its limit? Real floating arrays, without NaN."""
@@ -78,8 +73,8 @@ class Question:
 
     @cached_property
     def places(self) -> Array:
-        """Flat indices of up to SAMPLE elements, the same for the same size, in ascending order."""
-        return sample_places(self.reference.size, SAMPLE)
+        """Flat indices of up to SAMPLED_ELEMENTS elements, the same for the same size, in ascending order."""
+        return sample_places(self.reference.size, SAMPLED_ELEMENTS)
 
     def confirm(
         self, name: str, predicted: Array, *, fitted: int = 0, choice_bits: float = 0.0, wrong: int | None = None
@@ -93,7 +88,7 @@ class Question:
         if mended < ELEMENTS_PER_NUMBER * fitted or mended * self.bits < ENOUGH_BITS + choice_bits:
             return None
         left = smallest_factor(measure(self.reference, predicted), self.limit)
-        return Relation(name, left, fitted=fitted) if left <= min(1.0, self.factor / GAIN) else None
+        return Relation(name, left, fitted=fitted) if left <= min(1.0, self.factor / LEAST_RELATION_GAIN) else None
 
     @cached_property
     def bits(self) -> float:
@@ -118,7 +113,7 @@ class Question:
 def agreement(reference: Array, candidate: Array, limit: Limit) -> float | None:
     """Multiple of the limit at which two arrays agree; None if they do not, or might by chance."""
     left = smallest_factor(measure(reference, candidate), limit)
-    sample = reference.reshape(-1)[sample_places(reference.size, SAMPLE)]
+    sample = reference.reshape(-1)[sample_places(reference.size, SAMPLED_ELEMENTS)]
     return left if left <= 1.0 and reference.size * information_bits(sample, limit) >= ENOUGH_BITS else None
 
 
@@ -144,7 +139,7 @@ def information_bits(values: Array, limit: Limit) -> float:
         return 0.0
     ratio = spread / limit.rmse if limit.rmse > 0.0 else inf
     by_limit = log2(ratio) if ratio > 0.0 else 0.0  # 0 of a limit without end, NaN of values beyond all numbers
-    return min(by_limit, log2(different)) if by_limit >= LEAST_BITS else 0.0
+    return min(by_limit, log2(different)) if by_limit >= LEAST_BITS_OF_ELEMENT else 0.0
 
 
 def with_facts(found: Relation | None, facts: dict[str, Fact], share: float = 1.0) -> Relation | None:

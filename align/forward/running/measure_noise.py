@@ -17,6 +17,12 @@ from align.core.traces import CodeSeen
 from align.core.verdicts import Finding
 from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
+from align.forward.thresholds import (
+    MOST_TIMES_IN_COARSER,
+    MOST_TIMES_ROUNDING,
+    SUSPECT_NOISE_UNITS,
+    SUSPECT_NOISE_UNITS_OF_HALF,
+)
 from align.measure.limits import HALF, RoundingNoise, luck_of
 from align.traces.rounding_noise import NoiseSink
 from align.words.catalogue import sentence
@@ -125,13 +131,6 @@ def _unmeasured(side: Side, reason: str) -> tuple[Finding, ...]:
     return (Finding("noise-unmeasured", "note", side.label, message),) if reason else ()
 
 
-# Noise of so many units in the last place of a tensor's scale is looked into; deep float32 nets gather some hundred.
-SUSPECT_UNITS = 256.0
-SUSPECT_UNITS_OF_HALF = 8.0
-# Real kernels round up to some ten times more than one unit an operation, as sums of thousands do.
-MOST_TIMES_ROUNDING = 100.0
-# In half precision kernels add in float32 and round once: a layer alone moves by less than its own noise tells.
-MOST_TIMES_IN_COARSER = 4.0
 SEED = 0
 
 
@@ -180,7 +179,7 @@ def strange_in_coarser(trace: Trace, own: Measurements, coarser: Measurements, d
 
 def _is_suspect(captures: Mapping[str, Capture], key: str, noise: Measurement) -> bool:
     dtype = rounded_as(captures[_whole(key)].dtype)
-    units = SUSPECT_UNITS_OF_HALF if dtype in HALF else SUSPECT_UNITS
+    units = SUSPECT_NOISE_UNITS_OF_HALF if dtype in HALF else SUSPECT_NOISE_UNITS
     return noise.rmse > units * EPSILON[dtype] * noise.reference_rms
 
 

@@ -20,6 +20,7 @@ from align.core.verdicts import Finding
 from align.errors import UserCodeError
 from align.forward.isolation.expected_calls import coarser_outputs
 from align.forward.isolation.isolated_calls import NoiseIsolation
+from align.forward.thresholds import LEAST_INEXACT_UNITS
 from align.traces.rounding_noise import NoiseSink
 from align.words.catalogue import sentence
 
@@ -71,10 +72,6 @@ def with_carried(noise: Noise, side: Side, inputs: Inputs, trace: Trace, pairs: 
     return replace(noise, isolated=replace(noise.isolated, unreached=unreached))
 
 
-# Below so many units in the last place of the largest value a function is as exact as others.
-LEAST_UNITS = 8.0
-
-
 @dataclass
 class _Watch:
     """Answers with the candidate's functions; `off` says by which share of the largest value inexact ones were off."""
@@ -90,7 +87,7 @@ class _Watch:
         mine, theirs = (np.where(finite, value, 0).astype(np.float64) for value in (returned, answer))
         largest = float(np.abs(mine).max(initial=0.0))
         share = float(np.abs(theirs - mine).max(initial=0.0)) / largest if largest else 0.0
-        if share <= LEAST_UNITS * EPSILON[returned.dtype.name]:
+        if share <= LEAST_INEXACT_UNITS * EPSILON[returned.dtype.name]:
             return returned
         self.off[name] = max(self.off.get(name, 0.0), share)
         return answer

@@ -9,6 +9,7 @@ from align.core.measurements import smallest_factor
 from align.errors import UserCodeError
 from align.forward.layers.unseen_modules import unseen_modules
 from align.forward.power.parameter_power import perturb_elements
+from align.forward.thresholds import MOST_PROBE_RUNS
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from align.forward.forward_result import UnseenModule, UnseenState
     from align.models.open_side import Side
 
-# Runs that may be spent on one side; one tells of all modules if none has an effect.
-MOST_RUNS = 8
-
 
 def probe_unseen(role: SideOf, side: Side, inputs: Inputs, trace: Trace) -> tuple[UnseenModule, ...]:
     """The modules that a run did not show, with what changing their parameters tells; () for a compiled side."""
@@ -39,7 +37,7 @@ def probe_unseen(role: SideOf, side: Side, inputs: Inputs, trace: Trace) -> tupl
     together = probe.state(unseen)
     if together != "bypassed" or len(unseen) == 1:
         return tuple(replace(one, state=together) for one in unseen)
-    states: list[UnseenState] = [probe.state([one]) for one in unseen[: MOST_RUNS - 1]]
+    states: list[UnseenState] = [probe.state([one]) for one in unseen[: MOST_PROBE_RUNS - 1]]
     states += ["not seen"] * (len(unseen) - len(states))
     return tuple(replace(one, state=state) for one, state in zip(unseen, states, strict=True))
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.measure.measure_arrays import SHARED_BLOCK, NumpyKernel
+from align.measure.measure_arrays import NumpyKernel
 from align.measure.running_sums import DECADES, LOWEST_DECADE
+from align.measure.thresholds import SHARED_BLOCK, TILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from align.measure.running_sums import RunningSums
 
 AS_FLOAT32 = {"float16", "bfloat16", "float32"}
-TILE = 1 << 11  # elements of the memory that the loop needs
 BOUNDS = 10.0 ** np.arange(LOWEST_DECADE, LOWEST_DECADE + DECADES)
 POINTER = ctypes.c_void_p
 PROTOTYPE = ctypes.CFUNCTYPE(

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from align.errors import RunFolderError
+from align.traces.thresholds import CHECKSUM_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-_BLOCK = 1 << 20
 CHECKED = "checked"  # in the first line: each line has a checksum
 _CHECK = "check"
 AGAIN_HINT = "copy the folder again, or capture the trace again"
@@ -85,7 +85,7 @@ def sum_file(path: Path) -> FileSum:
     """The size and checksum of a whole file, read in blocks."""
     found = size = 0
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
+        while block := stream.read(CHECKSUM_BLOCK):
             found, size = crc32(block, found), size + len(block)
     return FileSum(size, found)
 

@@ -203,7 +203,3 @@ NOISE = "noise.json"
 
 
 INPUTS = "inputs.npz"
-
-
-# Room for the header; a capture takes about 150 bytes of it, so this holds some 28,000.
-HEADER_BYTES = 1 << 22
