@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from align.evaluation.generation_result import LogitsComparison, LogitsOf
     from align.models.open_side import Side
 
-
 STAGES = 4
+Step = Callable[[Any, Any], tuple[Any, Any]]
+Adapter = Callable[["Model"], Step]
+CACHE = "past_key_values"
 
 
 def compare_generation(  # noqa: PLR0913 - one parameter an option
@@ -108,7 +110,7 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
         differences=tuple(differences),
         findings=(
             *copied_sides(*sides),
-            *weights.told(sides[1].label),
+            *weights.report(sides[1].label),
             *findings,
             *_cache_findings(sides[0].label, comparisons),
         ),
@@ -157,11 +159,6 @@ def _cache_findings(label: str, comparisons: Sequence[LogitsComparison]) -> Iter
     wrong = [one for one in comparisons if one.logits == "reference with cache" and one.first_divergent is not None]
     if wrong:
         yield Finding("reference-cache", "warning", label, sentence("generate_finding.reference_cache"))
-
-
-Step = Callable[[Any, Any], tuple[Any, Any]]
-Adapter = Callable[["Model"], Step]
-CACHE = "past_key_values"
 
 
 class Decoder:

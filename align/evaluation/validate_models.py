@@ -86,7 +86,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
         combinations=rows,
         causes=causes,
         alternatives=alternatives,
-        findings=(*copied_sides(*sides), *scored.findings, *weights.told(sides[1].label)),
+        findings=(*copied_sides(*sides), *scored.findings, *weights.report(sides[1].label)),
         environment={side.reader.name: side.reader.environment() for side in sides},
         verdict=verdict,
     )

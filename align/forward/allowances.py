@@ -13,6 +13,8 @@ from align.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+BOUNDS = {"max_abs", "rmse"}
+
 
 @dataclass(frozen=True, slots=True)
 class LayerLimit:
@@ -70,9 +72,6 @@ NO_ALLOWANCES = Allowances()
 def matches_glob(glob: str, *paths: str) -> bool:
     """Tell whether a glob fits one of the paths; "" is that of the model itself."""
     return any(fnmatchcase(path, glob) for path in paths)
-
-
-BOUNDS = {"max_abs", "rmse"}
 
 
 def read_allowances(document: dict[str, Any]) -> Allowances:

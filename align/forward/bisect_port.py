@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from align.forward.running.measure_noise import Noise
     from align.traces.module_calls import CallPair
 
+INPUTS = -1
+TEXT_HINT = "write PATH[#CALL][:OUTPUT]=PATH[#CALL][:OUTPUT], the reference's first"
+HINT = 'write one line a point: "path.in.reference" = "path.in.candidate"'
+
 
 def bisect_port(
     reference: str | Model | Side,
@@ -86,7 +90,7 @@ def bisect_port(
     return Bisection(
         reference=sides[0].label,
         candidate=sides[1].label,
-        points=_told(found, search),
+        points=_spliced_points(found, search),
         stretches=stretches,
         factor=factor,
         runs=len(bench.runs),
@@ -180,7 +184,7 @@ def _stretch(found: FoundStretch, points: Sequence[Point], candidate: TraceFolde
     return WrongStretch(after, before, found.factor, tuple(dict.fromkeys(between)))
 
 
-def _told(found: CorrespondingPoints, search: StretchSearch) -> tuple[SplicePoint, ...]:
+def _spliced_points(found: CorrespondingPoints, search: StretchSearch) -> tuple[SplicePoint, ...]:
     return tuple(
         SplicePoint(point.reference.key, point.candidate.key, origin, search.states.get(number, "untried"))
         for number, (point, origin) in enumerate(zip(found.points, found.origins, strict=True))
@@ -193,9 +197,6 @@ def _verdict(stretches: Sequence[WrongStretch], outputs: int) -> Verdict:
         return Verdict(Outcome.ALIGNED, sentence("bisect_verdict.within_limit"), coverage)
     reason = sentence("bisect_verdict.wrong_stretches", count=len(stretches))
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
-
-
-INPUTS = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +268,6 @@ else:
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-TEXT_HINT = "write PATH[#CALL][:OUTPUT]=PATH[#CALL][:OUTPUT], the reference's first"
-HINT = 'write one line a point: "path.in.reference" = "path.in.candidate"'
 
 
 def read_points(path: Path) -> dict[str, str]:

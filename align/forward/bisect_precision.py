@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     Loss = Callable[[Any], float]
 
+T = TypeVar("T")
+
 
 def bisect_precision(  # noqa: PLR0913 - the options of one command
     side: str | Model | Side,
@@ -73,7 +75,7 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
         noise = Noise() if precision else measure_noise(opened, arrays, trace)
         moved = _judge(trace, (noise, precision or "", limit), loss)
         bench = _Bench(opened, arrays, (device, precision), moved, progress, _layers(trace.captures, layers))
-        everything = bench.settle()
+        everything = bench.move_all()
         groups = _groups(bench)
         rows = tuple(_rows(bench, groups))
         rest = bench.move(tuple(path for path in bench.layers if path not in {row.module for row in rows}))
@@ -114,7 +116,7 @@ class _Bench:
     runs: dict[frozenset[str], Movement] = field(default_factory=dict)
     stand_ins: dict[str, Model] = field(default_factory=dict)
 
-    def settle(self) -> Movement:
+    def move_all(self) -> Movement:
         """Move all layers; those that fail there are left out from now on."""
         for path in list(self.layers):
             self._make(path)
@@ -223,9 +225,6 @@ def _verdict(rows: Sequence[SensitiveLayer], bench: _Bench, place: str) -> Verdi
         return Verdict(Outcome.ALIGNED, within, coverage)
     reason = sentence("precision_verdict.layers_pass_limit", count=len(rows), total=len(bench.layers), place=place)
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
-
-
-T = TypeVar("T")
 
 
 def smallest_set(items: Sequence[T], shows: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from align.forward.forward_result import ForwardComparison, LayerComparison, UnseenModule
     from align.forward.power_result import Power
 
-# Findings that tell of more that was not compared.
+# Findings that name more that was not compared.
 NOT_COMPARED = {
     "outputs-only": "forward_caveat.compiled_layers",
     "names-open": "forward_caveat.values_not_paired",
@@ -38,7 +38,7 @@ IN_PART = {SOME_ELEMENTS, PADDED, "forward_note.judged_apart", "forward_note.non
 def with_caveats(result: ForwardComparison, inputs: Inputs | None = None) -> ForwardComparison:
     """The comparison with the caveats of its verdict; those of inputs and precision only if the models agree.
 
-    Of inputs that are not at hand the described shapes alone tell something.
+    Of inputs that are not at hand the described shapes alone say something.
     """
     outputs = [layer for layer in result.layers if not layer.reference]
     found = [*_not_compared(result), *_left_out(outputs)]
@@ -96,7 +96,7 @@ def _hollow(inputs: Mapping[str, Mapping[str, object]]) -> dict[str, Array]:
 
 
 def _single(batches: Sequence[Batch]) -> Iterator[str]:
-    """The first input of two axes or more tells how many samples there are; positions, say, have but one."""
+    """The first input of two axes or more shows how many samples there are; positions, say, have but one."""
     arrays = [[value for value in batch.values() if value.ndim] for batch in batches]
     first = [next((one for one in own if one.ndim > 1), own[0]) for own in arrays if own]
     if first and all(one.shape[0] == 1 for one in first):

@@ -105,7 +105,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     with kept_traces(traces) as folder:
         run = run_both_models(sides, task.inputs, folder, task.begun)
         task.begun()
-        gathered = _gather(task, names, run, settled=name_map is not None)
+        gathered = _gather(task, names, run, map_is_final=name_map is not None)
         if run.failure is not None:
             return _result(task, gathered, _judge_failed(task, gathered, run.failure), None)
         gathered = _with_carried(task, gathered)
@@ -123,7 +123,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The sides, what they are given and what is allowed; `begun` is told of each stage."""
+    """The sides, what they are given and what is allowed; `begun` is called at each stage."""
 
     sides: tuple[Side, Side]
     inputs: tuple[Inputs, Inputs]
@@ -189,9 +189,9 @@ def _settings_of(side: Side) -> dict[str, LayerSettings]:
     return {layer.path: layer for layer in side.reader.read_settings(side.model)}
 
 
-def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gathered:
-    """Pair and compare what the models returned; a map that is not `settled` is completed by the order of the run."""
-    if not settled and not names.name_map.complete:
+def _gather(task: _Task, names: _Names, run: BothRuns, *, map_is_final: bool) -> _Gathered:
+    """Pair and compare what the models returned; a map that is not final is completed by the order of the run."""
+    if not map_is_final and not names.name_map.complete:
         names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
     calls = paired_until(run.failure, lambda: pair_traces(run.traces, names.parameters, names.name_map), run.reference)
     if run.failure is None:
@@ -219,7 +219,7 @@ def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, Bench, Isolat
     noise = with_functions(gathered.run.noise, task.sides, gathered.run.inputs[0], gathered.run.reference)
     if noise is None:
         return gathered, bench, alone
-    gathered = _gather(task, gathered.names, replace(gathered.run, noise=noise), settled=True)
+    gathered = _gather(task, gathered.names, replace(gathered.run, noise=noise), map_is_final=True)
     bench = _bench(task, gathered)
     return gathered, bench, isolate_layers(bench)
 

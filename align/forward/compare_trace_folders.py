@@ -50,11 +50,12 @@ if TYPE_CHECKING:
     from align.forward.forward_result import LayerComparison, UnseenModule
     from align.traces.module_calls import CallPair
 
-
 Sides = tuple[TracedSide, TracedSide]
 _INPUTS = "inputs.npz"  # in a trace folder
 _CUT_HINT = "capture it again, or compare what there is with --partial"
 _UNLIKE_HINT = "capture both sides with the same --inputs and options"
+Traces = tuple[TraceFolder, TraceFolder]
+_Place = tuple[str, int, str]
 
 
 def compare_trace_folders(
@@ -95,7 +96,7 @@ def compare_trace_folders(
     noise, missing = read_noise(traces[0].folder)
     own = None if noise is None else RoundingNoise(noise)
     compared = with_texts(compare_traces(*parts, calls.pairs, own, allowances), traces)
-    rows = [parts[0].told(row) for row in compared]
+    rows = [parts[0].described(row) for row in compared]
     layers = described_rows(rows, parts)
     known = accept_deviations(layers, (), allowances.accepted)
     first, last = first_divergence(known.layers)
@@ -142,7 +143,7 @@ def _kept_inputs(folder: Path) -> Inputs | None:
 
 
 def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:
-    """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; tell of those cut short."""
+    """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; report those cut short."""
     faults = list(trace_faults(sides[0].head, sides[1].head))
     cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
     if not partial:
@@ -192,7 +193,7 @@ def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
     yield from (lacking,) if lacking else differ
     pairs, _ = pair_layers((sides[0].parameters, sides[1].parameters), name_map, (sides[0].settings, sides[1].settings))
     for found in compare_settings(pairs, [rule for rule in pitfalls() if not rule.training_only]).findings:
-        severity: Severity = "note" if found.severity == "note" else "warning"  # whether it shows, the outputs tell
+        severity: Severity = "note" if found.severity == "note" else "warning"  # the outputs show whether it matters
         subject = f"{found.reference} -> {found.candidate}"
         message = sentence(
             "forward_finding.setting_differs",
@@ -224,19 +225,16 @@ class _CommonPart:
         places = kept_places(self.kept, value.size) if self._cut else None
         return value if places is None else value.reshape(-1)[places]
 
-    def told(self, row: LayerComparison) -> LayerComparison:
+    def described(self, row: LayerComparison) -> LayerComparison:
         """Say of a row how many elements it rests on, and where the worst one is in the whole tensor."""
         size, measured = prod(row.reference_shape), row.measurement
         places = kept_places(self.kept, size)
         if measured is None or places is None:
             return row
         place = np.unravel_index(places[measured.worst[0]], row.reference_shape) if measured.worst else ()
-        told = replace(measured, worst=tuple(map(int, place)))
+        placed = replace(measured, worst=tuple(map(int, place)))
         kept = sentence("forward_note.some_elements", count=measured.count, total=size)
-        return replace(row, measurement=told, note=joined("; ", [kept, row.note] if row.note else [kept]))
-
-
-Traces = tuple[TraceFolder, TraceFolder]
+        return replace(row, measurement=placed, note=joined("; ", [kept, row.note] if row.note else [kept]))
 
 
 def missing_gradients(
@@ -254,9 +252,6 @@ def missing_gradients(
             lost.sort(key=lambda ends: order[ends[other]])
             names = [ends[side][0] or sentence("model_part.models_output") for ends in lost]
             yield Finding("gradient-missing", "error", role, sentence("forward_finding.no_gradient", names=names))
-
-
-_Place = tuple[str, int, str]
 
 
 def _arrived(trace: TraceFolder, captures: Iterable[Capture]) -> set[_Place]:

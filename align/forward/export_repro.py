@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.traces.module_calls import CallPair
 
-
 INPUTS = "inputs.npz"
 FILES = (INPUTS, *(f"{side}_{rest}" for side in SIDES for rest in ("layer.py", "weights.npz", "output.npz")))
 

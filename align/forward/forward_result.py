@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from align.models.input_bindings import InputBinding
     from align.traces.module_calls import UnpairedLayer
 
+UnseenState = Literal["bypassed", "never called", "not seen"]
+
 
 @dataclass(frozen=True, slots=True)
 class LayerComparison:
@@ -115,9 +117,6 @@ class PortFailure:
     kind: str
     raised: str
     hint: str
-
-
-UnseenState = Literal["bypassed", "never called", "not seen"]
 
 
 @dataclass(frozen=True, slots=True)

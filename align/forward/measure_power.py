@@ -145,7 +145,7 @@ def _parameters(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, L
 
 
 def with_power(verdict: Verdict, power: Power) -> Verdict:
-    """The verdict, with "aligned" taken back where what was compared could not tell.
+    """The verdict, with "aligned" taken back where what was compared could not show a fault.
 
     That is where no output of the model moves by more than its limit if an input is replaced by an unrelated one, or
     no compared tensor at all does. Blind parameters keep it, and are counted; so is what was not measured.

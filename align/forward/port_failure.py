@@ -1,4 +1,4 @@
-"""A port that raises: where it did, and what the layers that ran before tell."""
+"""A port that raises: where it did, and what the layers that ran before show."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def failure_finding(error: ModelFailedError, label: str) -> Finding:
 def paired_until(failure: ModelFailedError | None, pair: Callable[[], CallPairs], reference: Trace) -> CallPairs:
     """What `pair` gives; of a run that a failure ended, without the calls of the reference behind its last pair.
 
-    Where there is no pair, the failure is all that can be told: it is raised.
+    Where there is no pair, the failure is all that is known: it is raised.
     """
     if failure is None:
         return pair()

@@ -80,7 +80,7 @@ ELEMENTS_PER_NUMBER: Final = 4
 Choice: with one element a number anything explains everything; more miss relations of small tensors."""
 
 LEAST_BITS_OF_ELEMENT: Final = 2.0
-"""An element tells something only if the spread is that many doublings above the limit.
+"""An element says something only if the spread is that many doublings above the limit.
 Choice: at 2 the limit is a quarter of the spread; with less, outputs that hardly vary fit any relation."""
 
 LEAST_RELATION_GAIN: Final = 4.0

@@ -1,4 +1,4 @@
-"""How much a layer may differ: a multiple of the reference's own rounding noise, never less than its dtype can tell.
+"""How much a layer may differ: a multiple of the reference's own rounding noise, never less than its dtype can show.
 
 The noise of a layer is what its output moves by when the reference runs in float64 instead of its own precision, on
 the same inputs. Another implementation adds in another order: its error has the same size but not the same value.

@@ -110,9 +110,9 @@ def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) ->
     for group in np.unique(groups):
         places = np.flatnonzero(groups == group)
         if counts[places].sum() >= LEAST_ELEMENTS_APART:
-            yield Slice(f"{_told(places)} of axis {axis}", sizes.shape, axis, places, chosen)
+            yield Slice(f"{_ranges(places)} of axis {axis}", sizes.shape, axis, places, chosen)
 
 
-def _told(places: NDArray[np.intp]) -> str:
+def _ranges(places: NDArray[np.intp]) -> str:
     some = ", ".join(str(place) for place in places[:3])
     return f"index {some}" if len(places) == 1 else f"indices {some}{' and others' if len(places) > 3 else ''}"

@@ -41,7 +41,7 @@ class PermutedLayout:
         return self.reference == self.candidate and self.order == tuple(range(len(self.order)))
 
     @property
-    def told(self) -> str:
+    def note(self) -> str:
         """The layout in words, "" for the same."""
         if self.is_same:
             return ""
@@ -75,7 +75,7 @@ class RepeatedLayout:
         return False
 
     @property
-    def told(self) -> str:
+    def note(self) -> str:
         """The layout in words."""
         shapes = {"reference": str(list(self.reference)), "candidate": str(list(self.candidate))}
         return sentence("layout_note.once_for_all", **shapes)
@@ -93,7 +93,7 @@ Layout: TypeAlias = "PermutedLayout | RepeatedLayout"
 
 
 def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout | None:
-    """Return how the candidate lays out the reference's values; None if its shape is another and values do not tell."""
+    """Return how the candidate lays out the reference's values; None if its shape differs and no value shows how."""
     if reference.shape == candidate.shape:
         return PermutedLayout(tuple(range(reference.ndim)), reference.shape, candidate.shape)
     floats = rounded_as(reference.dtype.name) and rounded_as(candidate.dtype.name)
@@ -127,7 +127,7 @@ def _repeated(value: Array, shape: Shape) -> Array:
 
 
 class LearnedLayouts:
-    """How a port lays out its tensors: learnt where the values tell, and used where a fault hides it.
+    """How a port lays out its tensors: learnt where the values show it, and used where a fault hides it.
 
     What is learnt of one shape counts for others that differ in the last axis alone.
     """

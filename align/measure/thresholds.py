@@ -29,7 +29,7 @@ FUNCTION_FACTOR: Final = 2.0
 Choice: the same function of the same values is off by the same, but what goes into it differs by rounding."""
 
 NOISE_CONFIDENCE: Final = 0.99
-"""How sure the measured noise is to be no stroke of luck, as few elements tell little of it.
+"""How sure the measured noise is to be no stroke of luck, as few elements say little of it.
 Choice: a higher confidence makes limits of few elements wider; without it, one number's noise was seen 118 times too
 small (docs/forward.md)."""
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
 
+CODE = "weights-never-given"
+
 
 def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> tuple[Finding, ...]:
     """Return one finding for each paired parameter whose values differ in any bit that counts.
@@ -88,9 +90,6 @@ def _difference(meant: Array, held: Array) -> str:
         difference=measurement.max_abs,
         non_finite=measurement.non_finite_mismatch,
     )
-
-
-CODE = "weights-never-given"
 
 
 def weights_never_given(

@@ -1,4 +1,4 @@
-"""A lock on a folder that one process holds at a time, and that tells who holds it.
+"""A lock on a folder that one process holds at a time, and that says who holds it.
 
 It is the operating system's (`flock`), so a process that ends in any way gives it back. The file beside it says who has
 it; one that a dead process left behind is taken over.

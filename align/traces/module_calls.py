@@ -72,8 +72,8 @@ class CalledModules:
         pairs_of: dict[str, set[int]] = defaultdict(set)  # several of a tensor that the other side holds in pieces
         for number, pairing in enumerate(name_map.pairings):
             pairs_of[getattr(pairing, side)].add(number)
-        settled = pairs_of.keys() | {one.name for one in name_map.dropped if one.side == side}
-        open_names = {p.name for p in parameters.parameters if p.name not in settled and not p.tied_to}
+        decided = pairs_of.keys() | {one.name for one in name_map.dropped if one.side == side}
+        open_names = {p.name for p in parameters.parameters if p.name not in decided and not p.tied_to}
         self.open = {module.path for module in parameters.modules if open_names & set(module.parameters)}
         self._classes = {module.path: module.classes for module in parameters.modules}
         self.owned = {

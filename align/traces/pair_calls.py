@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from align.traces.module_calls import Call, CalledModules
 
+# Layers that pass their input on stand for no other layer.
+_PASSIVE = frozenset({"identity", "dropout", "channel_dropout", "flatten", "unflatten"})
+
 
 def pair_calls(left: CalledModules, right: CalledModules) -> CallPairs:
     """Pair the calls of reference (`left`) and candidate; the model itself ("") pairs with the model itself only."""
@@ -117,10 +120,6 @@ def _reason(call: Call, own: CalledModules, other: CalledModules) -> str:
     if all(one.call != call.call for one in calls):
         return sentence("unpaired_reason.called_less_often", counterpart=counterparts[-1])
     return sentence("unpaired_reason.ends_elsewhere")
-
-
-# Layers that pass their input on stand for no other layer.
-_PASSIVE = frozenset({"identity", "dropout", "channel_dropout", "flatten", "unflatten"})
 
 
 def pair_by_place(left: CalledModules, right: CalledModules, anchors: Sequence[CallPair]) -> list[CallPair]:

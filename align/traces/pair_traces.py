@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.traces.module_calls import Call, CallPair
 
-
 Traces = tuple["Trace", "Trace"]
 Parameters = tuple["ParameterSet", "ParameterSet"]
 
@@ -108,9 +107,9 @@ def pair_fused_layers(pairs: CallPairs, reference: Trace, candidate: Trace) -> C
         within = counterparts.get((end.module, end.call))
         if within is not None and not within.module.startswith(f"{pair.candidate.module}."):
             continue
-        told = within is not None and _returns(pair.candidate, within, candidate)
+        shown = within is not None and _returns(pair.candidate, within, candidate)
         known = within is not None or (end.module, end.call) in alone
-        if told or (known and _ends_there(pair, end, reference, candidate)):
+        if shown or (known and _ends_there(pair, end, reference, candidate)):
             ends[pair.reference.module, pair.reference.call] = end
     return _apart_from_activations(_with_ends(pairs, ends), reference, candidate)
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from align.core.trace_metadata import ContainerKind, PartKind, ReturnedParts
     from align.core.traces import Capture, Trace
 
-
 Captures = tuple["Capture", ...]
 Parts = dict[int, "ReturnedParts"]
 
@@ -40,6 +39,7 @@ _LACKS: dict[Lack, str] = {
     "None": "returned_part.none",
     "behind the end": "returned_part.behind_the_end",
 }
+Lack = Literal["one more", "other form", "None", "behind the end", "no container", "other container"]
 
 
 def parts_of(trace: Trace) -> Parts:
@@ -67,17 +67,19 @@ def left_out_parts(
     names = [{one.output for call in outermost_calls(own) for one in call} for own in captures]
     lacks = _lacks(captures, parts)
     for side, label in enumerate(labels):
-        told: dict[str, str] = {}
+        left_out: dict[str, str] = {}
         for one in parts[side].values():
-            told |= {name: what for name, what in one.left_out.items() if what != "None" or _has(names[1 - side], name)}
+            left_out |= {
+                name: what for name, what in one.left_out.items() if what != "None" or _has(names[1 - side], name)
+            }
         wrong: dict[str, str] = {}
         for capture, lack in ((one, lacks[side][one.key]) for one in captures[side] if one.key in lacks[side]):
-            into = told if lack == "one more" else wrong
+            into = left_out if lack == "one more" else wrong
             kind = sentence(_OPTIONAL[_kind(capture, parts[side])])
             into[capture.output] = sentence("returned_part.lacking", kind=kind, lack=sentence(_LACKS[lack]))
-        if told:
-            message = sentence("trace_finding.outputs_left_out", parts=_listed(told), more=_unlisted(told))
-            yield Finding("outputs-left-out", "warning", label, message, {"parts": len(told)})
+        if left_out:
+            message = sentence("trace_finding.outputs_left_out", parts=_listed(left_out), more=_unlisted(left_out))
+            yield Finding("outputs-left-out", "warning", label, message, {"parts": len(left_out)})
         if wrong:
             listed, more = _listed(wrong), _unlisted(wrong)
             message = sentence("trace_finding.outputs_lacking", side=label, parts=listed, more=more)
@@ -97,8 +99,8 @@ def _lacks(captures: tuple[Captures, Captures], parts: Sequence[Parts]) -> list[
 def _lacks_of_call(mine: Sequence[Capture], theirs: Sequence[Capture], parts: Sequence[Parts]) -> dict[str, Lack]:
     others = [one.output for one in theirs]
     own, other = (
-        tree_of([one.output for one in call], told.get(call[0].call))
-        for call, told in zip((mine, theirs), parts, strict=True)
+        tree_of([one.output for one in call], own.get(call[0].call))
+        for call, own in zip((mine, theirs), parts, strict=True)
     )
     lacks = {
         one.key: what_lacks(one.output, kind, own, other)
@@ -108,15 +110,15 @@ def _lacks_of_call(mine: Sequence[Capture], theirs: Sequence[Capture], parts: Se
     return {key: lack for key, lack in lacks.items() if lack in _LACKS}
 
 
-def _listed(told: dict[str, str]) -> list[str]:
+def _listed(left_out: dict[str, str]) -> list[str]:
     return [
         sentence("returned_part.named", place=_place(name), what=what)
-        for name, what in islice(told.items(), MOST_LISTED_PARTS)
+        for name, what in islice(left_out.items(), MOST_LISTED_PARTS)
     ]
 
 
-def _unlisted(told: dict[str, str]) -> int:
-    return max(len(told) - MOST_LISTED_PARTS, 0)
+def _unlisted(left_out: dict[str, str]) -> int:
+    return max(len(left_out) - MOST_LISTED_PARTS, 0)
 
 
 def _place(name: str) -> str:
@@ -130,9 +132,6 @@ def _has(names: set[str], name: str) -> bool:
 def _kind(capture: Capture, parts: Parts) -> PartKind | None:
     """What a part is that stands for no tensor."""
     return parts[capture.call].kinds.get(capture.output) if capture.call in parts else None
-
-
-Lack = Literal["one more", "other form", "None", "behind the end", "no container", "other container"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class ReturnedTree:
 
 
 def tree_of(captured: Collection[str], parts: ReturnedParts | None) -> ReturnedTree:
-    """The tree of captured names and of what was told beside; containers are told by the names in earlier traces."""
+    """The tree of captured names and of what was noted beside; containers are known by the names in earlier traces."""
     left_out = parts.left_out if parts else {}
     containers = parts.containers if parts and parts.containers else _by_names([*captured, *left_out])
     empty = frozenset(name for name, what in left_out.items() if what == "None")
@@ -180,7 +179,7 @@ def _in_containers(parent: str, own: ReturnedTree, other: ReturnedTree) -> Lack:
 
 
 def _without_cache(name: str, own: ReturnedTree, other: ReturnedTree) -> bool:
-    """Whether the other side returned no cache at all; earlier traces do not tell."""
+    """Whether the other side returned no cache at all; earlier traces do not say."""
     cache = next((one for one, _ in own.around(name) if own.containers[one] == "cache"), None)
     return cache is None or cache not in other.names or cache in other.empty
 

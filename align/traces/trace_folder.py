@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class TraceFolder:
     """A trace read back; tensors are memory-mapped.
 
-    `complete` is False if the run ended before it was sealed, or before all that its seal speaks of was told. Of a run
+    `complete` is False if the run ended before it was sealed, or before all that its seal names was written. Of a run
     that ended so, captures whose bytes did not reach the disk are left out. `manifest` is all that its
-    manifest tells. Raises RunFolderError for what is no trace, and for a file that is not what was written.
+    manifest says. Raises RunFolderError for what is no trace, and for a file that is not what was written.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -35,7 +35,6 @@ BESIDE = (MODEL, VALUES, INPUTS)
 
 _encode = json.JSONEncoder(check_circular=False).encode
 
-
 _SAFETENSORS_NAMES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL",
     "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
@@ -49,7 +48,7 @@ class TraceWriter:
 
     With `inputs` it keeps what modules are given too; what was written before, as an output mostly, is not written
     again. `later` names the files that `tell_file` will be called for. The safetensors header has the room of
-    `header_bytes`; one that does not fit is left out, and the manifest alone tells where tensors lie.
+    `header_bytes`; one that does not fit is left out, and the manifest alone says where tensors lie.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class TraceWriter:
             self._line(line, flush=flush)
 
     def append(self, capture: Capture, value: Array) -> dict[str, int]:
-        """Append the bytes of a tensor, or of some of its elements; return their place, which a line must tell."""
+        """Append the bytes of a tensor, or of some of its elements; return their place, which a line must say."""
         with self._destination:
             return self._bytes(capture, value)
 
@@ -156,8 +155,8 @@ class TraceWriter:
         self._tensors.flush()
         tensors = FileSum(8 + room + self._offset, crc32(start), len(start))
         beside = {name: sum_file(self._folder / name) for name in BESIDE if (self._folder / name).is_file()}
-        told = {name: astuple(one) for name, one in beside.items()}
-        self._line({"sealed": True, "tensors": astuple(tensors), "beside": told, "later": self._later})
+        sums = {name: astuple(one) for name, one in beside.items()}
+        self._line({"sealed": True, "tensors": astuple(tensors), "beside": sums, "later": self._later})
 
     def _line(self, value: Mapping[str, Any], *, flush: bool = True) -> None:
         self._manifest.write(self._chain.close(_encode(value)) + "\n")
@@ -168,10 +167,10 @@ class TraceWriter:
 def tell_file(folder: Path, name: str) -> None:
     """Add the size and checksum of a file, written after the run, to the manifest of a sealed trace."""
     with _Destination(folder):
-        told = sum_file(folder / name)
+        sums = sum_file(folder / name)
         chain = LineChain(last_check((folder / MANIFEST).read_bytes()))
         with (folder / MANIFEST).open("a", encoding="utf-8") as manifest:
-            manifest.write(chain.close(_encode({"file": name, "told": astuple(told)})) + "\n")
+            manifest.write(chain.close(_encode({"file": name, "told": astuple(sums)})) + "\n")
 
 
 class _Destination:

@@ -77,7 +77,7 @@ def list_combinations(
 ) -> tuple[Combination, ...]:
     """The reference, the candidate, and every exchange between them of which there is a value.
 
-    `within` tells by whose weights the candidate holds, and whose data it gets, if its outputs are within their limits.
+    `within` says by whose weights the candidate holds, and whose data it gets, if its outputs are within their limits.
     Nothing agrees with a part of the candidate that is known to be `unlike` the reference's, however near the metric.
     """
     parts = [
@@ -143,9 +143,9 @@ def judge_validation(
 def _not_finite(metrics: tuple[str, str], values: tuple[float, float], outputs: OutputDifference) -> Sentence:
     """Say which side's metric is no number, and whether the outputs are why."""
     mine, theirs = values
-    told = sentence("validate_verdict.values_of_each", reference=mine, candidate=theirs)
+    shown = sentence("validate_verdict.values_of_each", reference=mine, candidate=theirs)
     if mine == theirs or (isnan(mine) and isnan(theirs)):
-        told = sentence("validate_verdict.value_of_both", value=mine)
+        shown = sentence("validate_verdict.value_of_both", value=mine)
     figures, agree = outputs.measurement, outputs.factor <= 1.0
     odd = {
         "reference": figures.nan_reference + figures.inf_reference,
@@ -153,7 +153,7 @@ def _not_finite(metrics: tuple[str, str], values: tuple[float, float], outputs: 
     }
     held = [side for side, count in odd.items() if count]
     key = "validate_verdict.not_finite_outputs_agree" if agree else "validate_verdict.not_finite_outputs_differ"
-    return sentence(key, metrics=[*dict.fromkeys(metrics)], values=told, sides=held)
+    return sentence(key, metrics=[*dict.fromkeys(metrics)], values=shown, sides=held)
 
 
 def _blame(causes: Sequence[Cause], others: Sequence[Sequence[Part]], outputs: OutputDifference) -> str:

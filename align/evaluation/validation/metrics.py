@@ -16,7 +16,6 @@ from align.models.user_code import run_user_code
 if TYPE_CHECKING:
     from align.evaluation.validation.dataset_batches import Batch
 
-
 Outputs = Array | Mapping[str, Array]
 Metric = Callable[[Outputs, Any], Any]
 

@@ -1,6 +1,6 @@
 """A few numbers a sample, by which it is known again without being kept.
 
-Two pipelines for one dataset round differently, so floats are told by their norm, their sum and their product with a
+Two pipelines for one dataset round differently, so floats are known by their norm, their sum and their product with a
 fixed wave, which no exchange of pixels or channels leaves alone; integers and labels by a checksum.
 """
 

@@ -68,14 +68,14 @@ def compare_live_weights(
         meant, own = expected_weights(values[0], values[1], name_map), _counterparts(owners, name_map)
         return ComparedWeights((lacking,), Weights(values[1], meant, owners=own, never_given=True))
     causes = weight_causes(values[0], values[1], name_map)
-    told = (
-        replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
+    explained = (
+        replace(one, facts={**one.facts, **_facts(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
     )
     by_module = {owners[1][name]: cause for name, cause in causes.items() if name in owners[1]}
     meant = expected_weights(values[0], values[1], name_map)
     modules = frozenset(owners[1][name] for name in meant if name in owners[1])
     weights = Weights(values[1], meant, modules, by_module, _counterparts(owners, name_map))
-    return ComparedWeights(tuple(told), weights)
+    return ComparedWeights(tuple(explained), weights)
 
 
 class _Known(TypedDict):
@@ -101,5 +101,5 @@ def _counterparts(owners: tuple[Mapping[str, str], Mapping[str, str]], name_map:
     return found
 
 
-def _told(cause: Relation | None) -> dict[str, Fact]:
+def _facts(cause: Relation | None) -> dict[str, Fact]:
     return {"cause": cause.id, **cause.facts} if cause else {}

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from align.rules.layer_rules import FamilyName
     from align.rules.setting_forms import Form
 
+FAMILIES_OF: dict[str, tuple[FamilyName, ...]] = {"torch": ("torch",), "mindspore": ("nn", "mint")}
+WINDOWS = frozenset({"kernel", "stride", "padding"})  # settings of layers that reduce what stands in a window
+
 
 def rebuilt_layer(
     reference: Side, candidate: Side, *findings: SettingFinding, piece: Transform = IDENTITY
@@ -54,7 +57,7 @@ def _of_the_kind(reference: Side, path: str, candidate: Side) -> Model | None:
 
 
 def _fill_added(layer: Model, sides: tuple[Side, Side], finding: SettingFinding, piece: Transform) -> bool:
-    """Give the layer the reference's values of parameters that it had not; False where they cannot be told."""
+    """Give the layer the reference's values of parameters that it had not; False where they are not known."""
     reference, candidate = sides
     built = candidate.reader.read_parameters(layer, candidate.label)
     had = _below(finding.candidate, candidate)
@@ -84,10 +87,6 @@ def _below(path: str, side: Side) -> ParameterSet:
         if one.module == path or one.module.startswith(prefix)
     ]
     return ParameterSet(side.label, whole.framework, tuple(parameters), tuple(modules))
-
-
-FAMILIES_OF: dict[str, tuple[FamilyName, ...]] = {"torch": ("torch",), "mindspore": ("nn", "mint")}
-WINDOWS = frozenset({"kernel", "stride", "padding"})  # settings of layers that reduce what stands in a window
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ def same_kind(reference: LayerSettings, framework: str) -> LayerPlan | None:
         return None
     axes = axes_of(reference.classes)
     name = next((one for one in families[0].classes if axes_of((one,)) == axes), families[0].classes[0])
-    return _planned(name, _settings_told(reference, name))
+    return _planned(name, _settings_given(reference, name))
 
 
 def same_windows(layer: LayerSettings) -> Iterator[LayerPlan]:
@@ -138,8 +137,8 @@ def same_windows(layer: LayerSettings) -> Iterator[LayerPlan]:
         )
         for name in alike:
             forms = _forms_of((name,))
-            told = [(forms[one], own[one].given(layer.values, layer.classes)) for one in sorted(WINDOWS)]
-            yield from filter(None, [_planned(name, told)])
+            given = [(forms[one], own[one].given(layer.values, layer.classes)) for one in sorted(WINDOWS)]
+            yield from filter(None, [_planned(name, given)])
 
 
 def _forms_of(classes: Sequence[str]) -> dict[str, Form]:
@@ -147,11 +146,11 @@ def _forms_of(classes: Sequence[str]) -> dict[str, Form]:
     return {rule.setting: form for rule in pitfalls() if (form := rule.form_of(classes))}
 
 
-def _planned(name: str, told: Iterable[tuple[Form, Setting]]) -> LayerPlan | None:
-    """Plan a layer that is told these settings, each after its form there; None where it cannot be."""
+def _planned(name: str, given: Iterable[tuple[Form, Setting]]) -> LayerPlan | None:
+    """Plan a layer that is given these settings, each after its form there; None where it cannot be."""
     arguments: dict[str, Setting] = {}
     beside: dict[str, Setting] = {}
-    for form, value in told:
+    for form, value in given:
         if form.alternative(value):
             return None
         arguments |= {key: own for key, own in form.arguments(value) if (key, own) not in form.beside}
@@ -159,8 +158,8 @@ def _planned(name: str, told: Iterable[tuple[Form, Setting]]) -> LayerPlan | Non
     return LayerPlan(name, {**arguments, **beside})
 
 
-def _settings_told(reference: LayerSettings, name: str) -> Iterator[tuple[Form, Setting]]:
-    """Settings of the reference that a class can be told and lacks without, each after the form that it has there."""
+def _settings_given(reference: LayerSettings, name: str) -> Iterator[tuple[Form, Setting]]:
+    """Settings of the reference that a class can be given and lacks without, each after the form that it has there."""
     for rule in pitfalls():
         mine, theirs = rule.form_of(reference.classes), rule.form_of((name,))
         if mine is not None and theirs is not None and mine.readable(reference.values):

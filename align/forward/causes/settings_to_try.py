@@ -35,7 +35,7 @@ def findings_of(
     rules: Sequence[Pitfall],
     owners: Mapping[str, str],
 ) -> dict[str, tuple[SettingFinding, ...]]:
-    """What the settings of the layers at fault tell, by the candidate's path, the gravest first.
+    """What the settings of the layers at fault say, by the candidate's path, the gravest first.
 
     `owners` are the layers of the reference that hold the parameters of a layer of the port.
     """
@@ -107,8 +107,8 @@ def switched_settings(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterato
         value = form.read(layer.values, layer.classes)
         for other in _others(rule, value):
             if arguments := dict(form.arguments(other)):
-                told = "", form.show(layer.values, layer.classes), form.write(other)
-                yield _finding(rule.id, rule.setting, told, (None, layer), arguments)
+                shown = "", form.show(layer.values, layer.classes), form.write(other)
+                yield _finding(rule.id, rule.setting, shown, (None, layer), arguments)
 
 
 def _others(rule: Pitfall, value: Setting) -> list[Setting]:
@@ -124,8 +124,8 @@ def _others(rule: Pitfall, value: Setting) -> list[Setting]:
 def other_kind(layer: LayerSettings, class_name: str) -> SettingFinding:
     """A layer of another class, of those that the layer rules know, in the place of one."""
     kinds = [known[0].kind if (known := rule_for(classes)) else "" for classes in ((class_name,), layer.classes)]
-    told = kinds[0], kinds[1], sentence("lint_change.layer_of_kind", kind=kinds[0])
-    return _finding("other-kind", sentence("lint_setting.kind_of_layer"), told, (None, layer), {})
+    shown = kinds[0], kinds[1], sentence("lint_change.layer_of_kind", kind=kinds[0])
+    return _finding("other-kind", sentence("lint_setting.kind_of_layer"), shown, (None, layer), {})
 
 
 def count_changed_settings(before: LayerSettings, after: LayerSettings, rules: Sequence[Pitfall]) -> int:
@@ -140,7 +140,7 @@ def count_changed_settings(before: LayerSettings, after: LayerSettings, rules: S
 
 
 def same_named_settings(reference: LayerSettings, candidate: LayerSettings) -> Iterator[SettingFinding]:
-    """Settings of one name, and of one type, that differ; those that tell a size are the same in both or fail."""
+    """Settings of one name, and of one type, that differ; those that set a size are the same in both or fail."""
     theirs = {_plain_name(name): name for name in candidate.values}
     for name, value in reference.values.items():
         other = theirs.get(_plain_name(name))
@@ -148,14 +148,14 @@ def same_named_settings(reference: LayerSettings, candidate: LayerSettings) -> I
             continue
         held = candidate.values[other]
         if type(held) is type(value) and isinstance(value, (bool, int, float, str)) and not equal_settings(value, held):
-            told = f"{name}={value!r}", f"{other}={held!r}", f"{other}={value!r}"
-            yield _finding(SETTING_DIFFERS, other, told, (reference, candidate), {other: value})
+            shown = f"{name}={value!r}", f"{other}={held!r}", f"{other}={value!r}"
+            yield _finding(SETTING_DIFFERS, other, shown, (reference, candidate), {other: value})
 
 
 def _finding(
     rule: str,
     setting: str,
-    told: tuple[str, str, str],
+    shown: tuple[str, str, str],
     pair: tuple[LayerSettings | None, LayerSettings],
     arguments: dict[str, Setting],
 ) -> SettingFinding:
@@ -168,10 +168,10 @@ def _finding(
         reference_class=_class_name(mine) if mine else "",
         candidate_class=_class_name(theirs),
         setting=setting,
-        reference_setting=told[0],
-        candidate_setting=told[1],
+        reference_setting=shown[0],
+        candidate_setting=shown[1],
         effect="",
-        change=told[2],
+        change=shown[2],
         arguments=arguments,
     )
 

@@ -110,7 +110,7 @@ def with_weights(culprit: Culprit, owner: ProducerLayer | None, causes: Mapping[
 
 
 def with_relation(culprit: Culprit, found: Relation) -> Culprit:
-    """Name a relation between the data as the cause, which nobody has tried; one that only tells where is a hint."""
+    """Name a relation between the data as the cause, which nobody has tried; one that only says where is a hint."""
     if not found.explains:
         return replace(culprit, facts={**culprit.facts, "hint": found.id, **found.facts})
     return replace(culprit, cause=found.id, sureness="suspected", facts={**culprit.facts, **found.facts})

@@ -196,7 +196,7 @@ def _run_with(trials: Trials, changes: Sequence[Change]) -> tuple[Set[str], Set[
 
 @contextmanager
 def _set_on_live_layers(side: Side, changes: Sequence[Change]) -> Iterator[set[str]]:
-    """Set what changes ask for as attributes where a layer has such, and yield the paths; a run tells if it counts."""
+    """Set what changes ask for as attributes where a layer has such, and yield the paths; a run shows if it counts."""
     layers = {one.path: _module_at(side.model, one.path) for one in changes if isinstance(side.reader, LayerRebuilder)}
     with restored_attributes([*layers.values()]):
         fitting = [one for one in changes if one.path in layers and one.fits(layers[one.path])]

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     Pair = tuple[Pairing, Array, Array]
     Names = tuple[str, str]
 
+NORMAL_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
+CUT_NORMAL = 0.8796  # standard deviation of a normal distribution cut at two
+
 
 def weight_causes(
     reference: Mapping[str, Array], candidate: Mapping[str, Array], name_map: NameMap
@@ -46,7 +49,7 @@ def weight_causes(
 
     Beside those of an output: `swapped-weights` and `weights-of-another` (`holds` names the reference's parameter
     whose value it is), `initial-value` (all one number), `shuffled` (the right values in an order that is not
-    told), `not-loaded` (drawn as fresh layers are) and `unrelated`.
+    known), `not-loaded` (drawn as fresh layers are) and `unrelated`.
     """
     pairs = [_pair(pairing, reference, candidate) for pairing in name_map.pairings]
     apart = [pair for pair in pairs if not _equal(*pair[1:])]
@@ -153,10 +156,6 @@ def _rounding(meant: Array, held: Array) -> Limit:
     unit = ROUNDED_WEIGHT_UNITS * max(EPSILON[name] for name in names)
     sizes = np.abs(meant.astype(np.float64))
     return Limit(unit * float(sizes.max()), unit * sqrt(float(np.mean(sizes**2))), "rounding")
-
-
-NORMAL_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
-CUT_NORMAL = 0.8796  # standard deviation of a normal distribution cut at two
 
 
 def initial_distribution(values: Array) -> str:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from align.traces.module_calls import CallPair
     from align.traces.pair_inputs import CallKey
 
-
 UNCHANGED = IsolationOptions()
 
 

@@ -213,7 +213,7 @@ class Isolation:
     def _alone(
         self, mine: Capture, value: Array, coarser: str, returned_by: str | None = None
     ) -> IsolatedTensor | None:
-        """None where the layouts differ, and values do not tell how; the models' own outputs must have one shape."""
+        """None where the layouts differ, and values do not show how; the models' own outputs must have one shape."""
         meant = self._expected.trace.value(mine)
         view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
         if view is None:

@@ -100,15 +100,15 @@ def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]
     """
     run = _Run([(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls], calls, way)
     faults = [fault for suspect in run.suspects() for fault in run.faults(*suspect)]
-    faults = [fault for fault in faults if not _is_told_inside(fault, faults, calls)]
+    faults = [fault for fault in faults if not _is_explained_inside(fault, faults, calls)]
     regular = [fault for fault in faults if fault.tensor.factor != inf or way.resizes]
     found = regular or [fault for fault in faults[:1] if not run.goes_on_right(fault)]
     found += run.hidden_behind(found)
     return [run.from_its_beginning(fault) for fault in sorted(found, key=lambda one: calls[one.key].ended)]
 
 
-def _is_told_inside(fault: Fault, faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
-    """Tell whether a module is given a tensor of another size, and a call inside tells what of it is wrong."""
+def _is_explained_inside(fault: Fault, faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
+    """Tell whether a module is given a tensor of another size, and a call inside shows what of it is wrong."""
     inner = (other for other in faults if other.key != fault.key)
     sized = fault.part == "inputs" and fault.tensor.factor == inf
     return sized and any(_holds(calls, fault.key, other.key) for other in inner)
@@ -159,8 +159,8 @@ class _Run:
             key = call_key(pair)
             inside = any(_holds(self._calls, key, one.key) and one.part != "inputs" for one in faults)
             if inside and key not in named and not _is_off(call) and _is_given_wrong_data(call):
-                told = any(_holds(self._calls, one.key, key) for one in found) or self._begins_right(key)
-                found += [] if told else [self._wrong_inputs(pair, call)]
+                explained = any(_holds(self._calls, one.key, key) for one in found) or self._begins_right(key)
+                found += [] if explained else [self._wrong_inputs(pair, call)]
         return found
 
     def _begins_right(self, key: CallKey) -> bool:

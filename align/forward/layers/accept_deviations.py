@@ -43,7 +43,7 @@ def accept_deviations(
     layers: Sequence[LayerComparison], culprits: Sequence[Culprit], accepted: Sequence[AcceptedDeviation]
 ) -> Deviations:
     """Call accepted what the user accepts, and what is right alone after it if nothing else is at fault."""
-    told = [_listed(one, layers) for one in accepted]
+    listed = [_listed(one, layers) for one in accepted]
     left = tuple(one for one in culprits if not _reason(one, accepted))
     judged = [
         replace(row, outcome="accepted", note=reason) if (reason := _off(row, accepted)) else row for row in layers
@@ -54,7 +54,7 @@ def accept_deviations(
         judged[first:] = [
             replace(row, outcome="accepted", note=carried) if _is_carried(row) else row for row in judged[first:]
         ]
-    return Deviations(tuple(judged), left, tuple(told))
+    return Deviations(tuple(judged), left, tuple(listed))
 
 
 def _listed(one: AcceptedDeviation, layers: Sequence[LayerComparison]) -> AcceptedLayers:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from align.forward.culprit_result import Culprit
     from align.forward.forward_result import LayerComparison
 
+Place = tuple[int, int]  # where two arrays lie in memory
+
 
 def described_rows(layers: Sequence[LayerComparison], traces: tuple[Trace, Trace]) -> tuple[LayerComparison, ...]:
     """Rows in the order of the reference's run: doubtful ones excused, with amplification and number of the batch."""
@@ -43,15 +45,15 @@ def culprits_in_batches(culprits: Sequence[Culprit], candidate: Trace) -> tuple[
     if len(ends) < 2:
         return tuple(culprits)
     orders = {(one.module, one.call): one.order for one in candidate.captures}
-    told = []
+    numbered = []
     for one in culprits:
         order = orders.get((one.candidate, one.call))
         if order is None:
-            told.append(one)
+            numbered.append(one)
             continue
         batch = sentence("forward_place.batch", batch=batch_number(ends, order), batches=len(ends))
-        told.append(replace(one, facts={**one.facts, "batch": batch}))
-    return tuple(told)
+        numbered.append(replace(one, facts={**one.facts, "batch": batch}))
+    return tuple(numbered)
 
 
 def with_texts(layers: Iterable[LayerComparison], traces: tuple[Trace, Trace]) -> Iterator[LayerComparison]:
@@ -78,9 +80,6 @@ def _texts(trace: Trace) -> dict[tuple[int, str], str]:
                 f'"{text[:LONGEST_SHOWN_TEXT]}{"..." if len(text) > LONGEST_SHOWN_TEXT else ""}"'
             )
     return found
-
-
-Place = tuple[int, int]  # where two arrays lie in memory
 
 
 def _with_amplification(

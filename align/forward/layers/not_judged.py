@@ -31,9 +31,14 @@ if TYPE_CHECKING:
     from align.core.parameters import Parameter, ParameterSet
     from align.traces.module_calls import CallPairs
 
-
 Settings = tuple["Mapping[str, LayerSettings]", "Mapping[str, LayerSettings]"]
 _EXACT = ("int", "uint", "bool")  # dtypes that no optimizer trains
+# Layers of users' own classes: what they are called, and where they keep the share that they drop, or keep.
+_DROPS = re.compile(r"drop|stochastic_?depth", re.IGNORECASE)
+_PATH = re.compile(r"path|depth", re.IGNORECASE)
+_CHANNELS = re.compile(r"[123]d")
+_DROPPED = ("p", "drop_prob", "drop_rate", "drop_path", "drop_path_prob", "dropout", "dropout_prob", "prob", "rate")
+_KEPT = "keep_prob"
 
 
 def not_judged(
@@ -136,17 +141,9 @@ def _note(label: str, message: str, setting: str, number: int, counts: str = "la
     return Finding("not-judged", "note", label, message, {"setting": setting, counts: number})
 
 
-# Layers of users' own classes: what they are called, and where they keep the share that they drop, or keep.
-_DROPS = re.compile(r"drop|stochastic_?depth", re.IGNORECASE)
-_PATH = re.compile(r"path|depth", re.IGNORECASE)
-_CHANNELS = re.compile(r"[123]d")
-_DROPPED = ("p", "drop_prob", "drop_rate", "drop_path", "drop_path_prob", "dropout", "dropout_prob", "prob", "rate")
-_KEPT = "keep_prob"
-
-
 @dataclass(frozen=True, slots=True)
 class DroppedShare:
-    """The share that one layer drops, as its class is told of it, and what it drops: values, channels or paths."""
+    """The share that one layer drops, as its class is given it, and what it drops: values, channels or paths."""
 
     path: str
     share: float

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.models.open_side import Side
 
-
 # Names whose zeros stand for padding, whatever comes before them; other masks may mean it the other way round.
 NAMES = ("attention_mask", "input_mask")
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.forward.power_result import OutputState
 
+_SEED = 0
+
 
 class MovementSink:
     """A CaptureSink that measures, in multiples of their limits, how far tensors lie from those of an ordinary run.
@@ -82,9 +84,6 @@ def _state(value: Array, limit: Limit) -> OutputState:
     return (
         "saturated" if finite.size >= LEAST_SATURATED_ELEMENTS and inside <= (1 - SATURATED_SHARE) * finite.size else ""
     )
-
-
-_SEED = 0
 
 
 def unrelated_inputs(inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -57,7 +57,7 @@ def explain_affine(question: Question) -> Iterator[Relation]:
 
 
 def _plausible(question: Question, fit: Fit, reference: Array, candidate: Array) -> bool:
-    """Whether the fit is good for the sample, and most slices that it changes vary enough to tell."""
+    """Whether the fit is good for the sample, and most slices that it changes vary enough to show it."""
     found = fit(reference, candidate, (1,))
     corrected = found.of(candidate)
     if np.any(np.abs(corrected - reference) > question.limit.max_abs):

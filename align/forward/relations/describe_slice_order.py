@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.forward.relations.relation import Fact
 
-
 Description = tuple[str, "dict[str, Fact]"]
 
 

@@ -1,6 +1,6 @@
 """Why a layer returns something else than the reference's, judged by all that it was given.
 
-What its inputs and parameters tell names a cause; only where that is nothing is the output asked alone.
+What its inputs and parameters show names a cause; only where that is nothing is the output asked alone.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def explain_layer(
         found = [one for one in _given(question, kind, given, parameters) if one.factor <= 1.0]
     returned = [one for one in found if one.id == "input-returned"]
     # What is given back may also be the output without what is done to it: that says more.
-    told = sorted((one for one in found if one not in returned), key=relation_sort_key)
-    return (*(told or explain_output(reference, candidate, limit)), *returned)
+    explained = sorted((one for one in found if one not in returned), key=relation_sort_key)
+    return (*(explained or explain_output(reference, candidate, limit)), *returned)
 
 
 def _widened(values: Array) -> Array:

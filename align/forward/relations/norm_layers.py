@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.forward.relations.relation import Fact, Relation
 
-
 OPPOSITE = {"not-centred": "centred", "centred": "not-centred"}
 
 
@@ -132,13 +131,13 @@ def _epsilon(output: Array, form: NormForm, affine: _Affine, noise: float) -> tu
     product, square = (
         np.sum((one * base).reshape(form.values.shape), axis=form.over, keepdims=True) for one in (seen, base)
     )
-    told = (square > 0.0) & (product > 0.0)
-    if not told.any():
+    usable = (square > 0.0) & (product > 0.0)
+    if not usable.any():
         return inf, inf
     scale, square, variance = (
-        product[told] / square[told],
-        square[told],
-        np.broadcast_to(form.variance, told.shape)[told],
+        product[usable] / square[usable],
+        square[usable],
+        np.broadcast_to(form.variance, usable.shape)[usable],
     )
     estimates = 1.0 / scale - np.sqrt(variance) if form.outside else scale**-2 - variance
     weights = square * (scale**4 if form.outside else scale**6 / 4.0)

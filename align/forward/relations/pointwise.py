@@ -1,6 +1,6 @@
 """Whether one side is a well-known function of the other: an activation missing, or one too many, or clipped values.
 
-Functions that cannot be told apart on these values (ReLU and ReLU6 below 6) are all named.
+Functions that these values do not distinguish (ReLU and ReLU6 below 6) are all named.
 """
 
 from __future__ import annotations

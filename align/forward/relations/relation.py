@@ -1,8 +1,8 @@
 """A relation between two arrays, what would have to be so for the one to become the other, and when it counts as found.
 
 It must leave nothing above the limit, and what it puts right must be much more than what was chosen or fitted to get
-there. An element that is put right tells log2(spread / limit) bits, since a wrong relation leaves an error of the size
-of the spread; never more than the different values of the array can tell. With as many fitted numbers as elements
+there. An element that is put right gives log2(spread / limit) bits, since a wrong relation leaves an error of the size
+of the spread; never more than the different values of the array can give. With as many fitted numbers as elements
 anything explains everything: a fitted number must put four elements right.
 """
 
@@ -23,7 +23,6 @@ from align.measure.thresholds import SAMPLED_ELEMENTS
 if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.measurements import Limit
-
 
 Fact = int | float | str
 
@@ -92,7 +91,7 @@ class Question:
 
     @cached_property
     def bits(self) -> float:
-        """How much one element of the reference tells; 0 where the limit leaves nothing to be told."""
+        """How many bits one element of the reference gives; 0 where the limit leaves none."""
         return information_bits(self.sample, self.limit)
 
     def fits(self, predicted: Array) -> bool:
@@ -133,7 +132,7 @@ def sample_places(size: int, count: int) -> Array:
 
 
 def information_bits(values: Array, limit: Limit) -> float:
-    """Bits that one of these values tells, if it is known to within the limit."""
+    """Bits that one of these values gives, if it is known to within the limit."""
     different, spread = np.unique(values).size, float(values.std(dtype=np.float64)) if values.size else 0.0
     if spread == 0.0:
         return 0.0

@@ -45,11 +45,11 @@ def explain_resizing(question: Question, value: Array) -> Iterator[Relation]:
     ways = {name: resized(value, output.shape[2:], places) for name, places in chain(LINEAR.items(), NEAREST.items())}
     ours, theirs = (_left(side, ways, question) for side in (output, question.candidate))
     if ours and theirs and not ours.keys() & theirs.keys():
-        facts: dict[str, Fact] = {"reference": _told(ours), "candidate": _told(theirs)}
+        facts: dict[str, Fact] = {"reference": _named(ours), "candidate": _named(theirs)}
         yield Relation("interpolation", min(theirs.values()), facts=facts)
 
 
-def _told(ways: Iterable[str]) -> str:
+def _named(ways: Iterable[str]) -> str:
     return joined(" or ", [sentence(key) for key in ways])
 
 

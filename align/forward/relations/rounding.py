@@ -28,7 +28,7 @@ NARROW = ("bfloat16", "float16")
 
 
 def explain_rounding(question: Question) -> Iterator[Relation]:
-    """Yield the dtype that the bits tell: `rounded` (the output only) or `lower-precision` (what is before it too)."""
+    """Yield the dtype that the bits show: `rounded` (the output only) or `lower-precision` (what is before it too)."""
     dtype = next((one for one in NARROW if is_exact_in(question.candidate, one)), None)
     if dtype is None or is_exact_in(question.reference, dtype) or question.wrong * question.bits < ENOUGH_BITS:
         return

@@ -30,7 +30,7 @@ def explain_order(question: Question) -> Iterator[Relation]:
     """Yield one relation for each axis along which slices stand in each other's places."""
     for axis, reference, candidate in slice_tables(question.reference, question.candidate):
         if reference.shape[1] == 1 and len(reference) > LONGEST_ORDER_OF_NUMBERS:
-            continue  # so many numbers lie closer than the limit: no order of them is told
+            continue  # so many numbers lie closer than the limit: no order of them shows
         order = find_order(reference, candidate, question.limit.max_abs)
         known = order >= 0
         if np.count_nonzero(known) >= MOST_OF_SLICES * order.size and (found := _confirmed(question, axis, order)):

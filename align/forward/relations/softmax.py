@@ -45,7 +45,7 @@ def _axes_of_shares(values: Array) -> set[int]:
 
 
 def _scaled(question: Question, axis: int) -> Relation | None:
-    """Small shares tell little of their logarithm: they weigh as much as they are."""
+    """Small shares say little of their logarithm: they weigh as much as they are."""
     weights = np.minimum(question.reference, question.candidate).astype(np.float64)
     middles = weights.sum(axis=axis, keepdims=True)
     logarithms = [_logarithms(one) for one in (question.reference, question.candidate)]

@@ -1,6 +1,6 @@
 """Where the candidate is wrong, if it is right in most places: at the border, in some slices, where it is zero.
 
-These say where a fault is, and seldom what it is: a border tells of padding, zeros of dropout or of a mask.
+These say where a fault is, and seldom what it is: a border points to padding, zeros of dropout or of a mask.
 """
 
 from __future__ import annotations

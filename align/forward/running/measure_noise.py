@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     Measurements = dict[str, Measurement]
 
+SEED = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -131,9 +133,6 @@ def _unmeasured(side: Side, reason: str) -> tuple[Finding, ...]:
     return (Finding("noise-unmeasured", "note", side.label, message),) if reason else ()
 
 
-SEED = 0
-
-
 def trust_noise(
     side: Side, inputs: Inputs, trace: Trace, measured: tuple[Measurements, Measurements]
 ) -> tuple[tuple[Measurements, Measurements], tuple[Finding, ...]]:
@@ -158,7 +157,7 @@ def trust_noise(
         wrong = [key for key in keys if key in rounding and _is_more(captures, key, own[key], rounding[key])]
         trusted.append(own | {key: rounding[key] for key in wrong})
         strange += [(captures[_whole(key)], own[key], rounding[key]) for key in wrong]
-    findings = (_told(*min(reversed(strange), key=lambda one: one[0].order)),) if strange else ()
+    findings = (_no_rounding(*min(reversed(strange), key=lambda one: one[0].order)),) if strange else ()
     return (trusted[0], trusted[1]), findings
 
 
@@ -173,7 +172,7 @@ def strange_in_coarser(trace: Trace, own: Measurements, coarser: Measurements, d
             continue
         least = max(mine.rmse * luck_of(mine) / EPSILON[rounded_as(one.dtype)], mine.reference_rms)
         if theirs.rmse > MOST_TIMES_IN_COARSER * EPSILON[dtype] * least:
-            yield _told(one, theirs, replace(mine, rmse=EPSILON[dtype] * least), dtype)
+            yield _no_rounding(one, theirs, replace(mine, rmse=EPSILON[dtype] * least), dtype)
             return
 
 
@@ -192,7 +191,7 @@ def _whole(key: str) -> str:
     return key.partition(" / ")[0]
 
 
-def _told(capture: Capture, noise: Measurement, rounding: Measurement, dtype: str = "float64") -> Finding:
+def _no_rounding(capture: Capture, noise: Measurement, rounding: Measurement, dtype: str = "float64") -> Finding:
     message = sentence(
         "forward_finding.noise_not_rounding" if dtype == "float64" else "forward_finding.noise_not_rounding_in_coarser",
         dtype=dtype,

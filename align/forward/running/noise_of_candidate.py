@@ -121,11 +121,11 @@ def with_functions(noise: Noise, sides: tuple[Side, Side], inputs: Inputs, trace
         noise,
         accumulated=replace(noise.accumulated, functions=together.noise),
         isolated=replace(noise.isolated, functions=alone.noise),
-        findings=(*noise.findings, _told(sides[1], watch.off)),
+        findings=(*noise.findings, _inexact_functions(sides[1], watch.off)),
     )
 
 
-def _told(side: Side, off: dict[str, float]) -> Finding:
+def _inexact_functions(side: Side, off: dict[str, float]) -> Finding:
     functions = [
         sentence("forward_finding.inexact_function", function=name, share=share) for name, share in sorted(off.items())
     ]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def probe_unseen(role: SideOf, side: Side, inputs: Inputs, trace: Trace) -> tuple[UnseenModule, ...]:
-    """The modules that a run did not show, with what changing their parameters tells; () for a compiled side."""
+    """The modules that a run did not show, with what a change of their parameters shows; () for a compiled side."""
     if side.compiled:
         return ()
     parameters = side.reader.read_parameters(side.model, side.label)  # a run may rename them
@@ -69,7 +69,7 @@ class _Probe:
 
 
 class _ChangedOutputs:
-    """A CaptureSink that tells whether any tensor is not what it was, by more than rounding of its dtype."""
+    """A CaptureSink that finds whether any tensor is not what it was, by more than rounding of its dtype."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace

@@ -52,7 +52,7 @@ class BothRuns:
 def run_both_models(
     sides: tuple[Side, Side], inputs: tuple[Inputs, Inputs], folder: Path, begun: Callable[[], None]
 ) -> BothRuns:
-    """Run both models and measure the noise; `begun` is told of each of the three stages.
+    """Run both models and measure the noise; `begun` is called at each of the three stages.
 
     Raises ModelFailedError for a reference that fails, and for a candidate that fails before any layer has returned.
     """
