@@ -65,9 +65,8 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
 
     With --precision or --device and one side: find the smallest set of its layers that moves it above the limit there.
     """
-    from align.forward.bisect_port import bisect_port
+    from align.forward.bisect_port import bisect_port, parse_points, read_points
     from align.forward.bisect_precision import bisect_precision
-    from align.forward.read_points import parse_points, read_points
 
     alone = precision is not None or device is not None
     of_one = (("--limit", limit), ("--loss", loss))

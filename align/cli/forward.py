@@ -86,8 +86,8 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     Several --inputs are batches that both models are run on one after another, without a reset between. In a run folder
     the inputs are kept as inputs.npz, and used again when none are given.
     """
+    from align.forward.allowances import read_limits
     from align.forward.compare_forward import compare_forward
-    from align.forward.read_allowances import read_limits
     from align.models.open_side import check_dtype
 
     checkpoints = reference_checkpoint, candidate_checkpoint

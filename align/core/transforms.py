@@ -1,6 +1,6 @@
 """Value changes between a source tensor and its target, each with an inverse, written as data.
 
-A transform is one table in a map file, `{op = "reshape", shape = [...]}`; `align.names.parse_transform` reads it back. Those
+A transform is one table in a map file, `{op = "reshape", shape = [...]}`, which `names.parse_transform` reads. Those
 that cut a tensor, join it, or put its blocks in another order are in `core.piece_transforms`.
 """
 

@@ -10,7 +10,7 @@ from align.core.verdicts import Outcome
 from align.errors import UsageError
 from align.evaluation.validation.dataset_batches import Dataset
 from align.evaluation.validation.exchange_parts import find_causes, judge_validation
-from align.evaluation.validation.named_metrics import NamedMetric
+from align.evaluation.validation.metrics import NamedMetric
 from align.evaluation.validation.score_models import ScoredModels
 from align.evaluation.validation_result import Validation
 from align.models.open_side import Side, copied_sides
@@ -86,7 +86,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
         combinations=rows,
         causes=causes,
         alternatives=alternatives,
-        findings=(*copied_sides(*sides), *scored.findings, *weights.told(sides[1].label)),
+        findings=(*copied_sides(*sides), *scored.findings, *weights.report(sides[1].label)),
         environment={side.reader.name: side.reader.environment() for side in sides},
         verdict=verdict,
     )

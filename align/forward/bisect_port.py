@@ -1,23 +1,26 @@
-"""A port whose layers need not pair: the reference's values are put in at points until all that goes wrong is found."""
+"""A port whose layers need not pair: the reference's values are put in at points until all that goes wrong is found.
+
+At a point and all before it the reference's values are put in; the later the point, the more is right. The last stretch
+that goes wrong shows at the output. What goes wrong in front of it shows where that stretch begins, and so on.
+"""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.core.atomic_files import existing_file
 from align.core.name_map import SIDES, NameMap
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
-from align.errors import CannotRunError, NothingInCommonError
-from align.forward.bisect.corresponding_points import points_as_given, points_of_runs
-from align.forward.bisect.find_wrong_stretches import INPUTS, find_wrong_stretches
-from align.forward.bisect.splice_values import Point, Splice, worst_factor
+from align.errors import CannotRunError, InputsError, NothingInCommonError
+from align.forward.bisect.corresponding_points import Point, Splice, points_as_given, points_of_runs, worst_factor
 from align.forward.bisect_result import Bisection, SplicePoint, WrongStretch
 from align.forward.layers.compare_traces import paired_outputs
-from align.forward.read_points import read_points
 from align.forward.running.measure_noise import measure_noise
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_inputs
@@ -29,7 +32,7 @@ from align.traces.trace_writer import TraceWriter
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.parameters import ParameterSet
@@ -37,9 +40,13 @@ if TYPE_CHECKING:
     from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
     from align.forward.bisect.corresponding_points import CorrespondingPoints
-    from align.forward.bisect.find_wrong_stretches import FoundStretch, StretchSearch
+    from align.forward.bisect_result import PointState
     from align.forward.running.measure_noise import Noise
     from align.traces.module_calls import CallPair
+
+INPUTS = -1
+TEXT_HINT = "write PATH[#CALL][:OUTPUT]=PATH[#CALL][:OUTPUT], the reference's first"
+HINT = 'write one line a point: "path.in.reference" = "path.in.candidate"'
 
 
 def bisect_port(
@@ -83,7 +90,7 @@ def bisect_port(
     return Bisection(
         reference=sides[0].label,
         candidate=sides[1].label,
-        points=_told(found, search),
+        points=_spliced_points(found, search),
         stretches=stretches,
         factor=factor,
         runs=len(bench.runs),
@@ -177,7 +184,7 @@ def _stretch(found: FoundStretch, points: Sequence[Point], candidate: TraceFolde
     return WrongStretch(after, before, found.factor, tuple(dict.fromkeys(between)))
 
 
-def _told(found: CorrespondingPoints, search: StretchSearch) -> tuple[SplicePoint, ...]:
+def _spliced_points(found: CorrespondingPoints, search: StretchSearch) -> tuple[SplicePoint, ...]:
     return tuple(
         SplicePoint(point.reference.key, point.candidate.key, origin, search.states.get(number, "untried"))
         for number, (point, origin) in enumerate(zip(found.points, found.origins, strict=True))
@@ -190,3 +197,93 @@ def _verdict(stretches: Sequence[WrongStretch], outputs: int) -> Verdict:
         return Verdict(Outcome.ALIGNED, sentence("bisect_verdict.within_limit"), coverage)
     reason = sentence("bisect_verdict.wrong_stretches", count=len(stretches))
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStretch:
+    """A stretch between two points by number, INPUTS (-1) and the count of points standing for the model's ends."""
+
+    start: int
+    end: int
+    factor: float
+
+
+@dataclass(slots=True)
+class StretchSearch:
+    """What a search found: stretches from the last to the first, and what is known of the points that it used."""
+
+    stretches: list[FoundStretch] = field(default_factory=list)
+    states: dict[int, PointState] = field(default_factory=dict)
+
+
+def find_wrong_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -> StretchSearch:
+    """Find all stretches that go wrong between `count` points.
+
+    `judge(spliced, target)` returns the factor of what the port makes at a target, a point's number or `count` for the
+    outputs, with the right values at the points `spliced`: above 1 it is wrong. Each stretch takes about log2(count) +
+    2 judgements, and as many more for each point that has to be dropped: without the reference's value there all is
+    right, with it not.
+    """
+    search = StretchSearch()
+    usable = list(range(count))
+    target = count
+    while target > INPUTS:
+        before = [point for point in usable if point < target]
+        if judge((), target) <= 1.0:
+            break
+        near = bool(search.stretches)  # one fault may be anywhere, several mostly come in a row
+        last = _last_wrong(before, lambda spliced, end=target: judge(spliced, end), near=near)  # type: ignore[misc]
+        start, upto = (before[last], tuple(before[:last])) if last >= 0 else (INPUTS, ())
+        if last > 0 and judge(upto, target) <= 1.0:
+            search.states[start] = "dropped"
+            usable.remove(start)
+            continue
+        if start > INPUTS:
+            search.states[start] = "corresponds" if judge(upto, start) <= 1.0 else "doubtful"
+        end = before[last + 1] if last + 1 < len(before) else target
+        search.stretches.append(FoundStretch(start, end, judge(tuple(before[: last + 1]), target)))
+        target = start
+    return search
+
+
+def _last_wrong(points: list[int], judge: Callable[[tuple[int, ...]], float], *, near: bool) -> int:
+    """Position of the last point up to which the right values leave the target wrong, -1 for none at all.
+
+    By halving; where it may be `near` the end, in growing steps from there first.
+    """
+    wrong, right, step = -1, len(points), 1
+    while right - wrong > 1:
+        middle = max(len(points) - step, wrong + 1) if near else (wrong + right) // 2
+        if judge(tuple(points[: middle + 1])) <= 1.0:
+            right, step = middle, 2 * step
+        else:
+            wrong, near = middle, False
+    return wrong
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def read_points(path: Path) -> dict[str, str]:
+    """Read the file; raises MissingFileError, or InputsError listing all that is no pair of names."""
+    try:
+        table = tomllib.loads(existing_file(path, "points file").read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputsError(f"{path} is not TOML: {error}", HINT) from error
+    if faults := [f"{name}: {value!r} is no text" for name, value in table.items() if not isinstance(value, str)]:
+        raise InputsError(f"{path} is no table of points:", HINT, faults)
+    return table
+
+
+def parse_points(specs: Sequence[str]) -> dict[str, str]:
+    """Read points of the form `REFERENCE=CANDIDATE`; raises InputsError listing all that are not."""
+    pairs = [(spec, *(part.strip() for part in spec.split("="))) for spec in specs]
+    if faults := [pair[0] for pair in pairs if len(pair) != len(("spec", "reference", "candidate")) or "" in pair]:
+        raise InputsError("points that name no two places:", TEXT_HINT, faults)
+    return {reference: candidate for _, reference, candidate in pairs}

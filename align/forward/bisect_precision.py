@@ -6,17 +6,18 @@ import tempfile
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from align.core.progress import silent
 from align.core.protocols import ModelPlacer
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeError
-from align.forward.bisect.delta_debugging import smallest_set
 from align.forward.bisect.movement import Movement, loss_movement, output_movement
 from align.forward.bisect_result import PrecisionBisection, SensitiveLayer
 from align.forward.running.measure_noise import Noise, measure_noise
+from align.forward.thresholds import MOST_SENSITIVE_SETS
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, check_dtype, find_function, open_side
 from align.models.user_code import run_user_code
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     Loss = Callable[[Any], float]
 
-MOST_SETS = 16
+T = TypeVar("T")
 
 
 def bisect_precision(  # noqa: PLR0913 - the options of one command
@@ -74,7 +75,7 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
         noise = Noise() if precision else measure_noise(opened, arrays, trace)
         moved = _judge(trace, (noise, precision or "", limit), loss)
         bench = _Bench(opened, arrays, (device, precision), moved, progress, _layers(trace.captures, layers))
-        everything = bench.settle()
+        everything = bench.move_all()
         groups = _groups(bench)
         rows = tuple(_rows(bench, groups))
         rest = bench.move(tuple(path for path in bench.layers if path not in {row.module for row in rows}))
@@ -115,7 +116,7 @@ class _Bench:
     runs: dict[frozenset[str], Movement] = field(default_factory=dict)
     stand_ins: dict[str, Model] = field(default_factory=dict)
 
-    def settle(self) -> Movement:
+    def move_all(self) -> Movement:
         """Move all layers; those that fail there are left out from now on."""
         for path in list(self.layers):
             self._make(path)
@@ -200,7 +201,7 @@ def _groups(bench: _Bench) -> list[tuple[str, ...]]:
     """Smallest sets that move the model above its limit, one after the other."""
     groups: list[tuple[str, ...]] = []
     rest = tuple(bench.layers)
-    while rest and len(groups) < MOST_SETS and bench.move(rest).factor > 1.0:
+    while rest and len(groups) < MOST_SENSITIVE_SETS and bench.move(rest).factor > 1.0:
         groups.append(smallest_set(rest, lambda paths: bench.move(paths).factor > 1.0))
         rest = tuple(path for path in rest if path not in groups[-1])
     return groups
@@ -224,3 +225,24 @@ def _verdict(rows: Sequence[SensitiveLayer], bench: _Bench, place: str) -> Verdi
         return Verdict(Outcome.ALIGNED, within, coverage)
     reason = sentence("precision_verdict.layers_pass_limit", count=len(rows), total=len(bench.layers), place=place)
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+
+
+def smallest_set(items: Sequence[T], shows: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
+    """Return a part of the items that shows the effect and of which none can be left out, in their order.
+
+    All of them together must show it. For one item that is to blame it takes about 2 log2(n) calls.
+    """
+    kept, parts = tuple(items), 2
+    while len(kept) > 1:
+        size = ceil(len(kept) / parts)
+        chunks = [kept[start : start + size] for start in range(0, len(kept), size)]
+        rests = [tuple(item for item in kept if item not in chunk) for chunk in chunks] if parts > 2 else []
+        smaller = next((part for part in (*chunks, *rests) if shows(part)), None)
+        if smaller is not None:
+            parts = 2 if smaller in chunks else max(parts - 1, 2)
+            kept = smaller
+        elif parts >= len(kept):
+            break
+        else:
+            parts = min(2 * parts, len(kept))
+    return kept

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from align.core.verdicts import Outcome
+from align.forward.thresholds import LARGE_LIMIT_SHARE, LEAST_LIMITS_MOVED
 from align.measure.limits import HALF, coarsest_dtype
 from align.models.batches import batches_from_names, batches_of
 from align.words.catalogue import keys_of, sentence
@@ -20,15 +21,10 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Inputs
     from align.core.verdicts import Finding
-    from align.forward.forward_result import ForwardComparison, LayerComparison
+    from align.forward.forward_result import ForwardComparison, LayerComparison, UnseenModule
     from align.forward.power_result import Power
-    from align.forward.unseen_result import UnseenModule
 
-# A limit of this share of an output says little of it.
-LARGE_SHARE = 0.01
-# Where other inputs move the outputs by fewer limits, a fault of 1 % of what they show is below the limit.
-LEAST_LIMITS = 100.0
-# Findings that tell of more that was not compared.
+# Findings that name more that was not compared.
 NOT_COMPARED = {
     "outputs-only": "forward_caveat.compiled_layers",
     "names-open": "forward_caveat.values_not_paired",
@@ -42,7 +38,7 @@ IN_PART = {SOME_ELEMENTS, PADDED, "forward_note.judged_apart", "forward_note.non
 def with_caveats(result: ForwardComparison, inputs: Inputs | None = None) -> ForwardComparison:
     """The comparison with the caveats of its verdict; those of inputs and precision only if the models agree.
 
-    Of inputs that are not at hand the described shapes alone tell something.
+    Of inputs that are not at hand the described shapes alone say something.
     """
     outputs = [layer for layer in result.layers if not layer.reference]
     found = [*_not_compared(result), *_left_out(outputs)]
@@ -100,7 +96,7 @@ def _hollow(inputs: Mapping[str, Mapping[str, object]]) -> dict[str, Array]:
 
 
 def _single(batches: Sequence[Batch]) -> Iterator[str]:
-    """The first input of two axes or more tells how many samples there are; positions, say, have but one."""
+    """The first input of two axes or more shows how many samples there are; positions, say, have but one."""
     arrays = [[value for value in batch.values() if value.ndim] for batch in batches]
     first = [next((one for one in own if one.ndim > 1), own[0]) for own in arrays if own]
     if first and all(one.shape[0] == 1 for one in first):
@@ -141,11 +137,11 @@ def _precision(layers: Sequence[LayerComparison], outputs: Sequence[LayerCompari
     in_part = any(not IN_PART.isdisjoint(keys_of(one.note)) for one in outputs)
     if dtype and shares:
         yield sentence("forward_caveat.would_show", judged=judged, share=max(shares), in_part=in_part)
-    if shares and max(shares) > LARGE_SHARE and dtype not in HALF:
+    if shares and max(shares) > LARGE_LIMIT_SHARE and dtype not in HALF:
         yield sentence("forward_caveat.rounding_amplified")
 
 
 def _little_power(power: Power | None) -> Iterator[str]:
     factors = [one.factor for one in power.outputs if not one.module and one.factor is not None] if power else []
-    if factors and max(factors) < LEAST_LIMITS:
+    if factors and max(factors) < LEAST_LIMITS_MOVED:
         yield sentence("forward_caveat.little_power", factor=max(factors))

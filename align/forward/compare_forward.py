@@ -8,28 +8,26 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import SIDES
 from align.core.progress import silent
+from align.core.protocols import SettingsReader
 from align.core.verdicts import Outcome
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
-from align.forward.causes.try_changes import settings_of
+from align.forward.causes.guess_causes import guess_causes
+from align.forward.causes.suspects import with_lines
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
+from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
-from align.forward.layers.accept_deviations import accept_deviations, check_allowances
-from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
-from align.forward.layers.error_amplification import with_amplification
+from align.forward.layers.accept_deviations import accept_deviations, check_allowances, coarser_layers
+from align.forward.layers.compare_traces import compare_traces, first_divergence
+from align.forward.layers.describe_rows import culprits_in_batches, described_rows, with_texts
 from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
 from align.forward.layers.not_judged import not_judged
-from align.forward.layers.number_batches import culprits_in_batches, in_batches
-from align.forward.layers.required_dtype import coarser_layers
-from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, with_unseen
-from align.forward.measure_power import power_of
+from align.forward.measure_power import power_of, with_power
 from align.forward.port_failure import failure_finding, judge_until_failure, paired_until, read_failure
-from align.forward.power.judge_power import with_power
-from align.forward.running.measure_carried import with_carried
-from align.forward.running.measure_functions import with_functions
+from align.forward.running.noise_of_candidate import with_carried, with_functions
 from align.forward.running.probe_unseen import probe_unseen
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.input_bindings import bound_findings, read_bindings
@@ -53,12 +51,12 @@ if TYPE_CHECKING:
     from align.errors import ModelFailedError
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
-    from align.forward.forward_result import LayerComparison
+    from align.forward.culprit_result import Culprit
+    from align.forward.forward_result import LayerComparison, UnseenModule
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.layers.accept_deviations import Deviations
     from align.forward.power_result import Power
     from align.forward.running.run_both_models import BothRuns
-    from align.forward.unseen_result import UnseenModule
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
     from align.traces.module_calls import CallPairs
@@ -106,13 +104,15 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     with kept_traces(traces) as folder:
         run = run_both_models(sides, task.inputs, folder, task.begun)
         task.begun()
-        gathered = _gather(task, names, run, settled=name_map is not None)
+        gathered = _gather(task, names, run, map_is_final=name_map is not None)
         if run.failure is not None:
             return _result(task, gathered, _judge_failed(task, gathered, run.failure), None)
         gathered = _with_carried(task, gathered)
         task.begun()
-        gathered, alone = _isolate(task, gathered)
-        judged = _judge(task, gathered, alone)
+        gathered, bench, alone = _isolate(task, gathered)
+        task.begun()
+        culprits = _explain(task, gathered, bench, alone) if alone.faults else ()
+        judged = _judge(task, gathered, alone, culprits)
         task.begun()
         agree = judged.verdict.outcome is Outcome.ALIGNED
         shown = power_of(sides[0], run.inputs[0], run.reference, _limits(judged)) if power and agree else None
@@ -122,7 +122,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The sides, what they are given and what is allowed; `begun` is told of each stage."""
+    """The sides, what they are given and what is allowed; `begun` is called at each stage."""
 
     sides: tuple[Side, Side]
     inputs: tuple[Inputs, Inputs]
@@ -177,20 +177,26 @@ def _match(sides: tuple[Side, Side], name_map: NameMap | Path | str | None) -> _
 
 def _named(sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> _Names:
     owners = [{one.name: one.module for one in side.parameters} for side in parameters]
-    settings = settings_of(sides[0]), settings_of(sides[1])
+    settings = _settings_of(sides[0]), _settings_of(sides[1])
     return _Names(parameters, name_map, compare_live_weights(sides, (owners[0], owners[1]), name_map), settings)
 
 
-def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gathered:
-    """Pair and compare what the models returned; a map that is not `settled` is completed by the order of the run."""
-    if not settled and not names.name_map.complete:
+def _settings_of(side: Side) -> dict[str, LayerSettings]:
+    """Settings of all layers of a side by path, none where its framework's are not read."""
+    if not isinstance(side.reader, SettingsReader):
+        return {}
+    return {layer.path: layer for layer in side.reader.read_settings(side.model)}
+
+
+def _gather(task: _Task, names: _Names, run: BothRuns, *, map_is_final: bool) -> _Gathered:
+    """Pair and compare what the models returned; a map that is not final is completed by the order of the run."""
+    if not map_is_final and not names.name_map.complete:
         names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
     calls = paired_until(run.failure, lambda: pair_traces(run.traces, names.parameters, names.name_map), run.reference)
     if run.failure is None:
         check_allowances(task.allowances, calls.pairs)
     compared = compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances, run.padding)
-    rows = [*with_texts(compared, run.traces)]
-    layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
+    layers = described_rows([*with_texts(compared, run.traces)], run.traces)
     gathered = _Gathered(names, run, calls, layers)
     if gathered.differ and run.failure is None:
         refuse_random(task.sides[1], run.inputs[1], run.candidate)
@@ -203,32 +209,40 @@ def _with_carried(task: _Task, gathered: _Gathered) -> _Gathered:
     return replace(gathered, run=replace(run, noise=noise))
 
 
-def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, IsolatedLayers]:
+def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, Bench, IsolatedLayers]:
     """Judge each layer alone; where anything differs, do all again with the candidate's own functions in the limits."""
-    alone = isolate_layers(_bench(task, gathered))
+    bench = _bench(task, gathered)
+    alone = isolate_layers(bench)
     if not (alone.faults or gathered.differ):
-        return gathered, alone
+        return gathered, bench, alone
     noise = with_functions(gathered.run.noise, task.sides, gathered.run.inputs[0], gathered.run.reference)
     if noise is None:
-        return gathered, alone
-    gathered = _gather(task, gathered.names, replace(gathered.run, noise=noise), settled=True)
-    return gathered, isolate_layers(_bench(task, gathered))
+        return gathered, bench, alone
+    gathered = _gather(task, gathered.names, replace(gathered.run, noise=noise), map_is_final=True)
+    bench = _bench(task, gathered)
+    return gathered, bench, isolate_layers(bench)
 
 
 def _bench(task: _Task, gathered: _Gathered) -> Bench:
+    """The port, to be run on what the reference had at each of the paired calls."""
     run, pairs = gathered.run, gathered.calls.pairs
-    noise = run.noise.isolated
-    return Bench(task.sides[1], run.inputs[1], run.reference, pairs, noise, task.allowances, run.padding)
+    expected = expected_calls(run.reference, pairs, run.noise.isolated, task.allowances, run.padding)
+    return Bench(task.sides[1], run.inputs[1], expected)
 
 
-def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
-    """Explain what is at fault by itself, and judge all of it."""
+def _explain(task: _Task, gathered: _Gathered, bench: Bench, alone: IsolatedLayers) -> tuple[Culprit, ...]:
+    """Explain what is at fault by itself: causes that are tried, those that the data suggest, and where to look."""
+    names = gathered.names
+    suspects = explain_culprits(task.sides[0], bench, alone, names.weights.weights, names.settings)
+    suspects = guess_causes(bench, alone, suspects)
+    culprits = with_lines([one.culprit for one in suspects], bench.side.model)
+    return culprits_in_batches(culprits, gathered.run.candidate)
+
+
+def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, culprits: tuple[Culprit, ...]) -> _Judged:
+    """Judge what has gathered, what each layer does alone, and what is at fault."""
     run, calls, weights = gathered.run, gathered.calls, gathered.names.weights
-    bench = _bench(task, gathered)
     layers = [replace(layer, isolated=alone.outputs.get(layer.key)) for layer in gathered.layers]
-    task.begun()
-    culprits = explain_culprits(task.sides[0], bench, alone, weights.weights) if alone.faults else ()
-    culprits = culprits_in_batches(culprits, run.candidate)
     unseen = [
         probe_unseen(role, side, inputs, trace)
         for role, side, inputs, trace in zip(SIDES, task.sides, run.inputs, run.traces, strict=True)

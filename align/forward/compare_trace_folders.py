@@ -15,33 +15,29 @@ from align.errors import UnlikeTracesError
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
-from align.forward.layers.accept_deviations import accept_deviations, check_allowances
-from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
-from align.forward.layers.error_amplification import with_amplification
+from align.forward.layers.accept_deviations import accept_deviations, check_allowances, coarser_layers
+from align.forward.layers.compare_traces import compare_traces, first_divergence
+from align.forward.layers.describe_rows import described_rows, with_texts
 from align.forward.layers.judge_forward import LAYER_OUTPUTS, judge_forward
-from align.forward.layers.missing_gradients import missing_gradients
 from align.forward.layers.not_judged import not_judged
-from align.forward.layers.number_batches import in_batches
-from align.forward.layers.required_dtype import coarser_layers
-from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, unseen_modules, with_unseen
 from align.lint.compare_settings import compare_settings
 from align.lint.pair_layers import pair_layers
 from align.measure.limits import RoundingNoise
 from align.models.inputs import read_batches
 from align.rules.pitfalls import pitfalls
-from align.traces.compare_weights import compare_weights
+from align.traces.compare_weights import compare_weights, weights_never_given
 from align.traces.incompatible_traces import trace_faults
 from align.traces.kept_elements import kept_places
 from align.traces.open_trace import TracedSide, open_trace
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 from align.traces.returned_parts import comparable_captures, parts_of
 from align.traces.stored_noise import read_noise
-from align.traces.weights_never_given import weights_never_given
+from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
@@ -51,13 +47,15 @@ if TYPE_CHECKING:
     from align.core.traces import Capture
     from align.core.verdicts import Severity
     from align.forward.allowances import Allowances
-    from align.forward.forward_result import LayerComparison
-    from align.forward.unseen_result import UnseenModule
+    from align.forward.forward_result import LayerComparison, UnseenModule
+    from align.traces.module_calls import CallPair
 
 Sides = tuple[TracedSide, TracedSide]
 _INPUTS = "inputs.npz"  # in a trace folder
 _CUT_HINT = "capture it again, or compare what there is with --partial"
 _UNLIKE_HINT = "capture both sides with the same --inputs and options"
+Traces = tuple[TraceFolder, TraceFolder]
+_Place = tuple[str, int, str]
 
 
 def compare_trace_folders(
@@ -98,8 +96,8 @@ def compare_trace_folders(
     noise, missing = read_noise(traces[0].folder)
     own = None if noise is None else RoundingNoise(noise)
     compared = with_texts(compare_traces(*parts, calls.pairs, own, allowances), traces)
-    rows = [parts[0].told(row) for row in compared]
-    layers = in_batches(with_amplification(excuse_uncertain(rows), *parts), parts[0])
+    rows = [parts[0].described(row) for row in compared]
+    layers = described_rows(rows, parts)
     known = accept_deviations(layers, (), allowances.accepted)
     first, last = first_divergence(known.layers)
     unseen = [*_unseen("reference", sides[0]), *_unseen("candidate", sides[1])]
@@ -145,7 +143,7 @@ def _kept_inputs(folder: Path) -> Inputs | None:
 
 
 def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:
-    """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; tell of those cut short."""
+    """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; report those cut short."""
     faults = list(trace_faults(sides[0].head, sides[1].head))
     cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
     if not partial:
@@ -195,7 +193,7 @@ def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
     yield from (lacking,) if lacking else differ
     pairs, _ = pair_layers((sides[0].parameters, sides[1].parameters), name_map, (sides[0].settings, sides[1].settings))
     for found in compare_settings(pairs, [rule for rule in pitfalls() if not rule.training_only]).findings:
-        severity: Severity = "note" if found.severity == "note" else "warning"  # whether it shows, the outputs tell
+        severity: Severity = "note" if found.severity == "note" else "warning"  # the outputs show whether it matters
         subject = f"{found.reference} -> {found.candidate}"
         message = sentence(
             "forward_finding.setting_differs",
@@ -227,13 +225,46 @@ class _CommonPart:
         places = kept_places(self.kept, value.size) if self._cut else None
         return value if places is None else value.reshape(-1)[places]
 
-    def told(self, row: LayerComparison) -> LayerComparison:
+    def described(self, row: LayerComparison) -> LayerComparison:
         """Say of a row how many elements it rests on, and where the worst one is in the whole tensor."""
         size, measured = prod(row.reference_shape), row.measurement
         places = kept_places(self.kept, size)
         if measured is None or places is None:
             return row
         place = np.unravel_index(places[measured.worst[0]], row.reference_shape) if measured.worst else ()
-        told = replace(measured, worst=tuple(map(int, place)))
+        placed = replace(measured, worst=tuple(map(int, place)))
         kept = sentence("forward_note.some_elements", count=measured.count, total=size)
-        return replace(row, measurement=told, note=joined("; ", [kept, row.note] if row.note else [kept]))
+        return replace(row, measurement=placed, note=joined("; ", [kept, row.note] if row.note else [kept]))
+
+
+def missing_gradients(
+    back: Traces, parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap
+) -> Iterator[Finding]:
+    """Yield an error for each side that lacks gradients which its counterpart has, and one note on what is compared."""
+    yield Finding("gradients-compared", "note", parameters[0].label, sentence("forward_finding.gradients_compared"))
+    forward = TraceFolder(back[0].folder.absolute().parent), TraceFolder(back[1].folder.absolute().parent)
+    pairs = [one for one in pair_traces(forward, parameters, name_map).pairs if one.certain]
+    arrived = [_arrived(trace, trace.captures) for trace in back]
+    order = {_place(one): one.order for trace in back for one in reversed(trace.captures)}
+    for side, other, role in ((0, 1, "reference"), (1, 0, "candidate")):
+        lost = [ends for ends in _ends(pairs) if ends[other] in arrived[other] and ends[side] not in arrived[side]]
+        if lost:
+            lost.sort(key=lambda ends: order[ends[other]])
+            names = [ends[side][0] or sentence("model_part.models_output") for ends in lost]
+            yield Finding("gradient-missing", "error", role, sentence("forward_finding.no_gradient", names=names))
+
+
+def _arrived(trace: TraceFolder, captures: Iterable[Capture]) -> set[_Place]:
+    """Where a gradient came back that is not zero throughout; of one whose values were not kept nobody knows."""
+    return {_place(one) for one in captures if not trace.holds(one) or np.any(trace.value(one))}
+
+
+def _place(capture: Capture) -> _Place:
+    return capture.module, capture.call, capture.output
+
+
+def _ends(pairs: Iterable[CallPair]) -> Iterator[tuple[_Place, _Place]]:
+    for pair in pairs:
+        if len(pair.reference.outputs) == len(pair.candidate.outputs):
+            for one, other in zip(pair.reference.outputs, pair.candidate.outputs, strict=True):
+                yield _place(one), _place(other)

@@ -1,4 +1,7 @@
-"""One layer of both sides alone in a folder: its inputs, its weights, what came of it, and a script a side."""
+"""One layer of both sides alone in a folder: its inputs, its weights, what came of it, and a script a side.
+
+Where none is named, it is the first layer that is at fault.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import atomic_folder
+from align.core.message_words import close_names, first_few
 from align.core.name_map import SIDES
 from align.core.progress import silent
+from align.errors import CannotRunError
 from align.forward.compare_forward import compare_forward
-from align.forward.repro.choose_layer import choose_pair
 from align.forward.repro.script_layer import LayerFiles, ScriptedLayer, scripter_of
 from align.forward.repro.watch_call import Given, watch_call
 from align.forward.repro_result import LayerRepro, ReproOutput
@@ -22,12 +26,13 @@ from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.name_map import NameMap
     from align.core.progress import Progress
     from align.core.protocols import Model
+    from align.forward.forward_result import ForwardComparison
     from align.forward.repro_result import ReproSide
     from align.models.open_side import Side
     from align.traces.module_calls import CallPair
@@ -119,3 +124,53 @@ def _outputs(files: LayerFiles) -> tuple[ReproOutput, ...]:
         )
         for name, one in files.outputs("reference").items()
     )
+
+
+def choose_pair(pairs: Sequence[CallPair], comparison: ForwardComparison, named: str | None) -> CallPair:
+    """Return the pair called `PATH` or `PATH#CALL` on either side, else that of the first culprit.
+
+    What makes wrong inputs for a layer is the module around it. Raises CannotRunError for a name that no paired layer
+    has, and where nothing is named and nothing differs, or the port failed before anything did.
+    """
+    if named is not None:
+        return _named(pairs, named)
+    if comparison.culprits:
+        first = comparison.culprits[0]
+        pair = next(p for p in pairs if (p.reference.module, p.reference.call) == (first.reference, first.call))
+        return _around(pairs, pair) if first.part == "inputs" else pair
+    if comparison.first_divergent is not None:
+        layer = comparison.layers[comparison.first_divergent]
+        return next(p for p in pairs if (p.reference.module, p.reference.call) == (layer.reference, layer.call))
+    if comparison.failure is not None:
+        raise CannotRunError(comparison.verdict.reason, f"{comparison.failure.hint}; or name a layer with --layer PATH")
+    raise CannotRunError("no layer differs, so there is none to show", "name one with --layer PATH")
+
+
+def _named(pairs: Sequence[CallPair], named: str) -> CallPair:
+    path, _, number = named.partition("#")
+    call = int(number) if number.isdigit() else 0
+    for side in ("reference", "candidate"):
+        for pair in pairs:
+            one = getattr(pair, side)
+            if (one.module, one.call) == (path, call):
+                return pair
+    known = {one.module for pair in pairs for one in (pair.reference, pair.candidate) if one.module}
+    close = close_names([path], known)[path]
+    hint = f"close to it: {first_few(close)}" if close else "`align forward` lists all pairs"
+    raise CannotRunError(f"no paired call is named {named!r}", hint)
+
+
+def _around(pairs: Sequence[CallPair], inner: CallPair) -> CallPair:
+    """The innermost pair of modules that both run around a pair of calls."""
+    around = [
+        pair
+        for pair in pairs
+        if _holds(pair.reference.module, inner.reference.module)
+        and _holds(pair.candidate.module, inner.candidate.module)
+        and pair.reference.order > inner.reference.order
+    ]
+    return max(around, key=lambda pair: (len(pair.reference.module), -pair.reference.order), default=inner)
+
+
+def _holds(path: str, inner: str) -> bool:
+    return path != inner and (not path or inner.startswith(f"{path}."))

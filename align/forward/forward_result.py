@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from align.core.traces import capture_key
 
 if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
+    from align.core.name_map import SideOf
     from align.core.parameters import Shape
     from align.core.verdicts import Finding, LayerOutcome, Verdict
     from align.forward.culprit_result import Culprit, IsolatedComparison
-    from align.forward.failure_result import PortFailure
     from align.forward.power_result import Power
-    from align.forward.unseen_result import UnseenModule
     from align.models.input_bindings import InputBinding
-    from align.traces.unpaired_layer import UnpairedLayer
+    from align.traces.module_calls import UnpairedLayer
+
+UnseenState = Literal["bypassed", "never called", "not seen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +101,33 @@ class ForwardComparison:
     bindings: tuple[InputBinding, ...] = ()
     candidate_inputs: dict[str, dict[str, object]] = field(default_factory=dict)
     failure: PortFailure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PortFailure:
+    """Where the candidate raised: the innermost layer ("" in the model's own code), its class, `file:line`; and what.
+
+    `after` is the layer that returned last, `kind` what sort of failure it is, `hint` what to do about it.
+    """
+
+    layer: str
+    class_name: str
+    after: str
+    line: str
+    kind: str
+    raised: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenModule:
+    """A module with parameters of its own, `elements` of them, no call of which was seen.
+
+    It is "bypassed" if the outputs change with its parameters, "never called" if they do not, else "not seen".
+    """
+
+    side: SideOf
+    module: str
+    class_name: str
+    elements: int
+    state: UnseenState = "not seen"

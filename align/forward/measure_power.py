@@ -7,13 +7,15 @@ model itself, since a copy may go on using what it was copied from. It has its o
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.protocols import Differentiator
+from align.core.verdicts import Outcome
 from align.errors import CannotRunError, UserCodeError
-from align.forward.power.output_power import MovementSink, output_powers
+from align.forward.power.output_power import MovementSink, output_powers, replaced_in_turn, unrelated_inputs
 from align.forward.power.parameter_power import (
     names_without_effect,
     parameter_powers,
@@ -21,7 +23,6 @@ from align.forward.power.parameter_power import (
     suspect_elements,
     tensor_scales,
 )
-from align.forward.power.unrelated_inputs import replaced_in_turn, unrelated_inputs
 from align.forward.power_result import Power
 from align.forward.running.measure_noise import measure_noise
 from align.measure.limits import limit_for
@@ -32,7 +33,7 @@ from align.models.inputs import read_batches
 from align.models.open_side import Side, open_side
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
-from align.words.catalogue import sentence
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit
     from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
+    from align.core.verdicts import Verdict
     from align.forward.power_result import ParameterPower
     from align.models.inputs import InputsSource
 
@@ -140,3 +142,26 @@ def _parameters(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, L
     finally:
         side.reader.load_values(side.model, values)
     return tuple(parameter_powers(values, gradients, {name: masks[name] for name in blind}, len(scales)))
+
+
+def with_power(verdict: Verdict, power: Power) -> Verdict:
+    """The verdict, with "aligned" taken back where what was compared could not show a fault.
+
+    That is where no output of the model moves by more than its limit if an input is replaced by an unrelated one, or
+    no compared tensor at all does. Blind parameters keep it, and are counted; so is what was not measured.
+    """
+    if verdict.outcome is not Outcome.ALIGNED:
+        return verdict
+    moved = [(one, one.factor) for one in power.outputs if one.factor is not None]
+    of_model = [factor for one, factor in moved if not one.module]
+    judged = {
+        "forward_verdict.outputs_hardly_move": of_model,
+        "forward_verdict.layers_hardly_move": [factor for _, factor in moved],
+    }
+    for key, factors in judged.items():
+        if factors and max(factors) <= 1.0:
+            return replace(verdict, outcome=Outcome.NOT_COMPARED, reason=sentence(key, factor=max(factors)))
+    blind = sum(one.state == "blind" for one in power.parameters)
+    notes = [sentence("forward_verdict.blind_parameters", count=blind)] if blind else []
+    notes += [] if moved else [sentence("forward_verdict.power_unmeasured")]
+    return replace(verdict, reason=joined("; ", [verdict.reason, *notes]))

@@ -1,4 +1,4 @@
-"""A port that raises: where it did, and what the layers that ran before tell."""
+"""A port that raises: where it did, and what the layers that ran before show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding, Outcome, Verdict
 from align.errors import NothingInCommonError
-from align.forward.failure_result import PortFailure
+from align.forward.forward_result import PortFailure
 from align.forward.layers.judge_forward import judge_forward
 from align.words.catalogue import sentence
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from align.core.traces import Trace
     from align.errors import ModelFailedError
     from align.forward.forward_result import LayerComparison
-    from align.traces.module_calls import CallPairs
-    from align.traces.unpaired_layer import UnpairedLayer
+    from align.traces.module_calls import CallPairs, UnpairedLayer
 
 
 def read_failure(error: ModelFailedError) -> PortFailure:
@@ -36,7 +35,7 @@ def failure_finding(error: ModelFailedError, label: str) -> Finding:
 def paired_until(failure: ModelFailedError | None, pair: Callable[[], CallPairs], reference: Trace) -> CallPairs:
     """What `pair` gives; of a run that a failure ended, without the calls of the reference behind its last pair.
 
-    Where there is no pair, the failure is all that can be told: it is raised.
+    Where there is no pair, the failure is all that is known: it is raised.
     """
     if failure is None:
         return pair()

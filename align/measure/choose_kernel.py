@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
 from align.errors import DestinationError
-from align.measure.numpy_kernel import SHARED_BLOCK, NumpyKernel
+from align.measure.measure_arrays import NumpyKernel
+from align.measure.thresholds import SHARED_BLOCK, WORTH_LOADING
 
 if TYPE_CHECKING:
     from align.measure.kernels.compiled_kernel import CompiledLoops
 
 Code = dict[str, list[str]]
-WORTH_LOADING = 1 << 28  # bytes of both sides together
 VARIABLE = "ALIGN_KERNEL"
 UNFIT = (ImportError, AttributeError, RuntimeError, OSError, TypeError, ValueError, LookupError, DestinationError)
 

@@ -1,4 +1,4 @@
-"""How much a layer may differ: a multiple of the reference's own rounding noise, never less than its dtype can tell.
+"""How much a layer may differ: a multiple of the reference's own rounding noise, never less than its dtype can show.
 
 The noise of a layer is what its output moves by when the reference runs in float64 instead of its own precision, on
 the same inputs. Another implementation adds in another order: its error has the same size but not the same value.
@@ -14,30 +14,23 @@ from scipy.special import chdtri
 
 from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import Limit
+from align.measure.thresholds import (
+    FUNCTION_FACTOR,
+    NOISE_CONFIDENCE,
+    NOISE_FACTOR,
+    NOISE_FACTOR_OF_HALF_ALONE,
+    RELATIVE_BY_DTYPE,
+    TYPICAL_UNITS,
+    TYPICAL_UNITS_OF_HALF,
+    WORST_UNITS,
+    WORST_UNITS_OF_HALF,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.measurements import LimitSource, Measurement
 
-# Over the clean pairs of docs/forward.md the candidate is up to 4.4 times as noisy as the reference: other kernels add
-# in another order, and sometimes in a worse one. A layer alone in half precision adds in float32, and rounds what it
-# returns: there all kernels are alike.
-NOISE_FACTOR = 10.0
-NOISE_FACTOR_OF_HALF_ALONE = 3.0
-# The same function of the same values is off by the same; what goes into it differs by rounding.
-FUNCTION_FACTOR = 2.0
-# How sure the measured noise is to be no stroke of luck: few elements tell little of it.
-CONFIDENCE = 0.99
-# An operation without noise of its own (ReLU, pooling, softmax) may still differ by some units in the last place of its
-# scale: typically by up to 10 (ELU in MindSpore), in the worst of a million elements by more. In half precision such
-# errors are below its own unit, and one rounding is left.
-TYPICAL_UNITS = 16.0
-WORST_UNITS = 64.0
-TYPICAL_UNITS_OF_HALF = 1.0
-WORST_UNITS_OF_HALF = 4.0
-# Relative to the layer's scale, where noise cannot be measured: what a deep net in this dtype usually keeps.
-RELATIVE_BY_DTYPE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 HALF = frozenset({"float16", "bfloat16"})
 
 
@@ -161,11 +154,11 @@ def rounding_limit(measurement: Measurement, dtype: str) -> Limit:
 def luck_of(noise: Measurement) -> float:
     """By how much the true noise may exceed the measured one: the upper end of its confidence interval.
 
-    For n independent normal errors it is sqrt(n / chi2), with chi2 the quantile of 1 - CONFIDENCE for n degrees of
-    freedom: 80 for one element, 2 for ten, 1.1 for five hundred. A few large errors that dominate all others count as
-    few: n is the number of elements of the largest error that would give the measured root mean square.
+    For n independent normal errors it is sqrt(n / chi2), with chi2 the quantile of 1 - NOISE_CONFIDENCE for n degrees
+    of freedom: 80 for one element, 2 for ten, 1.1 for five hundred. A few large errors that dominate all others count
+    as few: n is the number of elements of the largest error that would give the measured root mean square.
     """
     if noise.max_abs == 0.0:
         return 1.0
     independent = max(1.0, noise.count * (noise.rmse / noise.max_abs) ** 2)
-    return sqrt(independent / float(chdtri(independent, CONFIDENCE)))
+    return sqrt(independent / float(chdtri(independent, NOISE_CONFIDENCE)))

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.measure.thresholds import SAMPLED_ELEMENTS
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.dtypes import Array
 
-_SAMPLE = 4096
-
 
 def sample_values(value: Array) -> NDArray[np.float64]:
     """Return up to 4096 values in float64; none of what is no number."""
     flat = np.asarray(value).reshape(-1)
-    chosen = flat if flat.size <= _SAMPLE else flat[_places(flat.size)]
+    chosen = flat if flat.size <= SAMPLED_ELEMENTS else flat[_places(flat.size)]
     return chosen.astype(np.float64) if chosen.dtype.kind in "fiubV" else np.zeros(0)
 
 
 @lru_cache(maxsize=1024)
 def _places(size: int) -> NDArray[np.int64]:
-    return np.random.default_rng(size).integers(0, size, _SAMPLE)
+    return np.random.default_rng(size).integers(0, size, SAMPLED_ELEMENTS)
 
 
 def relative_rms_distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:

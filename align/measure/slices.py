@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import dtype_name, is_float
+from align.measure.thresholds import APART_ABOVE, APART_BELOW, LEAST_ELEMENTS_APART, LEAST_SENTINEL
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.dtypes import Array
-
-# Powers of two between sizes from which on parts are judged apart. One limit then still shows a relative fault of
-# 2^5 x 16 units in the last place: 6e-5 in float32. Small slices may be so by chance: they must be smaller by more.
-APART_ABOVE = 5
-APART_BELOW = 6
-# What sigmoids and softmaxes return is bounded, and exact to its bound: small values among them are not judged apart.
-LEAST_SENTINEL = 30.0
-# Fewer elements may lie near zero by chance.
-LEAST_ELEMENTS = 4
-LEAST_IN_SLICE = 4  # one element, or two, are small by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +57,7 @@ def slices_of(values: Array) -> tuple[Slice, ...]:
 
     Parts may overlap: all axes are cut, each by itself.
     """
-    if not is_float(dtype_name(values.dtype)) or values.size < 2 * LEAST_ELEMENTS:
+    if not is_float(dtype_name(values.dtype)) or values.size < 2 * LEAST_ELEMENTS_APART:
         return ()
     sizes = np.abs(values if values.dtype.kind == "f" else values.astype(np.float32))
     if not np.isfinite(sizes.max()):
@@ -87,7 +78,7 @@ def _sentinels(sizes: Array) -> NDArray[np.bool_] | None:
         return None
     high: NDArray[np.bool_] = sizes >= largest / 2.0
     below = sizes[~high]
-    if np.count_nonzero(below) < LEAST_ELEMENTS or below.max() > largest * 0.5**APART_ABOVE:
+    if np.count_nonzero(below) < LEAST_ELEMENTS_APART or below.max() > largest * 0.5**APART_ABOVE:
         return None
     return high
 
@@ -101,14 +92,14 @@ def _split(sizes: Array, high: NDArray[np.bool_]) -> Iterator[Slice]:
 
 def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) -> Iterator[Slice]:
     """The slices of an axis in groups of one size each, if there are several."""
-    if sizes.size < LEAST_IN_SLICE * sizes.shape[axis]:
+    if sizes.size < LEAST_ELEMENTS_APART * sizes.shape[axis]:
         return
     largest = sizes.max(axis=tuple(one for one in range(sizes.ndim) if one != axis)).astype(np.float64)
     alive = largest[largest > 0.0]
     if alive.size < 2 or alive.max() / alive.min() < 2.0**APART_ABOVE:
         return
     steps = np.log2(np.where(largest > 0.0, largest, np.median(alive)) / np.median(alive))
-    smaller = -(-steps // APART_BELOW) if sizes.size >= LEAST_ELEMENTS * largest.size else np.zeros(steps.shape)
+    smaller = -(-steps // APART_BELOW) if sizes.size >= LEAST_ELEMENTS_APART * largest.size else np.zeros(steps.shape)
     groups = np.where(steps >= 0.0, steps // APART_ABOVE, smaller)
     if np.unique(groups).size < 2:
         return
@@ -118,10 +109,10 @@ def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) ->
         counts = chosen.sum(axis=tuple(one for one in range(sizes.ndim) if one != axis))
     for group in np.unique(groups):
         places = np.flatnonzero(groups == group)
-        if counts[places].sum() >= LEAST_ELEMENTS:
-            yield Slice(f"{_told(places)} of axis {axis}", sizes.shape, axis, places, chosen)
+        if counts[places].sum() >= LEAST_ELEMENTS_APART:
+            yield Slice(f"{_ranges(places)} of axis {axis}", sizes.shape, axis, places, chosen)
 
 
-def _told(places: NDArray[np.intp]) -> str:
+def _ranges(places: NDArray[np.intp]) -> str:
     some = ", ".join(str(place) for place in places[:3])
     return f"index {some}" if len(places) == 1 else f"indices {some}{' and others' if len(places) > 3 else ''}"

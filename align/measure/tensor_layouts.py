@@ -15,6 +15,7 @@ import numpy as np
 
 from align.core.dtypes import rounded_as
 from align.measure.sampled_values import relative_rms_distance
+from align.measure.thresholds import CLEAR_LAYOUT_DISTANCE, LEAST_LAYOUT_ELEMENTS, MOST_PERMUTED_AXES, SAMPLED_ELEMENTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
-
-_SAMPLE = 4096
-_FEWEST = 16  # elements; fewer agree by chance
-_MOST_AXES = 5
-# Relative root mean square of the difference: 1.4 for unrelated values, below 0.01 for most faults of one layer.
-_CLEAR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +41,7 @@ class PermutedLayout:
         return self.reference == self.candidate and self.order == tuple(range(len(self.order)))
 
     @property
-    def told(self) -> str:
+    def note(self) -> str:
         """The layout in words, "" for the same."""
         if self.is_same:
             return ""
@@ -80,7 +75,7 @@ class RepeatedLayout:
         return False
 
     @property
-    def told(self) -> str:
+    def note(self) -> str:
         """The layout in words."""
         shapes = {"reference": str(list(self.reference)), "candidate": str(list(self.candidate))}
         return sentence("layout_note.once_for_all", **shapes)
@@ -98,17 +93,22 @@ Layout: TypeAlias = "PermutedLayout | RepeatedLayout"
 
 
 def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout | None:
-    """Return how the candidate lays out the reference's values; None if its shape is another and values do not tell."""
+    """Return how the candidate lays out the reference's values; None if its shape differs and no value shows how."""
     if reference.shape == candidate.shape:
         return PermutedLayout(tuple(range(reference.ndim)), reference.shape, candidate.shape)
     floats = rounded_as(reference.dtype.name) and rounded_as(candidate.dtype.name)
-    if reference.size != candidate.size or not floats or candidate.size < _FEWEST or reference.ndim > _MOST_AXES:
+    if (
+        reference.size != candidate.size
+        or not floats
+        or candidate.size < LEAST_LAYOUT_ELEMENTS
+        or reference.ndim > MOST_PERMUTED_AXES
+    ):
         return None
-    places = np.random.default_rng(0).integers(0, candidate.size, _SAMPLE)
+    places = np.random.default_rng(0).integers(0, candidate.size, SAMPLED_ELEMENTS)
     sample = candidate.reshape(-1)[places].astype(np.float64)
     distances = [(relative_rms_distance(values, sample), order) for order, values in _orders(reference, places)]
     least, order = min(distances)
-    return PermutedLayout(order, reference.shape, candidate.shape) if least < _CLEAR else None
+    return PermutedLayout(order, reference.shape, candidate.shape) if least < CLEAR_LAYOUT_DISTANCE else None
 
 
 def _is_repeated(whole: Array, once: Array) -> bool:
@@ -127,7 +127,7 @@ def _repeated(value: Array, shape: Shape) -> Array:
 
 
 class LearnedLayouts:
-    """How a port lays out its tensors: learnt where the values tell, and used where a fault hides it.
+    """How a port lays out its tensors: learnt where the values show it, and used where a fault hides it.
 
     What is learnt of one shape counts for others that differ in the last axis alone.
     """

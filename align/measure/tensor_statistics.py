@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.trace_metadata import TensorStatistics
+from align.measure.thresholds import STATISTICS_BLOCK, STATISTICS_PIECE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
 
-BLOCK = 1 << 17
-# Products of a few thousand elements: longer ones NumPy hands to threads of BLAS, which can stall on a busy machine.
-PIECE = 4096
-_ONES = {np.dtype(dtype): np.ones(PIECE, dtype) for dtype in (np.float32, np.float64)}
+_ONES = {np.dtype(dtype): np.ones(STATISTICS_PIECE, dtype) for dtype in (np.float32, np.float64)}
 
 
 def summarize_tensor(value: Array) -> TensorStatistics:
@@ -40,9 +38,9 @@ def summarize_tensor(value: Array) -> TensorStatistics:
 
 def _blocks(flat: Array) -> Iterator[Array]:
     """Blocks of whole pieces, and what is left."""
-    whole = flat.size - flat.size % PIECE
-    for start in range(0, whole, BLOCK):
-        yield flat[start : min(start + BLOCK, whole)]
+    whole = flat.size - flat.size % STATISTICS_PIECE
+    for start in range(0, whole, STATISTICS_BLOCK):
+        yield flat[start : min(start + STATISTICS_BLOCK, whole)]
     if whole < flat.size:
         yield flat[whole:]
 
@@ -79,7 +77,7 @@ def _range(block: Array) -> tuple[float, float]:
 
 def _products(block: Array) -> tuple[float, float]:
     """The sum, and the sum of squares, both as products: BLAS adds up three times as fast as `sum`."""
-    pieces = block.reshape(-1, 1, min(block.size, PIECE))
+    pieces = block.reshape(-1, 1, min(block.size, STATISTICS_PIECE))
     ones = _ONES[block.dtype][: pieces.shape[2]]
     sums, squares = np.matmul(pieces, ones), np.matmul(pieces, pieces.transpose(0, 2, 1))
     return sum(sums.ravel().tolist()), sum(squares.ravel().tolist())

@@ -31,8 +31,7 @@ from align.core.atomic_files import existing_file
 from align.curves.read_patterns import pattern_faults, read_patterns
 from align.curves.read_presets import preset_faults, read_presets
 from align.errors import ProjectFileError
-from align.forward.allowances import NO_ALLOWANCES, Allowances
-from align.forward.read_allowances import allowance_faults, read_allowances
+from align.forward.allowances import NO_ALLOWANCES, Allowances, allowance_faults, read_allowances
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -1,7 +1,11 @@
-"""Do both sides hold the same values in their paired parameters? If not, no forward comparison can come out clean."""
+"""Do both sides hold the same values in their paired parameters? If not, no forward comparison can come out clean.
+
+Where they are unrelated, the port was never given its weights: one finding then stands for all.
+"""
 
 from __future__ import annotations
 
+from math import isclose
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,15 +15,22 @@ from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.measure.measure_arrays import measure
+from align.traces.thresholds import (
+    LEAST_UNRELATED_ELEMENTS,
+    LEAST_UNRELATED_PARAMETERS,
+    MOST_LISTED_PARAMETERS,
+    MOST_UNRELATED_CORRELATION,
+    SAME_SUMS_TOLERANCE,
+)
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
 
-MOST_MISSING = 5
+CODE = "weights-never-given"
 
 
 def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> tuple[Finding, ...]:
@@ -30,7 +41,7 @@ def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], na
     """
     missing = [p.source for p in name_map.pairings if p.source not in source or p.target not in target]
     if missing:
-        listed = first_few(missing, MOST_MISSING)
+        listed = first_few(missing, MOST_LISTED_PARAMETERS)
         raise CannotRunError(f"the models lack parameters of the name map: {listed}", "make the map again: align map")
     findings = []
     for pairing in name_map.pairings:
@@ -79,3 +90,68 @@ def _difference(meant: Array, held: Array) -> str:
         difference=measurement.max_abs,
         non_finite=measurement.non_finite_mismatch,
     )
+
+
+def weights_never_given(
+    findings: Sequence[Finding],
+    values: tuple[Mapping[str, Array], Mapping[str, Array]],
+    name_map: NameMap,
+    *,
+    buffers: Collection[str] = (),
+    filled: tuple[bool, bool] = (False, False),
+) -> Finding | None:
+    """One finding in the place of those of `compare_weights`, if all learned parameters differ and none are related.
+
+    `values` are those of both sides, `buffers` names of the candidate that a model computes for itself. `filled` says
+    which side's values came from a checkpoint. Parameters of one value throughout, as a fresh norm has them, may agree.
+    """
+    differing = {finding.subject for finding in findings}
+    learned = [
+        one for one in name_map.pairings if one.target not in buffers and not _is_constant(values[0][one.source])
+    ]
+    if len(learned) < LEAST_UNRELATED_PARAMETERS or any(
+        f"{one.source} -> {one.target}" not in differing for one in learned
+    ):
+        return None
+    pairs = (paired_values(one, *values)[:2] for one in learned)
+    if not _are_unrelated(pairs):
+        return None
+    message = sentence(_key(filled), count=len(findings), total=len(name_map.pairings))
+    facts: dict[str, float | int | str] = {"differ": len(findings), "parameters": len(name_map.pairings)}
+    label = name_map.source if filled == (False, True) else name_map.target
+    return Finding(CODE, "error", label, message, facts)
+
+
+def _key(filled: tuple[bool, bool]) -> str:
+    if all(filled):
+        return "trace_finding.weights_of_other_training"
+    return "trace_finding.reference_never_filled" if filled[1] else "trace_finding.port_never_filled"
+
+
+def _are_unrelated(pairs: Iterator[tuple[Array, Array]]) -> bool:
+    """Tell whether no values are those of the other side in another order, and all correlate as by chance."""
+    total, elements = 0.0, 0
+    for meant, held in pairs:
+        if meant.shape == held.shape:
+            own, other = (np.ravel(value).astype(np.float64) for value in (meant.astype(held.dtype), held))
+            if _is_permuted(own, other):
+                return False
+            total, elements = total + abs(_correlation(own, other)) * own.size, elements + own.size
+    return elements >= LEAST_UNRELATED_ELEMENTS and total / elements < MOST_UNRELATED_CORRELATION
+
+
+def _is_constant(value: Array) -> bool:
+    return bool((value == value.flat[0]).all()) if value.size else True
+
+
+def _is_permuted(own: Array, other: Array) -> bool:
+    squares = float(own @ own), float(other @ other)
+    ends = [(float(value.min()), float(value.max())) for value in (own, other)]
+    return ends[0] == ends[1] and not _is_constant(other) and isclose(*squares, rel_tol=SAME_SUMS_TOLERANCE)
+
+
+def _correlation(own: Array, other: Array) -> float:
+    """Pearson's; 0 where a side has one value throughout, or values that are not finite."""
+    own, other = own - own.mean(), other - other.mean()
+    norm = np.sqrt((own @ own) * (other @ other))
+    return float(own @ other / norm) if np.isfinite(norm) and norm > 0 else 0.0

@@ -1,4 +1,4 @@
-"""A lock on a folder that one process holds at a time, and that tells who holds it.
+"""A lock on a folder that one process holds at a time, and that says who holds it.
 
 It is the operating system's (`flock`), so a process that ends in any way gives it back. The file beside it says who has
 it; one that a dead process left behind is taken over.
@@ -16,6 +16,7 @@ import socket
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from align.errors import DestinationError, FolderInUseError
+from align.traces.thresholds import LONGEST_LOCK_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 LOCK = ".mindalign.lock"
 _TAKEN = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
-_MOST_READ = 4096
 
 
 class Holder(NamedTuple):
@@ -86,7 +86,7 @@ def _is_still_there(path: Path, descriptor: int) -> bool:
 def _read_holder(descriptor: int) -> Holder | None:
     """Who wrote into the file; None while that is not done."""
     try:
-        found = json.loads(os.pread(descriptor, _MOST_READ, 0))
+        found = json.loads(os.pread(descriptor, LONGEST_LOCK_FILE, 0))
         return Holder(int(found["pid"]), str(found["host"]), str(found["since"]))
     except (ValueError, TypeError, KeyError):
         return None

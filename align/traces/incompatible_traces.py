@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from align.core.trace_metadata import TraceHead
 
-# What both runs must have been told alike, and its name for the reader.
+# What both runs must have been given alike, and its name for the reader.
 SAME = {"mode": "mode", "step": "step", "seed": "seed", "direction": "direction"}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from align.core.trace_metadata import KeptValues
 from align.errors import UsageError
+from align.traces.thresholds import LARGEST_SHUFFLED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture
 
 _PART = re.compile(r"(first|sample):([1-9][0-9]{0,11})")
-LARGEST_SHUFFLED = 1 << 24
 HINT = "--tensors takes all, none, first:N, sample:N, or globs over the paths of modules"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from align.rules.layer_rules import rule_for
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 
     from align.core.name_map import NameMap, SideName
     from align.core.parameters import ParameterSet
-    from align.core.traces import Capture
-    from align.traces.unpaired_layer import UnpairedLayer
+    from align.core.traces import Capture, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,8 +72,8 @@ class CalledModules:
         pairs_of: dict[str, set[int]] = defaultdict(set)  # several of a tensor that the other side holds in pieces
         for number, pairing in enumerate(name_map.pairings):
             pairs_of[getattr(pairing, side)].add(number)
-        settled = pairs_of.keys() | {one.name for one in name_map.dropped if one.side == side}
-        open_names = {p.name for p in parameters.parameters if p.name not in settled and not p.tied_to}
+        decided = pairs_of.keys() | {one.name for one in name_map.dropped if one.side == side}
+        open_names = {p.name for p in parameters.parameters if p.name not in decided and not p.tied_to}
         self.open = {module.path for module in parameters.modules if open_names & set(module.parameters)}
         self._classes = {module.path: module.classes for module in parameters.modules}
         self.owned = {
@@ -125,3 +125,24 @@ def _ancestors(path: str) -> Iterator[str]:
     while path:
         path = path.rpartition(".")[0]
         yield path
+
+
+@dataclass(frozen=True, slots=True)
+class UnpairedLayer:
+    """A call of a module that has no counterpart on the other side, and why."""
+
+    side: Literal["reference", "candidate"]
+    module: str
+    class_name: str
+    call: int
+    reason: str
+
+
+def batch_ends(trace: Trace) -> list[int]:
+    """The places in a run at which its batches end."""
+    return [call[-1].order for call in outermost_calls(trace.captures)]
+
+
+def batch_number(ends: Sequence[int], order: int) -> int:
+    """The number, from 1 on, of the batch in which a capture of this order was made."""
+    return min(bisect_left(ends, order), len(ends) - 1) + 1

@@ -1,4 +1,4 @@
-"""A trace folder as one side of a comparison: what was captured, and what was told of the model."""
+"""A trace folder as one side of a comparison: what was captured, and what was noted of the model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check_beside(trace: TraceFolder, contents: Collection[str]) -> None:
     manifest = trace.manifest
     if untold := [name for name in manifest.awaited if (trace.folder / name).exists()]:
         path = trace.folder / MANIFEST
-        raise RunFolderError(f"{path} is damaged: its last line, which tells of {untold[0]}, is missing", AGAIN_HINT)
+        raise RunFolderError(f"{path} is damaged: its last line, which names {untold[0]}, is missing", AGAIN_HINT)
     if manifest.sealed and manifest.files is not None:
         check_files(trace.folder, manifest.files, (MODEL, VALUES, NOISE), contents)
 
@@ -62,7 +62,7 @@ def check_beside(trace: TraceFolder, contents: Collection[str]) -> None:
 def open_trace(folder: Path) -> TracedSide:
     """Open a folder that `align capture` wrote; raises MissingFileError or RunFolderError for anything else.
 
-    That of gradients stands inside of the one that tells of the model.
+    That of gradients stands inside of the one that describes the model.
     """
     if not folder.is_dir():
         raise MissingFileError(folder, "trace folder")
@@ -72,7 +72,7 @@ def open_trace(folder: Path) -> TracedSide:
     home = folder.absolute().parent if head is not None and head.direction == "backward" else folder
     model = read_model(home)
     if model is None or head is None:
-        error = f"{folder} tells nothing of the model that it is a trace of"
+        error = f"{folder} says nothing of the model that it is a trace of"
         raise RunFolderError(error, "write it with `align capture SIDE -o DIR`; one of gradients stays inside of DIR")
     path = home / VALUES
     tensors = open_checkpoint(path).tensors if path.is_file() else None

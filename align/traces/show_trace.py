@@ -1,4 +1,4 @@
-"""A trace folder told as the tree of its calls, with the place where it ends if the run did not come to its end."""
+"""A trace folder shown as the tree of its calls, with the place where it ends if the run did not come to its end."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ import numpy as np
 from align.core.dtypes import numpy_dtype
 from align.errors import RunFolderError
 from align.traces.stored.checksums import AGAIN_HINT, check_file
-from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, read_manifest
+from align.traces.stored.manifest import MANIFEST, SCHEMA, TENSORS, read_manifest
+from align.traces.thresholds import TRACE_HEADER_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 class TraceFolder:
     """A trace read back; tensors are memory-mapped.
 
-    `complete` is False if the run ended before it was sealed, or before all that its seal speaks of was told. Of a run
+    `complete` is False if the run ended before it was sealed, or before all that its seal names was written. Of a run
     that ended so, captures whose bytes did not reach the disk are left out. `manifest` is all that its
-    manifest tells. Raises RunFolderError for what is no trace, and for a file that is not what was written.
+    manifest says. Raises RunFolderError for what is no trace, and for a file that is not what was written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +41,7 @@ class TraceFolder:
         if manifest is None or not path.is_file():
             raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
         self.folder, self.manifest = folder, manifest
-        self._start = 8 + (manifest.header_bytes or HEADER_BYTES)
+        self._start = 8 + (manifest.header_bytes or TRACE_HEADER_BYTES)
         self._checked: set[int] = set()
         empty = not path.stat().st_size
         # A plain view of the file: frameworks that trace code refuse a memmap.

@@ -17,16 +17,9 @@ from align.core.json_data import to_json_data
 from align.core.traces import Capture
 from align.errors import DestinationError
 from align.traces.stored.checksums import CHECKED, FileSum, LineChain, last_check, sum_file
-from align.traces.stored.manifest import (
-    HEADER_BYTES,
-    INPUTS,
-    MANIFEST,
-    SCHEMA,
-    TENSORS,
-    capture_as_json,
-    returned_as_json,
-)
+from align.traces.stored.manifest import INPUTS, MANIFEST, SCHEMA, TENSORS, capture_as_json, returned_as_json
 from align.traces.stored_model import MODEL, VALUES
+from align.traces.thresholds import TRACE_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +35,6 @@ BESIDE = (MODEL, VALUES, INPUTS)
 
 _encode = json.JSONEncoder(check_circular=False).encode
 
-
 _SAFETENSORS_NAMES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL",
     "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
@@ -56,7 +48,7 @@ class TraceWriter:
 
     With `inputs` it keeps what modules are given too; what was written before, as an output mostly, is not written
     again. `later` names the files that `tell_file` will be called for. The safetensors header has the room of
-    `header_bytes`; one that does not fit is left out, and the manifest alone tells where tensors lie.
+    `header_bytes`; one that does not fit is left out, and the manifest alone says where tensors lie.
     """
 
     def __init__(
@@ -76,7 +68,7 @@ class TraceWriter:
         self._inputs, self._later = inputs, list(later)
         self._outputs = 0
         self._known: dict[tuple[int, int], int] = {}
-        self._room = header_bytes or HEADER_BYTES
+        self._room = header_bytes or TRACE_HEADER_BYTES
         with self._destination:
             folder.mkdir(parents=True, exist_ok=True)
             self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
@@ -107,7 +99,7 @@ class TraceWriter:
             self._line(line, flush=flush)
 
     def append(self, capture: Capture, value: Array) -> dict[str, int]:
-        """Append the bytes of a tensor, or of some of its elements; return their place, which a line must tell."""
+        """Append the bytes of a tensor, or of some of its elements; return their place, which a line must say."""
         with self._destination:
             return self._bytes(capture, value)
 
@@ -163,8 +155,8 @@ class TraceWriter:
         self._tensors.flush()
         tensors = FileSum(8 + room + self._offset, crc32(start), len(start))
         beside = {name: sum_file(self._folder / name) for name in BESIDE if (self._folder / name).is_file()}
-        told = {name: astuple(one) for name, one in beside.items()}
-        self._line({"sealed": True, "tensors": astuple(tensors), "beside": told, "later": self._later})
+        sums = {name: astuple(one) for name, one in beside.items()}
+        self._line({"sealed": True, "tensors": astuple(tensors), "beside": sums, "later": self._later})
 
     def _line(self, value: Mapping[str, Any], *, flush: bool = True) -> None:
         self._manifest.write(self._chain.close(_encode(value)) + "\n")
@@ -175,10 +167,10 @@ class TraceWriter:
 def tell_file(folder: Path, name: str) -> None:
     """Add the size and checksum of a file, written after the run, to the manifest of a sealed trace."""
     with _Destination(folder):
-        told = sum_file(folder / name)
+        sums = sum_file(folder / name)
         chain = LineChain(last_check((folder / MANIFEST).read_bytes()))
         with (folder / MANIFEST).open("a", encoding="utf-8") as manifest:
-            manifest.write(chain.close(_encode({"file": name, "told": astuple(told)})) + "\n")
+            manifest.write(chain.close(_encode({"file": name, "told": astuple(sums)})) + "\n")
 
 
 class _Destination:

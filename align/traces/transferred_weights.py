@@ -54,7 +54,7 @@ class TransferredWeights:
         if left_open:
             self.problem = sentence("trace_finding.names_open", count=len(left_open), names=left_open)
 
-    def told(self, label: str) -> Iterator[Finding]:
+    def report(self, label: str) -> Iterator[Finding]:
         """Warn of values that differ, and of those that are not known to be the same."""
         if self.findings:
             names = [finding.subject for finding in self.findings]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from align.measure import limits
+from align.measure import thresholds
 
 
 @pytest.mark.frameworks
@@ -23,15 +23,15 @@ def test_the_page_names_every_option(page: Any) -> None:
 
 
 def test_the_page_gives_the_constants_that_are_in_force(page: Any) -> None:
-    assert f"| times the noise | {limits.NOISE_FACTOR:g} |" in page.text
-    assert f"| {limits.TYPICAL_UNITS:g} units in the last place |" in page.text
-    assert f"| {limits.WORST_UNITS:g} units of the largest value |" in page.text
-    assert f"upper end of the {limits.CONFIDENCE:.0%} confidence".replace("%", " %") in page.text
-    for value in limits.RELATIVE_BY_DTYPE.values():
+    assert f"| times the noise | {thresholds.NOISE_FACTOR:g} |" in page.text
+    assert f"| {thresholds.TYPICAL_UNITS:g} units in the last place |" in page.text
+    assert f"| {thresholds.WORST_UNITS:g} units of the largest value |" in page.text
+    assert f"upper end of the {thresholds.NOISE_CONFIDENCE:.0%} confidence".replace("%", " %") in page.text
+    for value in thresholds.RELATIVE_BY_DTYPE.values():
         assert f"{value:.0e}".replace("e-0", "e-") in page.text
 
 
 def test_the_page_gives_the_constants_of_half_precision(page: Any) -> None:
-    half = f"{limits.NOISE_FACTOR_OF_HALF_ALONE:g} times the noise of a layer alone"
-    least = f"never below {limits.TYPICAL_UNITS_OF_HALF:g} unit in the last place"
-    assert f"| {half}; {least}, {limits.WORST_UNITS_OF_HALF:g} of the largest value |" in page.text
+    half = f"{thresholds.NOISE_FACTOR_OF_HALF_ALONE:g} times the noise of a layer alone"
+    least = f"never below {thresholds.TYPICAL_UNITS_OF_HALF:g} unit in the last place"
+    assert f"| {half}; {least}, {thresholds.WORST_UNITS_OF_HALF:g} of the largest value |" in page.text

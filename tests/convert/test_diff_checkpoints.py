@@ -22,7 +22,7 @@ from align.core.transforms import Permute, Reshape
 from align.core.verdicts import Outcome
 from align.errors import MapError, NotACheckpointError, UsageError
 from align.measure.measure_arrays import measure
-from align.measure.numpy_kernel import SHARED_BLOCK
+from align.measure.thresholds import SHARED_BLOCK
 
 if TYPE_CHECKING:
     from pathlib import Path

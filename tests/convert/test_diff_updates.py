@@ -12,7 +12,7 @@ from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.transforms import Permute
 from align.core.verdicts import Outcome
 from align.errors import MapError, MissingFileError, UsageError
-from align.measure.numpy_kernel import SHARED_BLOCK
+from align.measure.thresholds import SHARED_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,7 @@ import pytest
 from align.core.measurements import Limit
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.forward.caveats import with_caveats
-from align.forward.forward_result import ForwardComparison, LayerComparison
-from align.forward.unseen_result import UnseenModule
+from align.forward.forward_result import ForwardComparison, LayerComparison, UnseenModule
 from align.measure.measure_arrays import measure
 from align.models.inputs import describe_inputs
 from align.words.catalogue import joined, sentence

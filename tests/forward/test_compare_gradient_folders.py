@@ -129,7 +129,7 @@ def test_the_command_compares_them_and_refuses_what_is_none(
 def test_gradients_apart_from_their_trace_are_refused(folders: Path, tmp_path: Path) -> None:
     alone = (folders / "clean" / "backward").rename(tmp_path / "alone")
     try:
-        with pytest.raises(RunFolderError, match="tells nothing of the model") as told:
+        with pytest.raises(RunFolderError, match="says nothing of the model") as told:
             align.compare_trace_folders(folders / "original" / "backward", alone)
         assert "stays inside of DIR" in told.value.hint
     finally:

@@ -252,7 +252,7 @@ def test_what_is_no_trace_of_a_model_is_refused(tmp_path: Path) -> None:
         align.compare_trace_folders(whole, tmp_path / "empty")
     with TraceWriter(tmp_path / "bare", {}):
         pass
-    with pytest.raises(RunFolderError, match=r"tells nothing of the model.*\nHint: .*align capture"):
+    with pytest.raises(RunFolderError, match=r"says nothing of the model.*\nHint: .*align capture"):
         align.compare_trace_folders(whole, tmp_path / "bare")
 
 

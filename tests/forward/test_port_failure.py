@@ -13,7 +13,7 @@ from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, ModelFailedError
 from align.forward.compare_forward import compare_forward
-from align.forward.repro.choose_layer import choose_pair
+from align.forward.export_repro import choose_pair
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.measure.choose_kernel import WORTH_LOADING, Kernels, load_loops
+from align.measure.choose_kernel import Kernels, load_loops
 from align.measure.kernels.compiled_kernel import CompiledKernel
-from align.measure.numpy_kernel import NumpyKernel
+from align.measure.measure_arrays import NumpyKernel
+from align.measure.thresholds import WORTH_LOADING
 
 if TYPE_CHECKING:
     from pathlib import Path

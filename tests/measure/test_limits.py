@@ -10,15 +10,15 @@ import pytest
 from align.core.dtypes import EPSILON
 from align.core.measurements import Measurement, smallest_factor
 from align.core.traces import Capture
-from align.measure.limits import (
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
+from align.measure.thresholds import (
     NOISE_FACTOR,
     NOISE_FACTOR_OF_HALF_ALONE,
     RELATIVE_BY_DTYPE,
     TYPICAL_UNITS,
     WORST_UNITS,
-    limit_for,
 )
-from align.measure.measure_arrays import measure
 from align.traces.rounding_noise import NoiseSink
 
 SCALE = measure(np.array([3.0, -4.0]), np.array([3.0, -4.0]))

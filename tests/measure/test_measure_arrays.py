@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from align.core.measurements import Limit, smallest_factor
 from align.measure.measure_arrays import measure
-from align.measure.numpy_kernel import BLOCK
+from align.measure.thresholds import MEASURED_BLOCK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,11 +217,24 @@ def test_views_are_measured_as_what_they_show() -> None:
     assert measure(np.broadcast_to(base[0], (4, 10)), np.tile(other[0], (4, 1))).count == 40
 
 
-@pytest.mark.parametrize("size", [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 65535, 65536, 65537, 8 * BLOCK + 7])
+@pytest.mark.parametrize(
+    "size",
+    [
+        1,
+        MEASURED_BLOCK - 1,
+        MEASURED_BLOCK,
+        MEASURED_BLOCK + 1,
+        2 * MEASURED_BLOCK,
+        65535,
+        65536,
+        65537,
+        8 * MEASURED_BLOCK + 7,
+    ],
+)
 def test_the_edges_of_blocks_are_counted_once(size: int) -> None:
     reference = normal((size,)).astype(np.float32)
     candidate = reference.copy()
-    places = sorted({0, size // 2, size - 1, min(BLOCK - 1, size - 1), min(BLOCK, size - 1)})
+    places = sorted({0, size // 2, size - 1, min(MEASURED_BLOCK - 1, size - 1), min(MEASURED_BLOCK, size - 1)})
     candidate[places] += 0.5
     candidate[size - 1] += 1.0
     measurement = check_figures(reference, candidate)
@@ -231,7 +244,7 @@ def test_the_edges_of_blocks_are_counted_once(size: int) -> None:
 
 
 def test_the_index_of_the_worst_is_the_first_of_equals_in_all_axes() -> None:
-    reference, candidate = np.zeros((3, BLOCK // 2, 2)), np.zeros((3, BLOCK // 2, 2))
+    reference, candidate = np.zeros((3, MEASURED_BLOCK // 2, 2)), np.zeros((3, MEASURED_BLOCK // 2, 2))
     candidate[1, 17, 1] = candidate[2, 3, 0] = -2.0
     assert measure(reference, candidate).worst == (1, 17, 1)
 

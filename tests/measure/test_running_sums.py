@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.measure.measure_arrays import measure
-from align.measure.numpy_kernel import NumpyKernel
+from align.measure.measure_arrays import NumpyKernel, measure
 from align.measure.running_sums import RunningSums, decade
 
 

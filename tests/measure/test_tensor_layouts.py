@@ -49,7 +49,7 @@ def test_every_order_and_reshape_is_found_and_brought_back(layout: Any, seed: in
     assume(candidate.shape != reference.shape)
     view = find_permuted_layout(reference, candidate)
     assert view is not None
-    assert view.told
+    assert view.note
     np.testing.assert_array_equal(view.to_reference(candidate), reference)
     np.testing.assert_array_equal(view.to_candidate(reference), candidate)
 
@@ -79,7 +79,7 @@ def test_equal_shapes_are_one_layout_whatever_the_values() -> None:
     view = find_permuted_layout(square, square.T)
     assert view is not None
     assert view.is_same
-    assert view.told == ""
+    assert view.note == ""
     assert view.to_reference(square.T) is not None
     np.testing.assert_array_equal(view.to_reference(square.T), square.T)
 
@@ -88,10 +88,10 @@ def test_the_layout_is_told_in_words() -> None:
     reference = random_values((2, 3, 4, 5))
     view = find_permuted_layout(reference, reference.transpose(0, 2, 3, 1))
     assert view is not None
-    assert view.told == "compared in the reference's layout; the port's is [2, 4, 5, 3], axes in the order [0, 2, 3, 1]"
+    assert view.note == "compared in the reference's layout; the port's is [2, 4, 5, 3], axes in the order [0, 2, 3, 1]"
     rows = find_permuted_layout(reference, reference.reshape(24, 5))
     assert rows is not None
-    assert rows.told == "compared in the reference's layout; the port's is [24, 5]"
+    assert rows.note == "compared in the reference's layout; the port's is [24, 5]"
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from align.core.trace_metadata import TensorStatistics
-from align.measure import tensor_statistics
 from align.measure.tensor_statistics import summarize_tensor
+from align.measure.thresholds import STATISTICS_BLOCK, STATISTICS_PIECE
 
-PIECE, BLOCK = tensor_statistics.PIECE, tensor_statistics.BLOCK
+PIECE, BLOCK = STATISTICS_PIECE, STATISTICS_BLOCK
 SIZES = [1, 100, PIECE - 1, PIECE, PIECE + 1, BLOCK - 1, BLOCK, 3 * BLOCK + 17, 3 * BLOCK + 2 * PIECE]
 
 

@@ -32,7 +32,7 @@ from align.forward.culprit_result import Culprit, IsolatedComparison, IsolatedOu
 from align.forward.forward_result import ForwardComparison, LayerComparison
 from align.names.map_result import MapResult
 from align.runs.run_folder import RunFolder
-from align.traces.unpaired_layer import UnpairedLayer
+from align.traces.module_calls import UnpairedLayer
 
 TRAININGS = run_path(str(Path(__file__).with_name("sample_trainings.py")))
 sample_step, clean_step = TRAININGS["sample_step"], TRAININGS["clean_step"]

@@ -22,8 +22,9 @@ from align.forward import forward_result
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.run_folder import KINDS, RunFolder
 from align.traces import stored_model, stored_noise
+from align.traces.module_calls import UnpairedLayer
 from align.traces.stored import manifest
-from align.traces.unpaired_layer import UnpairedLayer
+from align.traces.thresholds import TRACE_HEADER_BYTES
 from align.training import determinism_result, initial_values_result, step_result
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
@@ -85,7 +86,7 @@ def test_files_schemas_and_sizes_are_those_of_the_code() -> None:
     } <= named()
     assert {stored_model.MODEL, stored_model.VALUES, stored_model.MODEL_SCHEMA} <= named()
     assert {stored_noise.NOISE, stored_noise.NOISE_SCHEMA} <= named()
-    assert f"8 + {manifest.HEADER_BYTES:,} + `offset`" in PAGE
+    assert f"8 + {TRACE_HEADER_BYTES:,} + `offset`" in PAGE
 
 
 def test_the_example_reads_what_the_page_describes(

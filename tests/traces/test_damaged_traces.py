@@ -16,8 +16,9 @@ from align.core.verdicts import Outcome
 from align.errors import RunFolderError, UnlikeTracesError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.traces.open_trace import open_trace
-from align.traces.stored.manifest import HEADER_BYTES, INPUTS, MANIFEST, NOISE, TENSORS
+from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE, TENSORS
 from align.traces.stored_model import MODEL, VALUES
+from align.traces.thresholds import TRACE_HEADER_BYTES
 from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 X = {"x": np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)}
-DATA = 8 + HEADER_BYTES
+DATA = 8 + TRACE_HEADER_BYTES
 BESIDE = (MODEL, VALUES, NOISE, INPUTS)
 
 
@@ -199,7 +200,7 @@ def test_a_tensor_removed_from_the_manifest_and_from_the_header_is_refused(folde
     content = (folder / TENSORS).read_bytes()
     header = json.loads(content[8:DATA])
     del header["fc1#0"]
-    start = content[:8] + json.dumps(header).encode().ljust(HEADER_BYTES)
+    start = content[:8] + json.dumps(header).encode().ljust(TRACE_HEADER_BYTES)
     (folder / TENSORS).write_bytes(start + content[DATA:])
     with pytest.raises(RunFolderError, match="is damaged"):
         TraceFolder(folder)

@@ -16,7 +16,8 @@ import safetensors
 from align.core.traces import Capture
 from align.errors import DestinationError, RunFolderError
 from align.traces import trace_folder, trace_writer
-from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, TENSORS
+from align.traces.stored.manifest import MANIFEST, TENSORS
+from align.traces.thresholds import TRACE_HEADER_BYTES
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
 
@@ -71,7 +72,7 @@ def test_inputs_are_kept_if_asked_and_bytes_written_before_are_not_written_again
     assert [one.order for one in trace.inputs] == [1, 1]
     assert all(same(trace.value(one), value) for one, value in zip(trace.inputs, (first, second), strict=True))
     assert [one.module for one in trace.captures] == ["block.0", "block.1"]
-    assert (tmp_path / TENSORS).stat().st_size == 8 + HEADER_BYTES + first.nbytes + second.nbytes
+    assert (tmp_path / TENSORS).stat().st_size == 8 + TRACE_HEADER_BYTES + first.nbytes + second.nbytes
     with safetensors.safe_open(tmp_path / TENSORS, "numpy") as opened:
         assert sorted(opened.keys()) == ["block.0#0", "next#0<mask"]
 
@@ -175,7 +176,7 @@ def test_tensors_that_did_not_reach_the_disk_are_left_out(tmp_path: Path) -> Non
     for missing, left in ((1, 2), (16, 2), (17, 1), (47, 0)):
         write(tmp_path, arrays)
         unseal(tmp_path)
-        os.truncate(tmp_path / TENSORS, 8 + HEADER_BYTES + 48 - missing)
+        os.truncate(tmp_path / TENSORS, 8 + TRACE_HEADER_BYTES + 48 - missing)
         assert len(TraceFolder(tmp_path).captures) == left
 
 
@@ -244,7 +245,7 @@ def test_a_header_larger_than_its_room_leaves_the_manifest_in_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (trace_folder, trace_writer):
-        monkeypatch.setattr(module, "HEADER_BYTES", 64)
+        monkeypatch.setattr(module, "TRACE_HEADER_BYTES", 64)
     trace = write(tmp_path, [np.full(2, 3.0), np.full(2, 4.0)])
     assert trace.complete
     assert [trace.value(capture).tolist() for capture in trace.captures] == [[3, 3], [4, 4]]
@@ -270,10 +271,10 @@ def test_a_full_disk_says_so_and_keeps_what_was_written(tmp_path: Path) -> None:
 import pathlib, resource, signal, numpy
 from align.core.traces import Capture
 from align.errors import DestinationError
-from align.traces.stored.manifest import HEADER_BYTES
+from align.traces.thresholds import TRACE_HEADER_BYTES
 from align.traces.trace_writer import TraceWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (HEADER_BYTES + 5000, HEADER_BYTES + 5000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (TRACE_HEADER_BYTES + 5000, TRACE_HEADER_BYTES + 5000))
 try:
     with TraceWriter(pathlib.Path({str(tmp_path)!r}), {{}}) as writer:
         for n in range(3):

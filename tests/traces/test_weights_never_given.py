@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from align.core.name_map import NameMap, Pairing
-from align.traces.compare_weights import compare_weights
-from align.traces.weights_never_given import weights_never_given
+from align.traces.compare_weights import compare_weights, weights_never_given
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

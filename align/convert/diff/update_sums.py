@@ -14,7 +14,7 @@ import numpy as np
 
 from align.checkpoints.extents import byte_blocks
 from align.core.dtypes import EPSILON, is_complex, numpy_dtype, rounded_as
-from align.measure.numpy_kernel import SHARED_BLOCK
+from align.measure.thresholds import SHARED_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

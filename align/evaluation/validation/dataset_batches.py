@@ -1,6 +1,6 @@
 """A user's dataset as batches of arrays, streamed; every pass over it must give the same samples.
 
-A few facts a sample are kept of each pass, which tell whether it did, without holding the data.
+A few facts a sample are kept of each pass, which show whether it did, without holding the data.
 """
 
 from __future__ import annotations

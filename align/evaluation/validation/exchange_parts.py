@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.evaluation.thresholds import METRIC_LIMIT_WITHOUT_NOISE, METRIC_ROUNDING
 from align.evaluation.validation_result import PARTS, Combination
-from align.measure.limits import NOISE_FACTOR
+from align.measure.thresholds import NOISE_FACTOR
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from align.evaluation.validation_result import OutputDifference, Part
 
     Cause = Part | Literal["model"]
-
-# What a metric may move by beside what is measured: its own sums, in whatever precision the user adds them up.
-OWN_ROUNDING = 1e-6
-# The same where the reference's noise is not known: the outputs are then judged by a limit of 1e-4 as well.
-UNKNOWN_NOISE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ def metric_limit(scores: Scores, moved: Scores | None, near: int) -> float:
     may get another class by rounding, each of which can change the mean by the range of the scores.
     """
     known = moved is not None and isfinite(moved.value)  # in float64 the metric may be no number
-    floor = abs(scores.value) * (OWN_ROUNDING if known else UNKNOWN_NOISE)
+    floor = abs(scores.value) * (METRIC_ROUNDING if known else METRIC_LIMIT_WITHOUT_NOISE)
     by_noise = NOISE_FACTOR * moved.value if moved is not None and known else 0.0
     return floor + by_noise + near / scores.samples * (scores.high - scores.low)
 
@@ -81,7 +77,7 @@ def list_combinations(
 ) -> tuple[Combination, ...]:
     """The reference, the candidate, and every exchange between them of which there is a value.
 
-    `within` tells by whose weights the candidate holds, and whose data it gets, if its outputs are within their limits.
+    `within` says by whose weights the candidate holds, and whose data it gets, if its outputs are within their limits.
     Nothing agrees with a part of the candidate that is known to be `unlike` the reference's, however near the metric.
     """
     parts = [
@@ -147,9 +143,9 @@ def judge_validation(
 def _not_finite(metrics: tuple[str, str], values: tuple[float, float], outputs: OutputDifference) -> Sentence:
     """Say which side's metric is no number, and whether the outputs are why."""
     mine, theirs = values
-    told = sentence("validate_verdict.values_of_each", reference=mine, candidate=theirs)
+    shown = sentence("validate_verdict.values_of_each", reference=mine, candidate=theirs)
     if mine == theirs or (isnan(mine) and isnan(theirs)):
-        told = sentence("validate_verdict.value_of_both", value=mine)
+        shown = sentence("validate_verdict.value_of_both", value=mine)
     figures, agree = outputs.measurement, outputs.factor <= 1.0
     odd = {
         "reference": figures.nan_reference + figures.inf_reference,
@@ -157,7 +153,7 @@ def _not_finite(metrics: tuple[str, str], values: tuple[float, float], outputs: 
     }
     held = [side for side, count in odd.items() if count]
     key = "validate_verdict.not_finite_outputs_agree" if agree else "validate_verdict.not_finite_outputs_differ"
-    return sentence(key, metrics=[*dict.fromkeys(metrics)], values=told, sides=held)
+    return sentence(key, metrics=[*dict.fromkeys(metrics)], values=shown, sides=held)
 
 
 def _blame(causes: Sequence[Cause], others: Sequence[Sequence[Part]], outputs: OutputDifference) -> str:

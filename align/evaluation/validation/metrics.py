@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from align.core.dtypes import Array
-from align.errors import InputsError
+from align.errors import InputsError, UserCodeError
+from align.models.inputs import as_array
+from align.models.open_side import find_function
+from align.models.user_code import run_user_code
+
+if TYPE_CHECKING:
+    from align.evaluation.validation.dataset_batches import Batch
 
 Outputs = Array | Mapping[str, Array]
 Metric = Callable[[Outputs, Any], Any]
@@ -66,3 +72,37 @@ def _unlike(outputs: Array, labels: Array, wanted: str) -> InputsError:
     values, classes = (f"{one.dtype.name}{list(one.shape)}" for one in (outputs, labels))
     error = f"the metric needs {wanted}, and gets outputs {values} and labels {classes}"
     return InputsError(error, "give a metric of your own: --metric file.py:name")
+
+
+class NamedMetric:
+    """One of METRICS, `module:function`, or a function; raises what finding it raises."""
+
+    def __init__(self, metric: str | Metric) -> None:
+        if isinstance(metric, str):
+            self.label = metric
+            self._function = METRICS[metric] if metric in METRICS else _found(metric)
+        else:
+            self.label = getattr(metric, "__name__", type(metric).__name__)
+            self._function = metric
+
+    def scores(self, outputs: Mapping[str, Array], batch: Batch) -> Array:
+        """One score a sample, (size,), or one number of the whole batch, (); the function may change what it gets."""
+        copies = {name: value.copy() for name, value in outputs.items()}
+        given = copies[""] if set(copies) == {""} else copies
+        labels = batch.labels.copy() if isinstance(batch.labels, np.ndarray) else batch.labels
+
+        def failed(error: BaseException) -> UserCodeError:
+            return UserCodeError(f"the metric {self.label}", error)
+
+        found = as_array(run_user_code(lambda: self._function(given, labels), failed))
+        if found.dtype.kind not in "fiub" or found.shape not in ((), (batch.size,)):
+            got = f"{found.dtype.name}{list(found.shape)}"
+            hint = "return an array of one score a sample, or one number"
+            raise InputsError(f"the metric {self.label} returned {got} for {batch.size} samples", hint)
+        return found.astype(np.float64)
+
+
+def _found(metric: str) -> Metric:
+    if ":" not in metric:
+        raise InputsError(f"no metric is called {metric!r}", f"give `module:function`, or one of: {', '.join(METRICS)}")
+    return find_function(metric, "metric file")

@@ -13,6 +13,7 @@ import numpy as np
 
 from align.core.dtypes import rounded_as
 from align.core.measurements import smallest_factor
+from align.evaluation.thresholds import MOST_FLIPPED_INDEXES, MOST_WORST_SAMPLES
 from align.evaluation.validation_result import OutputDifference, SampleDifference
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.measurements import Limit, Measurement
-
-MOST_WORST = 10
-MOST_INDEXES = 1000
 
 
 class SampleTally:
@@ -58,7 +56,7 @@ class SampleTally:
         flips = dict(self._flips(reference, candidate, wide, labels))
         if labels is not None:
             self.near += int((_leads(reference) <= 2 * limit.max_abs).sum())
-        for row in sorted({*flips, *np.argsort(-differences, kind="stable")[:MOST_WORST].tolist()}):
+        for row in sorted({*flips, *np.argsort(-differences, kind="stable")[:MOST_WORST_SAMPLES].tolist()}):
             if differences[row] > 0:
                 self._note(row, float(differences[row]), flips.get(row, {}))
         self.samples += len(reference)
@@ -98,12 +96,12 @@ class SampleTally:
         if flip:
             self._flipped += 1
             self._ties += bool(flip["tie"])
-            if len(self._indexes) < MOST_INDEXES:
+            if len(self._indexes) < MOST_FLIPPED_INDEXES:
                 self._indexes.append(index)
         sample = SampleDifference(index, difference, **flip)  # type: ignore[arg-type]
         grave = bool(flip) and not sample.tie
         heapq.heappush(self._worst, ((grave, difference, -index), sample))
-        if len(self._worst) > MOST_WORST:
+        if len(self._worst) > MOST_WORST_SAMPLES:
             heapq.heappop(self._worst)
 
 

@@ -1,6 +1,6 @@
 """A few numbers a sample, by which it is known again without being kept.
 
-Two pipelines for one dataset round differently, so floats are told by their norm, their sum and their product with a
+Two pipelines for one dataset round differently, so floats are known by their norm, their sum and their product with a
 fixed wave, which no exchange of pixels or channels leaves alone; integers and labels by a checksum.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.dtypes import is_float
+from align.evaluation.thresholds import SAME_SAMPLE_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     Facts = NDArray[np.float64]
 
-# Share of a sample's norm: far above the rounding of float32, far below one grey value in each pixel of 255.
-SAME = 1e-5
 NORM, SUM, WAVE, EXACT, LABEL = range(5)
 
 
@@ -50,7 +49,7 @@ def count_differing_samples(reference: Facts, candidate: Facts) -> tuple[int, in
     """In how many of the common samples of two datasets the inputs, and the labels, differ."""
     common = min(len(reference), len(candidate))
     a, b = reference[:common], candidate[:common]
-    room = SAME * np.maximum(a[:, NORM], b[:, NORM])
+    room = SAME_SAMPLE_TOLERANCE * np.maximum(a[:, NORM], b[:, NORM])
     apart = [~(np.abs(a[:, column] - b[:, column]) <= room) for column in (NORM, SUM, WAVE)]
     inputs = apart[0] | apart[1] | apart[2] | (a[:, EXACT] != b[:, EXACT])
     return int(inputs.sum()), int((a[:, LABEL] != b[:, LABEL]).sum())

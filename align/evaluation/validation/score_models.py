@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from align.core.name_map import SideOf
     from align.core.progress import Progress
     from align.evaluation.validation.dataset_batches import Batch, Dataset
-    from align.evaluation.validation.named_metrics import NamedMetric
+    from align.evaluation.validation.metrics import NamedMetric
     from align.evaluation.validation_result import Combination, Part
     from align.models.open_side import Side
     from align.traces.transferred_weights import TransferredWeights

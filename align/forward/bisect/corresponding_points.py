@@ -7,28 +7,30 @@ comes of it still resembles what it should be more than another layer's output d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.align_sequences import align_sequences
+from align.core.measurements import smallest_factor
 from align.core.message_words import close_names, first_few
 from align.errors import InputsError
-from align.forward.bisect.splice_values import Point
 from align.forward.layers.compare_traces import paired_outputs, shapes_differ
+from align.forward.thresholds import MOST_ALIGNED_CELLS, PAIRED_POINT_SCORE
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
+from align.measure.thresholds import SAMPLED_ELEMENTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
+    from align.core.measurements import Measurement
     from align.core.traces import Capture, Trace
     from align.forward.bisect_result import PointOrigin
     from align.traces.module_calls import CallPair
-
-ANCHOR = 1000.0
-SAMPLED = 4096
-MOST_CELLS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]
         for a, b, obstacle in paired_outputs(pair.reference, pair.candidate)
         if not obstacle
     }
-    if len(left) * len(right) > MOST_CELLS:
+    if len(left) * len(right) > MOST_ALIGNED_CELLS:
         mine, theirs = {a for a, _ in anchors}, {b for _, b in anchors}
         left = [one for one in left if one.key in mine]
         right = [one for one in right if one.key in theirs]
@@ -58,10 +60,10 @@ def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]
     rows, columns = ({one.key: n for n, one in enumerate(side)} for side in (left, right))
     for a, b in anchors:
         if a in rows and b in columns:
-            scores[rows[a], columns[b]] = ANCHOR
+            scores[rows[a], columns[b]] = PAIRED_POINT_SCORE
     found = align_sequences(scores)
     points = tuple(Point(left[i], right[j]) for i, j in found)
-    origins: list[PointOrigin] = ["paired" if scores[i, j] == ANCHOR else "shape" for i, j in found]
+    origins: list[PointOrigin] = ["paired" if scores[i, j] == PAIRED_POINT_SCORE else "shape" for i, j in found]
     return CorrespondingPoints(points, tuple(origins))
 
 
@@ -129,9 +131,62 @@ def _directions(trace: Trace, captures: Iterable[Capture]) -> Iterator[Array]:
     """Some elements of each tensor, without their mean and of norm 1."""
     for one in captures:
         value = trace.value(one).reshape(-1)
-        some_of = value[:: max(value.size // SAMPLED, 1)][:SAMPLED]
+        some_of = value[:: max(value.size // SAMPLED_ELEMENTS, 1)][:SAMPLED_ELEMENTS]
         real = np.abs(some_of) if some_of.dtype.kind == "c" else some_of.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):  # of NaN and Inf, which vary like nothing
             varying = real - (real.mean() if real.size else 0.0)
             norm = float(np.sqrt((varying * varying).sum()))
         yield varying / norm if 0.0 < norm < np.inf else np.zeros(real.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Tensors of the two runs that are taken for the same."""
+
+    reference: Capture
+    candidate: Capture
+
+
+class Splice:
+    """An Intervention that puts the reference's values in at some points, and measures what is made at others.
+
+    `factors` are the multiples of their limits, by the candidate's keys, of what the port itself makes at the others.
+    """
+
+    def __init__(
+        self,
+        reference: Trace,
+        noise: Mapping[str, Measurement] | None,
+        points: Iterable[Point],
+        spliced: Set[str] = frozenset(),
+    ) -> None:
+        self._trace, self._noise, self._spliced = reference, noise, spliced
+        self._points = {point.candidate.key: point.reference for point in points}
+        self.factors: dict[str, float] = {}
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
+        """Leave the inputs as they are."""
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Measure a tensor at a point."""
+        if (mine := self._points.get(capture.key)) is not None and capture.key not in self._spliced:
+            self.factors[capture.key] = self._factor(mine, value)
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:
+        """Return the reference's value at a point where it is to be put in."""
+        mine = self._points.get(capture.key)
+        if mine is None or capture.key not in self._spliced or mine.shape != value.shape:
+            return None
+        return self._trace.value(mine)
+
+    def _factor(self, mine: Capture, value: Array) -> float:
+        if mine.shape != value.shape:
+            return inf
+        measurement = measure(self._trace.value(mine), value)
+        noise = None if self._noise is None else self._noise.get(mine.key)
+        return smallest_factor(measurement, limit_for(measurement, (mine.dtype, value.dtype.name), noise))
+
+
+def worst_factor(factors: Mapping[str, float], points: Sequence[Point]) -> float:
+    """The worst at these points; infinite where one was not reached."""
+    return max(factors.get(point.candidate.key, inf) for point in points)

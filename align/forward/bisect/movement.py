@@ -7,6 +7,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from align.core.measurements import smallest_factor
+from align.forward.thresholds import LOSS_LIMIT
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
     from align.core.traces import Trace
-
-# The first loss of a port may be off by half a percent: so says the migration guide of MindSpore Transformers.
-LOSS_LIMIT = 0.005
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from align.core.piece_transforms import Slice
 from align.core.transforms import IDENTITY
-from align.forward.causes.explain_culprits import Weights
-from align.forward.causes.rebuild_layer import Owner
 from align.forward.causes.weight_causes import weight_causes
-from align.traces.compare_weights import compare_weights, expected_weights
-from align.traces.weights_never_given import weights_never_given
+from align.traces.compare_weights import compare_weights, expected_weights, weights_never_given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from align.core.dtypes import Array
     from align.core.name_map import NameMap
+    from align.core.transforms import Transform
     from align.core.verdicts import Finding
     from align.forward.relations.relation import Fact, Relation
     from align.models.open_side import Side
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The reference's layer that owns the parameters of one of the candidate's, and which piece of them these are."""
+
+    path: str
+    piece: Transform = IDENTITY
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The candidate's values before any run, whose names a run may change, and those that it should hold instead.
+
+    `modules` are the paths of those that own them; `causes` say, by the same, what those that differ are. `owners` are
+    the reference's modules by the candidate's that own the same parameters. `never_given`: all of them differ.
+    """
+
+    held: Mapping[str, Array]
+    meant: Mapping[str, Array] = field(default_factory=dict)
+    modules: frozenset[str] = frozenset()
+    causes: Mapping[str, Relation] = field(default_factory=dict)
+    owners: Mapping[str, Owner] = field(default_factory=dict)
+    never_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +68,14 @@ def compare_live_weights(
         meant, own = expected_weights(values[0], values[1], name_map), _counterparts(owners, name_map)
         return ComparedWeights((lacking,), Weights(values[1], meant, owners=own, never_given=True))
     causes = weight_causes(values[0], values[1], name_map)
-    told = (
-        replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
+    explained = (
+        replace(one, facts={**one.facts, **_facts(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
     )
     by_module = {owners[1][name]: cause for name, cause in causes.items() if name in owners[1]}
     meant = expected_weights(values[0], values[1], name_map)
     modules = frozenset(owners[1][name] for name in meant if name in owners[1])
     weights = Weights(values[1], meant, modules, by_module, _counterparts(owners, name_map))
-    return ComparedWeights(tuple(told), weights)
+    return ComparedWeights(tuple(explained), weights)
 
 
 class _Known(TypedDict):
@@ -78,5 +101,5 @@ def _counterparts(owners: tuple[Mapping[str, str], Mapping[str, str]], name_map:
     return found
 
 
-def _told(cause: Relation | None) -> dict[str, Fact]:
+def _facts(cause: Relation | None) -> dict[str, Fact]:
     return {"cause": cause.id, **cause.facts} if cause else {}

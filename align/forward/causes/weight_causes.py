@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from math import inf, sqrt
+from math import inf, prod, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,10 +16,17 @@ import numpy as np
 from align.core.dtypes import EPSILON, dtype_name, is_float
 from align.core.measurements import Limit
 from align.core.piece_transforms import apart_from_whole
-from align.forward.relations.initial_values import initial_distribution
 from align.forward.relations.output_relations import likeliest_relation
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import SAMPLE, at_places, sample_places
+from align.forward.relations.relation import Relation, at_places, sample_places
+from align.forward.thresholds import (
+    CHANCE_CORRELATION_OF_WEIGHTS,
+    CLOSE_KURTOSIS,
+    DRAWN_DEVIATIONS,
+    LEAST_CORRELATED_ELEMENTS,
+    LEAST_DRAWN_ELEMENTS,
+    ROUNDED_WEIGHT_UNITS,
+)
+from align.measure.thresholds import SAMPLED_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,9 +38,8 @@ if TYPE_CHECKING:
     Pair = tuple[Pairing, Array, Array]
     Names = tuple[str, str]
 
-FEWEST = 16
-UNRELATED = 5.0  # standard deviations of a correlation by chance
-UNITS = 4.0  # of the last place: a scaled weight was rounded once more
+NORMAL_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
+CUT_NORMAL = 0.8796  # standard deviation of a normal distribution cut at two
 
 
 def weight_causes(
@@ -43,7 +49,7 @@ def weight_causes(
 
     Beside those of an output: `swapped-weights` and `weights-of-another` (`holds` names the reference's parameter
     whose value it is), `initial-value` (all one number), `shuffled` (the right values in an order that is not
-    told), `not-loaded` (drawn as fresh layers are) and `unrelated`.
+    known), `not-loaded` (drawn as fresh layers are) and `unrelated`.
     """
     pairs = [_pair(pairing, reference, candidate) for pairing in name_map.pairings]
     apart = [pair for pair in pairs if not _equal(*pair[1:])]
@@ -117,19 +123,19 @@ def _cause(meant: Array, held: Array) -> Relation | None:
 
 
 def _uncorrelated(meant: Array, held: Array) -> bool:
-    places = sample_places(meant.size, SAMPLE)
+    places = sample_places(meant.size, SAMPLED_ELEMENTS)
     ours, theirs = (at_places(np.real(one), places) for one in (meant, held))
     spread = float(ours.std() * theirs.std())
-    if meant.size < FEWEST or not np.isfinite(spread) or spread == 0.0:
+    if meant.size < LEAST_CORRELATED_ELEMENTS or not np.isfinite(spread) or spread == 0.0:
         return False
     correlation = float(np.mean((ours - ours.mean()) * (theirs - theirs.mean()))) / spread
-    return abs(correlation) * sqrt(places.size) < UNRELATED
+    return abs(correlation) * sqrt(places.size) < CHANCE_CORRELATION_OF_WEIGHTS
 
 
 def _have_common_values(meant: Array, held: Array) -> bool:
     """Whether more than a few sizes of the one are also sizes of the other; so by chance in dtypes of few values."""
-    sample = held.reshape(-1)[sample_places(held.size, SAMPLE)]
-    return bool(np.isin(np.abs(sample), np.abs(_as_held(meant, held))).mean() > 1.0 / FEWEST)
+    sample = held.reshape(-1)[sample_places(held.size, SAMPLED_ELEMENTS)]
+    return bool(np.isin(np.abs(sample), np.abs(_as_held(meant, held))).mean() > 1.0 / LEAST_CORRELATED_ELEMENTS)
 
 
 def _same_values(meant: Array, held: Array) -> bool:
@@ -147,6 +153,62 @@ def _rounding(meant: Array, held: Array) -> Limit:
     names = [dtype_name(one.dtype) for one in (meant, held)]
     if not all(map(is_float, names)) or not meant.size:
         return Limit(0.0, 0.0, "exact")
-    unit = UNITS * max(EPSILON[name] for name in names)
+    unit = ROUNDED_WEIGHT_UNITS * max(EPSILON[name] for name in names)
     sizes = np.abs(meant.astype(np.float64))
     return Limit(unit * float(sizes.max()), unit * sqrt(float(np.mean(sizes**2))), "rounding")
+
+
+def initial_distribution(values: Array) -> str:
+    """Name of the distribution that the values seem drawn from, with its width; "" if none is known or they are few."""
+    if values.size < LEAST_DRAWN_ELEMENTS:
+        return ""
+    flat = values.reshape(-1).astype(np.float64)
+    spread, middle = float(flat.std()), float(flat.mean())
+    if spread == 0.0 or abs(middle) * sqrt(flat.size) > DRAWN_DEVIATIONS * spread:
+        return ""
+    kurtosis = float(np.mean(((flat - middle) / spread) ** 4))
+    allowed = CLOSE_KURTOSIS + DRAWN_DEVIATIONS * sqrt(24.0 / flat.size)
+    names = []
+    if abs(kurtosis - UNIFORM_KURTOSIS) < allowed:
+        names += [name for name, bound in _bounds(values.shape).items() if _is_uniform(flat, bound)]
+    if kurtosis > UNIFORM_KURTOSIS + CLOSE_KURTOSIS and kurtosis < NORMAL_KURTOSIS + allowed:
+        names += [name for name, width in _widths(values.shape).items() if _close(spread, width, flat.size)]
+    return " or ".join(names)
+
+
+def _is_uniform(values: Array, bound: float) -> bool:
+    largest = float(np.abs(values).max())
+    return bound * (1.0 - 20.0 / values.size) < largest <= bound * (1.0 + 1e-6)
+
+
+def _close(spread: float, width: float, count: int) -> bool:
+    return abs(spread / width - 1.0) < DRAWN_DEVIATIONS / sqrt(2.0 * count)
+
+
+def _bounds(shape: tuple[int, ...]) -> dict[str, float]:
+    inside, outside = _fans(shape)
+    return {
+        "uniform 1/sqrt(fan_in)": 1.0 / sqrt(inside),
+        "uniform sqrt(6/fan_in)": sqrt(6.0 / inside),
+        "uniform sqrt(6/(fan_in+fan_out))": sqrt(6.0 / (inside + outside)),
+    }
+
+
+def _widths(shape: tuple[int, ...]) -> dict[str, float]:
+    inside, outside = _fans(shape)
+    return {
+        "normal 0.01": 0.01,
+        "normal 0.02": 0.02,
+        "truncated normal 0.02": 0.02 * CUT_NORMAL,
+        "normal 1": 1.0,
+        "normal sqrt(1/fan_in)": sqrt(1.0 / inside),
+        "normal sqrt(2/fan_in)": sqrt(2.0 / inside),
+        "normal sqrt(2/fan_out)": sqrt(2.0 / outside),
+        "normal sqrt(2/(fan_in+fan_out))": sqrt(2.0 / (inside + outside)),
+    }
+
+
+def _fans(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Inputs and outputs of one unit, of a weight whose outputs come first."""
+    window = prod(shape[2:])
+    return (prod(shape[1:]) or 1) if len(shape) > 1 else shape[0], shape[0] * window

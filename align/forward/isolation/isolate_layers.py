@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding
 from align.errors import UserCodeError
-from align.forward.allowances import NO_ALLOWANCES
 from align.forward.isolation.isolated_calls import IsolatedCall, Isolation, IsolationOptions
 from align.forward.isolation.locate_faults import calls_to_force, find_faults, isolated_comparisons
 from align.forward.layers.compare_traces import paired_outputs
-from align.forward.layers.padding import NO_PADDING, Padding
+from align.forward.thresholds import HELPED_SHARE, MOST_ISOLATED_ROUNDS
 from align.traces.pair_inputs import call_key
 from align.words.catalogue import sentence
 
@@ -20,18 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.protocols import Inputs, Model
-    from align.core.traces import Trace
-    from align.forward.allowances import Allowances
     from align.forward.culprit_result import IsolatedComparison
+    from align.forward.isolation.expected_calls import ExpectedCalls
     from align.forward.isolation.locate_faults import Fault
-    from align.measure.limits import RoundingNoise
     from align.models.open_side import Side
     from align.traces.module_calls import CallPair
     from align.traces.pair_inputs import CallKey
 
-
-MOST_ROUNDS = 4
-HELPED = 0.1  # of what a call was off by
 UNCHANGED = IsolationOptions()
 
 
@@ -63,17 +57,11 @@ class Bench:
 
     side: Side
     inputs: Inputs
-    reference: Trace
-    pairs: Sequence[CallPair]
-    noise: RoundingNoise | None
-    allowances: Allowances = NO_ALLOWANCES
-    padding: Padding = NO_PADDING
+    expected: ExpectedCalls
 
     def run(self, way: IsolationOptions, stand_ins: Mapping[str, Model] | None = None) -> IsolatedRun:
         """Run the port; if it fails on the reference's values, what was seen until then counts."""
-        sink = Isolation(
-            self.reference, self.pairs, self.noise, way=way, allowances=self.allowances, padding=self.padding
-        )
+        sink = Isolation(self.expected, way)
         try:
             self.side.runner.run(self.side.model, self.inputs, sink, stand_ins)
         except UserCodeError as error:
@@ -89,8 +77,8 @@ def isolate_layers(bench: Bench) -> IsolatedLayers:
     if seen.failed:
         message = sentence("forward_finding.not_isolated", error=seen.failed)
         findings = (Finding("not-isolated", "warning", bench.side.label, message),)
-    faults = find_faults(bench.pairs, seen.calls, way)
-    outputs = isolated_comparisons(bench.pairs, seen.calls, faults)
+    faults = find_faults(bench.expected.pairs, seen.calls, way)
+    outputs = isolated_comparisons(bench.expected.pairs, seen.calls, faults)
     return IsolatedLayers(tuple(faults), outputs, findings, way, seen.calls)
 
 
@@ -103,14 +91,14 @@ def _run(bench: Bench) -> tuple[IsolatedRun, IsolationOptions]:
     """
     way = UNCHANGED
     seen = bench.run(way)
-    if seen.failed or _is_resized(bench.pairs, seen.calls):
+    if seen.failed or _is_resized(bench.expected.pairs, seen.calls):
         way = IsolationOptions(resizes=False)
         seen = bench.run(way)
     own, helpless = seen.calls, set[tuple[str, int]]()
-    for _ in range(MOST_ROUNDS):
-        still_off = calls_to_force(bench.pairs, seen.calls, way, helpless) & way.forced
+    for _ in range(MOST_ISOLATED_ROUNDS):
+        still_off = calls_to_force(bench.expected.pairs, seen.calls, way, helpless) & way.forced
         helpless |= {key for key in still_off if not _helped(own[key], seen.calls[key])}
-        more = calls_to_force(bench.pairs, seen.calls, way, helpless) - helpless
+        more = calls_to_force(bench.expected.pairs, seen.calls, way, helpless) - helpless
         if not more - way.forced and not way.forced & helpless:
             break
         way = replace(way, forced=frozenset((way.forced | more) - helpless))
@@ -137,4 +125,4 @@ def _is_resized(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]
 
 def _helped(own: IsolatedCall, forced: IsolatedCall) -> bool:
     """Tell whether a call came much nearer to what it should return."""
-    return (forced.factor or 0.0) < HELPED * (own.factor or 0.0)
+    return (forced.factor or 0.0) < HELPED_SHARE * (own.factor or 0.0)

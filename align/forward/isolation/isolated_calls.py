@@ -14,39 +14,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON
-from align.forward.allowances import NO_ALLOWANCES
-from align.forward.isolation.computed_precision import (
-    dtypes_inside,
-    dtypes_of_doubtful,
-    is_mostly_as_precise,
-    outputs_of,
-)
-from align.forward.layers.compare_traces import coarser_of, same_layer
-from align.forward.layers.padding import NO_PADDING, Padding
+from align.forward.layers.compare_traces import coarser_of
 from align.measure.judge_tensors import judge_tensor
-from align.measure.limits import coarsest_dtype, limit_by_noise
+from align.measure.limits import limit_by_noise
 from align.measure.sampled_values import sample_values
 from align.measure.tensor_layouts import LearnedLayouts
-from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
+from align.traces.pair_inputs import pair_inputs
 from align.traces.rounding_noise import noise_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
     from align.core.dtypes import Array
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
-    from align.forward.allowances import Allowances
-    from align.measure.limits import RoundingNoise
+    from align.forward.isolation.expected_calls import ExpectedCalls
     from align.measure.tensor_layouts import Layout
-    from align.traces.module_calls import CallPair
     from align.traces.pair_inputs import CallKey
-
-# What rounds all its values moves them by 0.29 units (the deviation of a uniform distribution of one unit), far more.
-LEAST_ROUNDING = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,26 +146,8 @@ class Isolation:
     thing in another form (a mask). Outputs give way where both sides surely end at the same place.
     """
 
-    def __init__(
-        self,
-        reference: Trace,
-        pairs: Sequence[CallPair],
-        noise: RoundingNoise | None,
-        *,
-        way: IsolationOptions,
-        allowances: Allowances = NO_ALLOWANCES,
-        padding: Padding = NO_PADDING,
-    ) -> None:
-        self._trace, self._noise, self._allowances, self._padding = reference, noise, allowances, padding
-        self._trusted, self._way = {call_key(pair) for pair in pairs if pair.certain}, way
-        self._given = _given(reference, pairs)
-        self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
-        self._returned = {b.key: a for pair in pairs for a, b in outputs_of(pair)}
-        self._precise = is_mostly_as_precise(pairs)
-        modules = {pair.reference.module for pair in pairs}
-        certain = {one.key for pair in pairs if pair.certain for one in pair.reference.outputs}
-        self._inside = dtypes_inside(reference, modules)
-        self._doubtful_inside = dtypes_of_doubtful(reference, modules, certain)
+    def __init__(self, expected: ExpectedCalls, way: IsolationOptions) -> None:
+        self._expected, self._way = expected, way
         self._layouts = LearnedLayouts()
         self._coarsest = ""
         self._coarser: dict[CallKey, str] = {}
@@ -196,12 +164,12 @@ class Isolation:
         """Measure what the port hands to a paired call, and give it the reference's."""
         key = self._entered = module, call
         seen = self.calls[key] = IsolatedCall(begun=self._ended)
-        if key not in self._given:
+        if key not in self._expected.given:
             seen.given = [sample_values(value) for value in inputs.values()]
-        paired = pair_inputs(self._given.get(key, ()), inputs)
+        paired = pair_inputs(self._expected.given.get(key, ()), inputs)
         new = {}
         for name, mine in paired.items():
-            alone = self._alone(mine, inputs[name], "" if self._is_unreached(mine) else self._coarsest)
+            alone = self._alone(mine, inputs[name], "" if self._expected.is_unreached(mine) else self._coarsest)
             if alone is not None and (
                 seen.take_input(alone) or (key in self._way.forced and self._may_give_way(alone))
             ):
@@ -212,15 +180,15 @@ class Isolation:
     def add(self, capture: Capture, value: Array) -> None:
         """Measure what a paired call returned."""
         key = capture.module, capture.call
-        seen, mine = self.calls[key], self._returned.get(capture.key)
+        seen, mine = self.calls[key], self._expected.returned.get(capture.key)
         if mine is not None:
-            inside = seen.begun + seen.returned < self._ended and not self._is_unreached(mine)
+            inside = seen.begun + seen.returned < self._ended and not self._expected.is_unreached(mine)
             coarser = self._coarsest if inside else self._coarser[key]
             alone = self._alone(mine, value, coarser, capture.module)
-            if alone is not None and (alone.view is not None or key in self._same):
+            if alone is not None and (alone.view is not None or key in self._expected.same):
                 seen.outputs[mine.key] = alone
             self._coarsest = coarser_of(self._coarsest, mine.dtype, capture.dtype)
-        if key not in self._given:
+        if key not in self._expected.given:
             seen.samples.append(sample_values(value))
             seen.class_name = capture.class_name
         self._ended += 1
@@ -228,67 +196,48 @@ class Isolation:
 
     def instead(self, capture: Capture, value: Array) -> Array | None:  # noqa: ARG002
         """Return what the reference's counterpart returned, if both surely end at the same place."""
-        key, mine = (capture.module, capture.call), self._returned.get(capture.key)
+        key, mine = (capture.module, capture.call), self._expected.returned.get(capture.key)
         alone = None if mine is None else self.calls[key].outputs.get(mine.key)
         if alone is None or not self._may_give_way(alone):
             return None
-        return self._meant(alone) if key in self._trusted or alone.factor <= 1.0 else None
-
-    def _computed_in(self, mine: Capture) -> str:
-        """The coarsest dtype inside a module of the reference.
-
-        Layers that return the reference's values do not count where the noise of the module shows nothing of theirs.
-        """
-        inside = coarsest_dtype(mine.dtype, self._inside.get(mine.module, ""))
-        noise = None if self._noise is None or not inside else self._noise.own.get(mine.key)
-        if noise is not None and noise.rmse < LEAST_ROUNDING * EPSILON[inside] * noise.reference_rms:
-            inside = coarsest_dtype(mine.dtype, self._doubtful_inside.get(mine.module, ""))
-        return inside or mine.dtype
-
-    def _is_unreached(self, mine: Capture) -> bool:
-        """Tell whether no rounding of a coarser layer can be in what stands for a tensor of the reference."""
-        return self._noise is not None and mine.key in self._noise.unreached
+        return self._meant(alone) if key in self._expected.certain or alone.factor <= 1.0 else None
 
     def _may_give_way(self, alone: IsolatedTensor) -> bool:
         return self._way.resizes or alone.view is not None
 
     def _meant(self, alone: IsolatedTensor) -> Array:
         """The reference's tensor in the candidate's layout."""
-        value = self._trace.value(alone.reference)
+        value = self._expected.trace.value(alone.reference)
         return value if alone.view is None else alone.view.to_candidate(value)
 
     def _alone(
         self, mine: Capture, value: Array, coarser: str, returned_by: str | None = None
     ) -> IsolatedTensor | None:
-        """None where the layouts differ, and values do not tell how; the models' own outputs must have one shape."""
-        meant = self._trace.value(mine)
+        """None where the layouts differ, and values do not show how; the models' own outputs must have one shape."""
+        meant = self._expected.trace.value(mine)
         view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
         if view is None:
             return IsolatedTensor(mine, None, None, inf, np.array(value)) if meant.size != value.size else None
         turned = view.to_reference(value)
-        own = mine.dtype if returned_by is not None and self._precise else value.dtype.name
-        inside = mine.dtype if returned_by is None else self._computed_in(mine)
+        own = mine.dtype if returned_by is not None and self._expected.precise else value.dtype.name
+        inside = mine.dtype if returned_by is None else self._expected.computed_in(mine)
 
         def limit_of(measurement: Measurement, part: str) -> Limit | None:
-            limit = limit_by_noise(self._noise, (mine.key, part), measurement, (inside, own), ("", coarser), alone=True)
+            limit = limit_by_noise(
+                self._expected.noise, (mine.key, part), measurement, (inside, own), ("", coarser), alone=True
+            )
             if limit is None or returned_by is None:
                 return limit
-            return self._allowances.limit(limit, mine.module, returned_by)
+            return self._expected.allowances.limit(limit, mine.module, returned_by)
 
-        found = judge_tensor(meant, turned, limit_of, self._padding.at(mine))
+        found = judge_tensor(meant, turned, limit_of, self._expected.padding.at(mine))
         kept = np.array(turned) if found.factor > 1.0 else None
         return IsolatedTensor(mine, found.measurement, found.limit, found.factor, kept, view, found.part)
 
     def _carried(self, inputs: Mapping[str, Array], new: Mapping[str, Array], paired: Mapping[str, Capture]) -> str:
         """The coarsest dtype whose rounding is in what a call is given: its own, or that of all before it."""
-        fine = {name for name, mine in paired.items() if name in new or self._is_unreached(mine)}
+        fine = {name for name, mine in paired.items() if name in new or self._expected.is_unreached(mine)}
         known = "" if inputs.keys() <= fine else self._coarsest
         for name, mine in paired.items():
             known = coarser_of(known, mine.dtype, inputs[name].dtype.name)
         return known
-
-
-def _given(reference: Trace, pairs: Sequence[CallPair]) -> dict[CallKey, list[Capture]]:
-    """What the counterpart of each call of the port was given."""
-    inputs = inputs_of_calls(reference)
-    return {call_key(pair): inputs.get((pair.reference.module, pair.reference.call), []) for pair in pairs}

@@ -17,6 +17,7 @@ from align.core.dtypes import rounded_as
 from align.core.traces import capture_key
 from align.forward.culprit_result import IsolatedComparison
 from align.forward.layers.compare_traces import outcome_of
+from align.forward.thresholds import DRIFT_SHARE, LEAST_DATA_VALUES
 from align.measure.judge_tensors import JudgedTensor
 from align.measure.sampled_values import sample_values
 from align.traces.pair_inputs import call_key
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedTensor, IsolationOptions
     from align.traces.module_calls import Call, CallPair
     from align.traces.pair_inputs import CallKey
-
-# A drift has begun where the inputs are off by this share of what they are where it shows.
-DRIFT = 0.25
-LEAST_VALUES = 4  # a mask has fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +100,15 @@ def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]
     """
     run = _Run([(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls], calls, way)
     faults = [fault for suspect in run.suspects() for fault in run.faults(*suspect)]
-    faults = [fault for fault in faults if not _is_told_inside(fault, faults, calls)]
+    faults = [fault for fault in faults if not _is_explained_inside(fault, faults, calls)]
     regular = [fault for fault in faults if fault.tensor.factor != inf or way.resizes]
     found = regular or [fault for fault in faults[:1] if not run.goes_on_right(fault)]
     found += run.hidden_behind(found)
     return [run.from_its_beginning(fault) for fault in sorted(found, key=lambda one: calls[one.key].ended)]
 
 
-def _is_told_inside(fault: Fault, faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
-    """Tell whether a module is given a tensor of another size, and a call inside tells what of it is wrong."""
+def _is_explained_inside(fault: Fault, faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
+    """Tell whether a module is given a tensor of another size, and a call inside shows what of it is wrong."""
     inner = (other for other in faults if other.key != fault.key)
     sized = fault.part == "inputs" and fault.tensor.factor == inf
     return sized and any(_holds(calls, fault.key, other.key) for other in inner)
@@ -162,8 +159,8 @@ class _Run:
             key = call_key(pair)
             inside = any(_holds(self._calls, key, one.key) and one.part != "inputs" for one in faults)
             if inside and key not in named and not _is_off(call) and _is_given_wrong_data(call):
-                told = any(_holds(self._calls, one.key, key) for one in found) or self._begins_right(key)
-                found += [] if told else [self._wrong_inputs(pair, call)]
+                explained = any(_holds(self._calls, one.key, key) for one in found) or self._begins_right(key)
+                found += [] if explained else [self._wrong_inputs(pair, call)]
         return found
 
     def _begins_right(self, key: CallKey) -> bool:
@@ -186,8 +183,8 @@ class _Run:
             factor = call.inputs_factor or 0.0
             if factor > 1.0:  # it would be at fault itself
                 return fault
-            if factor < DRIFT * fault.tensor.factor:
-                jumped = begins is not None and factor < DRIFT * _inputs_factor(self._calls, begins)
+            if factor < DRIFT_SHARE * fault.tensor.factor:
+                jumped = begins is not None and factor < DRIFT_SHARE * _inputs_factor(self._calls, begins)
                 return replace(fault, begins=begins) if jumped else fault
             begins = pair
         return fault
@@ -339,7 +336,7 @@ def _inputs_factor(calls: Mapping[CallKey, IsolatedCall], pair: CallPair) -> flo
 def _is_given_wrong_data(call: IsolatedCall) -> bool:
     """Tell whether a call is given other numbers of the same shape, which are no mask."""
     wrong = [one for one in call.inputs.values() if 1.0 < one.factor < inf and rounded_as(one.reference.dtype)]
-    return any(one.value is not None and np.unique(sample_values(one.value)).size >= LEAST_VALUES for one in wrong)
+    return any(one.value is not None and np.unique(sample_values(one.value)).size >= LEAST_DATA_VALUES for one in wrong)
 
 
 def _is_off(call: IsolatedCall) -> bool:

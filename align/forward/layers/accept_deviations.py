@@ -1,19 +1,22 @@
-"""Deviations that the user accepts taken out of the verdict, and with them what only carries them on."""
+"""What the user accepts taken out of the verdict, with what only carries it on; and the precision that is required."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from align.core.dtypes import EPSILON, rounded_as
 from align.core.message_words import close_names
+from align.core.verdicts import Finding
 from align.errors import UnusedPatternsError
 from align.forward.allowances import matches_glob
 from align.forward.forward_result import AcceptedLayers
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from align.core.traces import Capture
     from align.forward.allowances import AcceptedDeviation, Allowances
     from align.forward.culprit_result import Culprit
     from align.forward.forward_result import LayerComparison
@@ -40,7 +43,7 @@ def accept_deviations(
     layers: Sequence[LayerComparison], culprits: Sequence[Culprit], accepted: Sequence[AcceptedDeviation]
 ) -> Deviations:
     """Call accepted what the user accepts, and what is right alone after it if nothing else is at fault."""
-    told = [_listed(one, layers) for one in accepted]
+    listed = [_listed(one, layers) for one in accepted]
     left = tuple(one for one in culprits if not _reason(one, accepted))
     judged = [
         replace(row, outcome="accepted", note=reason) if (reason := _off(row, accepted)) else row for row in layers
@@ -51,7 +54,7 @@ def accept_deviations(
         judged[first:] = [
             replace(row, outcome="accepted", note=carried) if _is_carried(row) else row for row in judged[first:]
         ]
-    return Deviations(tuple(judged), left, tuple(told))
+    return Deviations(tuple(judged), left, tuple(listed))
 
 
 def _listed(one: AcceptedDeviation, layers: Sequence[LayerComparison]) -> AcceptedLayers:
@@ -78,3 +81,20 @@ def _is_carried(row: LayerComparison) -> bool:
         alone.outcome == "aligned" or (alone.outcome == "not comparable" and not row.certain)
     )
     return row.outcome == "not aligned" and right
+
+
+def coarser_layers(captures: Sequence[Capture], required: str) -> Iterator[Finding]:
+    """An error that names the first of the candidate's layers that returns a coarser dtype; none asked for: nothing.
+
+    `captures` are all that its layers returned, with a counterpart or without.
+    """
+    if not required:
+        return
+    coarser = [one for one in captures if EPSILON.get(rounded_as(one.dtype), 0.0) > EPSILON[required]]
+    if coarser:
+        first = coarser[0]
+        message = sentence(
+            "forward_finding.precision_too_coarse", count=len(coarser), required=required, dtype=first.dtype
+        )
+        place = first.module or sentence("model_part.output")
+        yield Finding("precision-too-coarse", "error", place, message)

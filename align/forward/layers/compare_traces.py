@@ -38,9 +38,9 @@ def compare_traces(
 ) -> Iterator[LayerComparison]:
     """Yield one row for each tensor of each paired call, in the reference's order.
 
-    `noise` is None if it was not measured. At `padding` nothing is compared but told.
+    `noise` is None if it was not measured. At `padding` nothing is compared, but it is reported.
     Outputs of one kind of layer, and of the models, that hold different numbers of elements are not aligned. Inner
-    outputs of another layout are compared in the reference's, where the values tell which it is; else they, and all
+    outputs of another layout are compared in the reference's, where the values show which it is; else they, and all
     other outputs of unequal shapes, are not comparable.
     """
     carried = "", ""  # the coarsest dtype so far: the reference's, and that of a candidate which has a coarser one
@@ -67,7 +67,7 @@ def compare_traces(
                 padding.at(a),
             )
             judged = _judged(row, found)
-            yield judged if view.is_same else replace(judged, note=view.told)
+            yield judged if view.is_same else replace(judged, note=view.note)
 
 
 def _limit_of(

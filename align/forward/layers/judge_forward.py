@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
-from align.traces.weights_never_given import CODE as NEVER_GIVEN
+from align.traces.compare_weights import CODE as NEVER_GIVEN
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from align.forward.culprit_result import Culprit
     from align.forward.forward_result import LayerComparison
-    from align.traces.unpaired_layer import UnpairedLayer
+    from align.traces.module_calls import UnpairedLayer
 
 LAYER_OUTPUTS = "forward_unit.layer_outputs"
 

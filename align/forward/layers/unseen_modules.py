@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding, Outcome
-from align.forward.unseen_result import UnseenModule
+from align.forward.forward_result import UnseenModule
+from align.forward.thresholds import MOST_LISTED_PLACES, MOST_UNSEEN_PARAMETERS
 from align.rules.layer_rules import rule_for
 from align.words.catalogue import sentence
 
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
     from align.core.parameters import Module, ParameterSet
     from align.core.traces import Trace
     from align.core.verdicts import Verdict
-    from align.forward.unseen_result import UnseenState
+    from align.forward.forward_result import UnseenState
 
-# More than this share of a side's parameters in modules that were not seen: what agrees are the outputs alone.
-MOST_UNSEEN = 0.5
-MOST_LISTED = 8
 _LIBRARIES = ("torch.nn.", "mindspore.nn.", "mindspore.mint.nn.")
 _CONTAINERS = ("torch.nn.ParameterList", "torch.nn.ParameterDict")  # their parameters are used by the module around
 _KEYS: dict[UnseenState, str] = {
@@ -57,7 +55,7 @@ def unseen_findings(unseen: Iterable[UnseenModule], label: str) -> Iterator[Find
     for state, key in _KEYS.items():
         own = [one for one in unseen if one.state == state]
         if own:
-            listed = [f"{one.module} ({one.class_name})" for one in own[:MOST_LISTED]]
+            listed = [f"{one.module} ({one.class_name})" for one in own[:MOST_LISTED_PLACES]]
             message = sentence(key, count=len(own), modules=listed, more=len(own) - len(listed))
             facts: dict[str, float | int | str] = {"elements": sum(one.elements for one in own)}
             yield Finding(f"modules-{state.replace(' ', '-')}", "warning", label, message, facts)
@@ -69,7 +67,7 @@ def with_unseen(verdict: Verdict, unseen: Sequence[UnseenModule], sides: Iterabl
         own = [one for one in unseen if one.side == side]
         hidden = sum(one.elements for one in own)
         share = hidden / max(sum(_elements(module, parameters) for module in parameters.modules), 1)
-        if verdict.outcome is Outcome.ALIGNED and share > MOST_UNSEEN:
+        if verdict.outcome is Outcome.ALIGNED and share > MOST_UNSEEN_PARAMETERS:
             names = [one.module for one in own]
             reason = sentence("forward_verdict.modules_unseen", share=share, side=side, modules=names)
             return replace(verdict, outcome=Outcome.NOT_COMPARED, reason=reason)

@@ -15,6 +15,13 @@ import numpy as np
 
 from align.core.dtypes import rounded_as
 from align.forward.power_result import ParameterPower
+from align.forward.thresholds import (
+    LEAST_POWER_LIMIT,
+    MOST_POWER_RUNS,
+    NO_GRADIENT,
+    SUSPECT_PARAMETER_MOVE,
+    WEAK_CHANGE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,24 +33,13 @@ if TYPE_CHECKING:
     from align.core.traces import Trace
     from align.forward.power_result import ParameterState
 
-# A parameter of which a change by its own size moves less than this share of a limit is suspected to move nothing.
-SUSPECT = 0.01
-# So are elements without gradient. In vectors this share of the largest counts as none: float32 leaves up to 1e-7 where
-# a gradient cancels, as that of the key bias in attention's fused one.
-ROUNDING = 1e-6
-# Runs that may be spent on telling suspects apart. Usually one is enough; what is open at the end is not called blind.
-MOST_RUNS = 4
-# Limit of a tensor that is all zero, whose own limit is zero: as if its values were around 1.
-LEAST_LIMIT = 1e-6
-# The relative change that ought to show.
-WEAK = 0.01
 _SEED = 1
 
 
 def tensor_scales(trace: Trace, limits: Mapping[str, Limit]) -> dict[str, float]:
     """Scale of each compared tensor by its key: in that unit its difference has length 1 at the limit."""
     compared = [capture for capture in trace.captures if capture.key in limits and rounded_as(capture.dtype)]
-    return {c.key: (limits[c.key].rmse or LEAST_LIMIT) * sqrt(prod(c.shape)) for c in compared if prod(c.shape)}
+    return {c.key: (limits[c.key].rmse or LEAST_POWER_LIMIT) * sqrt(prod(c.shape)) for c in compared if prod(c.shape)}
 
 
 def parameter_rms(value: Array) -> float:
@@ -59,7 +55,7 @@ def suspect_elements(values: Mapping[str, Array], gradients: Mapping[str, Array]
 
 def _seems_blind(gradient: Array, size: float) -> NDArray[np.bool_]:
     largest = float(gradient.max(initial=0.0))
-    threshold = largest if largest * size < SUSPECT else largest * ROUNDING * (gradient.ndim == 1)
+    threshold = largest if largest * size < SUSPECT_PARAMETER_MOVE else largest * NO_GRADIENT * (gradient.ndim == 1)
     blind: NDArray[np.bool_] = gradient <= threshold
     return blind
 
@@ -75,10 +71,10 @@ def perturb_elements(values: Mapping[str, Array], masks: Mapping[str, NDArray[np
 
 
 def names_without_effect(names: Sequence[str], has_effect: Callable[[Sequence[str]], bool]) -> set[str]:
-    """All names, if they have no effect together, else those of each half, and so on for MOST_RUNS trials at most."""
+    """All names, if they have no effect together, else those of each half; MOST_POWER_RUNS trials at most."""
     found: set[str] = set()
     groups = [names]
-    for _ in range(MOST_RUNS):
+    for _ in range(MOST_POWER_RUNS):
         if not groups:
             break
         group = groups.pop(0)
@@ -100,7 +96,7 @@ def parameter_powers(
     for name, gradient in gradients.items():
         if gradient.size:
             moved = parameter_rms(values[name]) * float(np.linalg.norm(gradient))
-            shows_at = sqrt(tensors) / moved if moved > SUSPECT else None
+            shows_at = sqrt(tensors) / moved if moved > SUSPECT_PARAMETER_MOVE else None
             count = int(np.count_nonzero(blind[name])) if name in blind else 0
             yield ParameterPower(name, gradient.size, count, shows_at, _state(count, gradient.size, shows_at))
 
@@ -110,6 +106,6 @@ def _state(blind: int, elements: int, shows_at: float | None) -> ParameterState:
         return "blind"
     if shows_at is None:
         return "unknown"
-    if shows_at > WEAK:
+    if shows_at > WEAK_CHANGE:
         return "weakly seen"
     return "partly blind" if blind else "seen"

@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.relation_evidence import ELEMENTS_PER_NUMBER, with_facts
+from align.forward.relations.relation import with_facts
 from align.forward.relations.slices import other_axes, slice_tables
+from align.forward.thresholds import (
+    ELEMENTS_PER_NUMBER,
+    INFORMATIVE_SPREAD,
+    LARGEST_NAMED_SCALE,
+    MOST_OF_SLICES,
+    NAMED_SCALE_TOLERANCE,
+    NEGATED_TOLERANCE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact, Relation
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question, Relation
 
     Fit = Callable[[Array, Array, tuple[int, ...]], "_Correction"]
-
-INFORMATIVE = 4.0  # a slice that varies by less than this multiple of the limit tells no scale from a shift
-MOST = 0.5
-CLOSE = 1e-5
-LARGEST_KNOWN = 5000.0
-KNOWN = 1e-6  # a hundred units in the last place; among thousands of square roots one is always near
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,14 @@ def explain_affine(question: Question) -> Iterator[Relation]:
 
 
 def _plausible(question: Question, fit: Fit, reference: Array, candidate: Array) -> bool:
-    """Whether the fit is good for the sample, and most slices that it changes vary enough to tell."""
+    """Whether the fit is good for the sample, and most slices that it changes vary enough to show it."""
     found = fit(reference, candidate, (1,))
     corrected = found.of(candidate)
     if np.any(np.abs(corrected - reference) > question.limit.max_abs):
         return False
     changed = np.abs(corrected - candidate).max(1) > question.limit.rmse
-    varied = reference.std(1) > INFORMATIVE * question.limit.rmse
-    return bool(changed.any() and varied[changed].mean() >= MOST and np.all(found.scale != 0.0))
+    varied = reference.std(1) > INFORMATIVE_SPREAD * question.limit.rmse
+    return bool(changed.any() and varied[changed].mean() >= MOST_OF_SLICES and np.all(found.scale != 0.0))
 
 
 def _confirmed(question: Question, name: str, axis: int | None) -> Relation | None:
@@ -75,7 +76,7 @@ def _confirmed(question: Question, name: str, axis: int | None) -> Relation | No
         scale, shift = 1.0 / found.scale.ravel(), -(found.shift / found.scale).ravel()
     numbers = 2 if name == "scaled-and-shifted" else 1
     if axis is None:
-        negated = name == "scaled" and abs(float(scale[0]) + 1.0) < CLOSE
+        negated = name == "scaled" and abs(float(scale[0]) + 1.0) < NEGATED_TOLERANCE
         label = "negated" if negated else name
         one = question.confirm(label, found.of(candidate), fitted=0 if negated else numbers)
         return with_facts(one, _facts(name, float(scale[0]), float(shift[0])))
@@ -109,14 +110,14 @@ def known_number(value: float) -> str:
     "" for any other, and for 0, NaN and Inf.
     """
     size = abs(value)
-    if not 1.0 / LARGEST_KNOWN < size < LARGEST_KNOWN:
+    if not 1.0 / LARGEST_NAMED_SCALE < size < LARGEST_NAMED_SCALE:
         return ""
     for inverted in (False, True):
         one = 1.0 / size if inverted else size
         whole, square = round(one), round(one * one)
-        if abs(one - whole) < KNOWN * one and (1 < whole <= 16 or whole in (255, 1000)):
+        if abs(one - whole) < NAMED_SCALE_TOLERANCE * one and (1 < whole <= 16 or whole in (255, 1000)):
             return f"{'-' if value < 0 else ''}{'1/' if inverted else ''}{whole}"
-        if abs(one * one - square) < KNOWN * square and 1 < square <= 4096:
+        if abs(one * one - square) < NAMED_SCALE_TOLERANCE * square and 1 < square <= 4096:
             return f"{'-' if value < 0 else ''}{'1/' if inverted else ''}sqrt({square})"
     return ""
 

@@ -14,16 +14,15 @@ import numpy as np
 from align.forward.relations.activations import softmax
 from align.forward.relations.describe_slice_order import divisors
 from align.forward.relations.pointwise import swap_sides
-from align.forward.relations.relation_evidence import agreement, with_facts
+from align.forward.relations.relation import agreement, with_facts
+from align.forward.thresholds import LARGEST_TRIED_ATTENTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact, Relation
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question, Relation
 
-LARGEST = 1 << 20  # elements: each way costs the whole layer
 PACKED = {"in_proj_weight", "out_proj.weight"}
 
 
@@ -68,7 +67,7 @@ def explain_attention(
     features = query.shape[-1]
     if not values.keys() >= PACKED or values["in_proj_weight"].shape != (3 * features, features):
         return
-    if query.shape != question.reference.shape or key.shape != value.shape or query.size > LARGEST:
+    if query.shape != question.reference.shape or key.shape != value.shape or query.size > LARGEST_TRIED_ATTENTION:
         return
 
     def is_way(way: _Way) -> bool:

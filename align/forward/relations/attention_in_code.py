@@ -16,20 +16,20 @@ import numpy as np
 from align.forward.relations.activations import softmax
 from align.forward.relations.describe_slice_order import divisors
 from align.forward.relations.pointwise import swap_sides
-from align.forward.relations.relation_evidence import agreement, with_facts
+from align.forward.relations.relation import agreement, with_facts
+from align.forward.thresholds import (
+    LARGEST_ATTENTION_IN_CODE,
+    LARGEST_ATTENTION_SAMPLE,
+    MOST_ATTENTION_HEADS,
+    MOST_ATTENTION_TENSORS,
+    TRIED_POSITIONS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact, Relation
-    from align.forward.relations.relation_evidence import Question
-
-MOST_TENSORS = 5
-MOST_HEADS = 64
-LARGEST_SAMPLE = 1 << 18  # elements: hundreds of ways are tried on some positions of it
-LARGEST = 1 << 22
-FEW = 2
+    from align.forward.relations.relation import Fact, Question, Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,13 @@ class _Way:
 def explain_attention_in_code(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
     """Yield what the candidate does otherwise with the tensors of which attention made the reference's value."""
     shape = question.reference.shape
-    if len(shape) != 3 or shape[1] * shape[2] > LARGEST_SAMPLE or question.reference.size > LARGEST:
+    if (
+        len(shape) != 3
+        or shape[1] * shape[2] > LARGEST_ATTENTION_SAMPLE
+        or question.reference.size > LARGEST_ATTENTION_IN_CODE
+    ):
         return
-    tensors = list(islice(_unlike(_tensors(known, shape)), MOST_TENSORS))
+    tensors = list(islice(_unlike(_tensors(known, shape)), MOST_ATTENTION_TENSORS))
     if usual := next(_made(question, tensors), None):
         way, given = usual
         for name, other, facts in _others(way, _heads(question)):
@@ -93,13 +97,13 @@ def _unlike(tensors: Iterator[Array]) -> Iterator[Array]:
 def _made(question: Question, tensors: list[Array]) -> Iterator[tuple[_Way, tuple[Array, Array, Array]]]:
     """The ways that make the reference, and of what; some positions of the first sample are tried first."""
     middle, allowed = question.reference.shape[1] // 2, question.limit.max_abs
-    few = question.reference[:1, middle : middle + FEW]
+    few = question.reference[:1, middle : middle + TRIED_POSITIONS]
     ways = [_Way(count, causal=causal) for count in _heads(question) for causal in (False, True)]
     for value in tensors:
         if not _is_between(few, value[:1], allowed):
             continue
         for (query, key), way in product(permutations([one for one in tensors if one is not value], 2), ways):
-            near = np.abs(way.of(query[:1], key[:1], value[:1], middle, FEW) - few) <= allowed
+            near = np.abs(way.of(query[:1], key[:1], value[:1], middle, TRIED_POSITIONS) - few) <= allowed
             if near.all() and agreement(question.reference, way.of(query, key, value), question.limit) is not None:
                 yield way, (query, key, value)
 
@@ -111,7 +115,7 @@ def _is_between(few: Array, value: Array, allowed: float) -> bool:
 
 
 def _heads(question: Question) -> list[int]:
-    return [count for count in divisors(question.reference.shape[2]) if count <= MOST_HEADS]
+    return [count for count in divisors(question.reference.shape[2]) if count <= MOST_ATTENTION_HEADS]
 
 
 def _others(usual: _Way, heads: list[int]) -> Iterator[tuple[str, _Way, dict[str, Fact]]]:

@@ -16,20 +16,17 @@ from align.forward.relations.attention_in_code import explain_attention_in_code
 from align.forward.relations.input_relations import explain_function, explain_inputs
 from align.forward.relations.output_relations import likeliest_relation
 from align.forward.relations.pointwise import swap_sides
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import agreement, at_places
+from align.forward.relations.relation import Relation, agreement, at_places
 from align.forward.relations.resizing import explain_resizing
 from align.forward.relations.rounding import NARROW
+from align.forward.thresholds import MOST_TERMS
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact
-    from align.forward.relations.relation_evidence import Question
-
-MOST_TERMS = 16
+    from align.forward.relations.relation import Fact, Question
 
 
 def explain_code(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.forward.thresholds import MOST_LISTED_PLACES, MOST_REORDERED_PARTS
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.forward.relations.relation import Fact
-
-MOST_PARTS = 8
-SHOWN = 8
 
 Description = tuple[str, "dict[str, Fact]"]
 
@@ -42,7 +40,7 @@ def _simple(order: Array) -> Iterator[Description]:
 
 
 def _parts(order: Array) -> Iterator[Description]:
-    for parts in range(2, MOST_PARTS + 1):
+    for parts in range(2, MOST_REORDERED_PARTS + 1):
         length, rest = divmod(order.size, parts)
         rows = order.reshape(parts, length) if length > 1 and not rest else order[:0]
         if rows.size and np.all(np.diff(rows) == 1) and np.all(rows[:, 0] % length == 0):
@@ -76,7 +74,7 @@ def _partial(order: Array) -> Description:
 
 
 def _general(order: Array) -> Description:
-    moved = np.flatnonzero((order != np.arange(order.size)) & (order >= 0))[:SHOWN]
+    moved = np.flatnonzero((order != np.arange(order.size)) & (order >= 0))[:MOST_LISTED_PLACES]
     held = [sentence("slice_form.place_holds", place=int(place), held=int(order[place])) for place in moved]
     return "permuted", {"first": joined(", ", held)}
 

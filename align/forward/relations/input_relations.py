@@ -8,16 +8,14 @@ import numpy as np
 
 from align.forward.relations.activations import FUNCTIONS, leaky_relu, name_functions, softmax
 from align.forward.relations.pointwise import swap_sides
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import agreement, at_places, with_facts
+from align.forward.relations.relation import Relation, agreement, at_places, with_facts
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question
 
     Function = Callable[[Array], Array]
 

@@ -1,6 +1,6 @@
 """Why a layer returns something else than the reference's, judged by all that it was given.
 
-What its inputs and parameters tell names a cause; only where that is nothing is the output asked alone.
+What its inputs and parameters show names a cause; only where that is nothing is the output asked alone.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.measurements import Limit
-    from align.forward.relations.relation import Relation
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Question, Relation
 
 NARROW = ("float16", "bfloat16")
 NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm")
@@ -75,8 +74,8 @@ def explain_layer(
         found = [one for one in _given(question, kind, given, parameters) if one.factor <= 1.0]
     returned = [one for one in found if one.id == "input-returned"]
     # What is given back may also be the output without what is done to it: that says more.
-    told = sorted((one for one in found if one not in returned), key=relation_sort_key)
-    return (*(told or explain_output(reference, candidate, limit)), *returned)
+    explained = sorted((one for one in found if one not in returned), key=relation_sort_key)
+    return (*(explained or explain_output(reference, candidate, limit)), *returned)
 
 
 def _widened(values: Array) -> Array:

@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.relations.describe_slice_order import divisors
-from align.forward.relations.relation_evidence import with_facts
+from align.forward.relations.relation import with_facts
+from align.forward.thresholds import FIRST_LOOK_AT_AXES
+from align.measure.thresholds import MOST_PERMUTED_AXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
-    from align.forward.relations.relation import Relation
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Question, Relation
 
     Axes = tuple[int, ...]
-
-MOST_AXES = 5
-FEW = 32
 
 
 def explain_permuted_axes(question: Question) -> Iterator[Relation]:
@@ -37,15 +35,20 @@ def explain_permuted_axes(question: Question) -> Iterator[Relation]:
 def explain_permuted_split_axes(question: Question) -> Iterator[Relation]:
     """The same with one axis cut into two, in each way."""
     kept = _without_ones(question.reference.shape)
-    yield from _first(question, [*_cut(kept)] if len(kept) < MOST_AXES else [])
+    yield from _first(question, [*_cut(kept)] if len(kept) < MOST_PERMUTED_AXES else [])
 
 
 def _first(question: Question, shapes: list[Shape]) -> Iterator[Relation]:
     if question.reference.size != question.candidate.size:
         return
-    ways = [(shape, axes) for shape in shapes if len(shape) <= MOST_AXES for axes in permutations(range(len(shape)))]
+    ways = [
+        (shape, axes)
+        for shape in shapes
+        if len(shape) <= MOST_PERMUTED_AXES
+        for axes in permutations(range(len(shape)))
+    ]
     same_shape = question.reference.shape == question.candidate.shape
-    few = np.linspace(0, question.reference.size - 1, FEW).astype(int)
+    few = np.linspace(0, question.reference.size - 1, FIRST_LOOK_AT_AXES).astype(int)
     for shape, axes in ways:
         in_order = axes == tuple(range(len(axes)))
         if (in_order and same_shape) or not _likely(question, shape, axes, few):

@@ -1,6 +1,6 @@
 """Whether one side is a well-known function of the other: an activation missing, or one too many, or clipped values.
 
-Functions that cannot be told apart on these values (ReLU and ReLU6 below 6) are all named.
+Functions that these values do not distinguish (ReLU and ReLU6 below 6) are all named.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.relations.activations import FUNCTIONS, name_functions
-from align.forward.relations.relation_evidence import Question, with_facts
+from align.forward.relations.relation import Question, with_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

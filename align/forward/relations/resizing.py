@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import agreement
+from align.forward.relations.relation import Relation, agreement
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question
 
     # From the places of the output, the lengths of the input and of the output to places of the input.
     Places = Callable[[Array, int, int], Array]
@@ -47,11 +45,11 @@ def explain_resizing(question: Question, value: Array) -> Iterator[Relation]:
     ways = {name: resized(value, output.shape[2:], places) for name, places in chain(LINEAR.items(), NEAREST.items())}
     ours, theirs = (_left(side, ways, question) for side in (output, question.candidate))
     if ours and theirs and not ours.keys() & theirs.keys():
-        facts: dict[str, Fact] = {"reference": _told(ours), "candidate": _told(theirs)}
+        facts: dict[str, Fact] = {"reference": _named(ours), "candidate": _named(theirs)}
         yield Relation("interpolation", min(theirs.values()), facts=facts)
 
 
-def _told(ways: Iterable[str]) -> str:
+def _named(ways: Iterable[str]) -> str:
     return joined(" or ", [sentence(key) for key in ways])
 
 

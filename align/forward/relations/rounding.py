@@ -14,24 +14,21 @@ import numpy as np
 from align.core.dtypes import EPSILON, numpy_dtype
 from align.core.measurements import Limit, smallest_factor
 from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import ENOUGH_BITS
-from align.measure.limits import TYPICAL_UNITS, WORST_UNITS
+from align.forward.thresholds import CHANCE_CORRELATION_OF_ERRORS, ENOUGH_BITS, LEAST_ROUNDED_ELEMENTS
 from align.measure.measure_arrays import measure
+from align.measure.thresholds import TYPICAL_UNITS, WORST_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact
-    from align.forward.relations.relation_evidence import Question
+    from align.forward.relations.relation import Fact, Question
 
 NARROW = ("bfloat16", "float16")
-UNRELATED = 4.0  # standard deviations
-FEWEST = 256
 
 
 def explain_rounding(question: Question) -> Iterator[Relation]:
-    """Yield the dtype that the bits tell: `rounded` (the output only) or `lower-precision` (what is before it too)."""
+    """Yield the dtype that the bits show: `rounded` (the output only) or `lower-precision` (what is before it too)."""
     dtype = next((one for one in NARROW if is_exact_in(question.candidate, one)), None)
     if dtype is None or is_exact_in(question.reference, dtype) or question.wrong * question.bits < ENOUGH_BITS:
         return
@@ -48,12 +45,12 @@ def explain_error_size(question: Question) -> Iterator[Relation]:
     reference, error = question.sample, question.candidate_sample - question.sample
     size, typical = (sqrt(float(np.mean(one**2))) for one in (error, reference))
     dtype = next((one for one in NARROW[::-1] if EPSILON[one] / 8 <= size / (typical or 1.0) <= EPSILON[one]), None)
-    if dtype is None or reference.size < FEWEST or question.bits == 0.0:
+    if dtype is None or reference.size < LEAST_ROUNDED_ELEMENTS or question.bits == 0.0:
         return
     with np.errstate(invalid="ignore"):
         related = [np.corrcoef(error, one)[0, 1] for one in (reference, np.abs(reference), reference**2)]
     apart = [float(error.mean()) / float(error.std()), *related]
-    if max(map(abs, apart)) * sqrt(reference.size) < UNRELATED:
+    if max(map(abs, apart)) * sqrt(reference.size) < CHANCE_CORRELATION_OF_ERRORS:
         facts: dict[str, Fact] = {"dtype": dtype, "relative_error": size / typical}
         yield Relation("rounding-sized", question.factor, 0.0, facts=facts)
 

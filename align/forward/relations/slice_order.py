@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.relations.describe_slice_order import describe_order
-from align.forward.relations.relation_evidence import Question, with_facts
+from align.forward.relations.relation import Question, with_facts
 from align.forward.relations.slices import slice_tables
+from align.forward.thresholds import LONGEST_ORDER_OF_NUMBERS, MOST_OF_SLICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,18 +24,16 @@ if TYPE_CHECKING:
     from align.forward.relations.relation import Relation
 
 STEPS = (0, -1, 1, -2, 2, -3, 3)
-LONGEST_OF_NUMBERS = 1 << 16
-MOST = 0.5
 
 
 def explain_order(question: Question) -> Iterator[Relation]:
     """Yield one relation for each axis along which slices stand in each other's places."""
     for axis, reference, candidate in slice_tables(question.reference, question.candidate):
-        if reference.shape[1] == 1 and len(reference) > LONGEST_OF_NUMBERS:
-            continue  # so many numbers lie closer than the limit: no order of them is told
+        if reference.shape[1] == 1 and len(reference) > LONGEST_ORDER_OF_NUMBERS:
+            continue  # so many numbers lie closer than the limit: no order of them shows
         order = find_order(reference, candidate, question.limit.max_abs)
         known = order >= 0
-        if np.count_nonzero(known) >= MOST * order.size and (found := _confirmed(question, axis, order)):
+        if np.count_nonzero(known) >= MOST_OF_SLICES * order.size and (found := _confirmed(question, axis, order)):
             yield found
 
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.forward.relations.relation_evidence import sample_places
+from align.forward.relations.relation import sample_places
+from align.forward.thresholds import SLICE_COLUMNS, SLICE_TABLE_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-
-COLUMNS = 64
-CELLS = 1 << 21
 
 
 def slice_tables(reference: Array, candidate: Array, least: int = 1) -> Iterator[tuple[int, Array, Array]]:
@@ -26,7 +24,7 @@ def slice_tables(reference: Array, candidate: Array, least: int = 1) -> Iterator
     for axis, length in enumerate(reference.shape):
         rest = prod(reference.shape) // max(length, 1)
         if length > 1 and rest >= least:
-            columns = sample_places(rest, max(8, min(COLUMNS, CELLS // length)))
+            columns = sample_places(rest, max(8, min(SLICE_COLUMNS, SLICE_TABLE_CELLS // length)))
             yield axis, _table(reference, axis, columns), _table(candidate, axis, columns)
 
 

@@ -14,16 +14,14 @@ import numpy as np
 from align.forward.relations.activations import softmax
 from align.forward.relations.affine import known_number
 from align.forward.relations.pointwise import swap_sides
-from align.forward.relations.relation_evidence import with_facts
+from align.forward.relations.relation import with_facts
+from align.forward.thresholds import SHARES_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Relation
-    from align.forward.relations.relation_evidence import Question
-
-CLOSE = 1e-3
+    from align.forward.relations.relation import Question, Relation
 
 
 def explain_softmax(question: Question) -> Iterator[Relation]:
@@ -40,14 +38,14 @@ def explain_softmax(question: Question) -> Iterator[Relation]:
 
 def _axes_of_shares(values: Array) -> set[int]:
     """Axes over which the values, all shares, add up to 1."""
-    if float(values.min()) < 0.0 or float(values.max()) > 1.0 + CLOSE:
+    if float(values.min()) < 0.0 or float(values.max()) > 1.0 + SHARES_TOLERANCE:
         return set()
     sums = {axis: values.sum(axis=axis, dtype=np.float64) for axis in range(values.ndim) if values.shape[axis] > 1}
-    return {axis for axis, total in sums.items() if np.all(np.abs(total - 1.0) < CLOSE)}
+    return {axis for axis, total in sums.items() if np.all(np.abs(total - 1.0) < SHARES_TOLERANCE)}
 
 
 def _scaled(question: Question, axis: int) -> Relation | None:
-    """Small shares tell little of their logarithm: they weigh as much as they are."""
+    """Small shares say little of their logarithm: they weigh as much as they are."""
     weights = np.minimum(question.reference, question.candidate).astype(np.float64)
     middles = weights.sum(axis=axis, keepdims=True)
     logarithms = [_logarithms(one) for one in (question.reference, question.candidate)]

@@ -1,6 +1,6 @@
 """Where the candidate is wrong, if it is right in most places: at the border, in some slices, where it is zero.
 
-These say where a fault is, and seldom what it is: a border tells of padding, zeros of dropout or of a mask.
+These say where a fault is, and seldom what it is: a border points to padding, zeros of dropout or of a mask.
 """
 
 from __future__ import annotations
@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.measurements import smallest_factor
-from align.forward.relations.relation import Relation
-from align.forward.relations.relation_evidence import ENOUGH_BITS, agreement
+from align.forward.relations.relation import Relation, agreement
 from align.forward.relations.slices import other_axes
+from align.forward.thresholds import (
+    DROPOUT_DEVIATIONS,
+    ENOUGH_BITS,
+    MOST_LISTED_PLACES,
+    MOST_WRONG_SLICES,
+    WIDEST_BORDER,
+    WRONG_THROUGHOUT,
+)
 from align.measure.measure_arrays import measure
 from align.words.catalogue import joined, sentence
 
@@ -22,14 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.forward.relations.relation import Fact
-    from align.forward.relations.relation_evidence import Question
-
-WIDEST_BORDER = 3
-MOST_WRONG = 0.5
-MOSTLY = 0.25
-DEVIATIONS = 5.0
-SHOWN = 8
+    from align.forward.relations.relation import Fact, Question
 
 
 def explain_non_finite(reference: Array, candidate: Array) -> Relation | None:
@@ -68,7 +68,7 @@ def _zeros(question: Question) -> Iterator[Relation]:
         return
     scale = float(candidate @ reference / max(float(candidate @ candidate), np.finfo(float).tiny))
     left = smallest_factor(measure(reference, candidate * scale), question.limit)
-    if left <= 1.0 and abs(1.0 - scale - share) < DEVIATIONS * sqrt(share * (1.0 - share) / zero.size):
+    if left <= 1.0 and abs(1.0 - scale - share) < DROPOUT_DEVIATIONS * sqrt(share * (1.0 - share) / zero.size):
         yield Relation("dropout", left, 1.0 - share, 1, {"p": 1.0 - scale, "zeros": share})
 
 
@@ -104,8 +104,8 @@ def _slices(question: Question, far: Array) -> Iterator[Relation]:
         return
     axis = min(wrong, key=lambda one: (float(wrong[one].mean()), -far.shape[one]))
     places, length = np.flatnonzero(wrong[axis]), far.shape[axis]
-    throughout = np.count_nonzero(far) >= MOSTLY * far.size * places.size / length
-    if places.size > MOST_WRONG * length or not throughout:
+    throughout = np.count_nonzero(far) >= WRONG_THROUGHOUT * far.size * places.size / length
+    if places.size > MOST_WRONG_SLICES * length or not throughout:
         return
     left = _agreement(question, (*[slice(None)] * axis, np.flatnonzero(~wrong[axis])))
     if left is not None:
@@ -119,5 +119,5 @@ def _agreement(question: Question, inside: tuple[Any, ...]) -> float | None:
 
 def _ranges(places: Array) -> str:
     runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
-    shown = [f"{run[0]}-{run[-1]}" if run.size > 1 else f"{run[0]}" for run in runs[:SHOWN]]
-    return ", ".join(shown) + (", ..." if len(runs) > SHOWN else "")
+    shown = [f"{run[0]}-{run[-1]}" if run.size > 1 else f"{run[0]}" for run in runs[:MOST_LISTED_PLACES]]
+    return ", ".join(shown) + (", ..." if len(runs) > MOST_LISTED_PLACES else "")

@@ -9,6 +9,7 @@ from align.core.measurements import smallest_factor
 from align.errors import UserCodeError
 from align.forward.layers.unseen_modules import unseen_modules
 from align.forward.power.parameter_power import perturb_elements
+from align.forward.thresholds import MOST_PROBE_RUNS
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 
@@ -20,15 +21,12 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
     from align.core.protocols import Inputs
     from align.core.traces import Capture, Trace
-    from align.forward.unseen_result import UnseenModule, UnseenState
+    from align.forward.forward_result import UnseenModule, UnseenState
     from align.models.open_side import Side
-
-# Runs that may be spent on one side; one tells of all modules if none has an effect.
-MOST_RUNS = 8
 
 
 def probe_unseen(role: SideOf, side: Side, inputs: Inputs, trace: Trace) -> tuple[UnseenModule, ...]:
-    """The modules that a run did not show, with what changing their parameters tells; () for a compiled side."""
+    """The modules that a run did not show, with what a change of their parameters shows; () for a compiled side."""
     if side.compiled:
         return ()
     parameters = side.reader.read_parameters(side.model, side.label)  # a run may rename them
@@ -39,7 +37,7 @@ def probe_unseen(role: SideOf, side: Side, inputs: Inputs, trace: Trace) -> tupl
     together = probe.state(unseen)
     if together != "bypassed" or len(unseen) == 1:
         return tuple(replace(one, state=together) for one in unseen)
-    states: list[UnseenState] = [probe.state([one]) for one in unseen[: MOST_RUNS - 1]]
+    states: list[UnseenState] = [probe.state([one]) for one in unseen[: MOST_PROBE_RUNS - 1]]
     states += ["not seen"] * (len(unseen) - len(states))
     return tuple(replace(one, state=state) for one, state in zip(unseen, states, strict=True))
 
@@ -71,7 +69,7 @@ class _Probe:
 
 
 class _ChangedOutputs:
-    """A CaptureSink that tells whether any tensor is not what it was, by more than rounding of its dtype."""
+    """A CaptureSink that finds whether any tensor is not what it was, by more than rounding of its dtype."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace

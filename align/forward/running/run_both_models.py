@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import SIDES
 from align.errors import DestinationError, ModelFailedError
-from align.forward.layers.padding import NO_PADDING, Padding
-from align.forward.running.find_padding import find_padding
+from align.forward.layers.padding import NO_PADDING, Padding, find_padding
 from align.forward.running.measure_noise import measure_noise
 from align.models.fit_inputs import run_fitted
 from align.models.refuse_random import refuse_random
@@ -53,7 +52,7 @@ class BothRuns:
 def run_both_models(
     sides: tuple[Side, Side], inputs: tuple[Inputs, Inputs], folder: Path, begun: Callable[[], None]
 ) -> BothRuns:
-    """Run both models and measure the noise; `begun` is told of each of the three stages.
+    """Run both models and measure the noise; `begun` is called at each of the three stages.
 
     Raises ModelFailedError for a reference that fails, and for a candidate that fails before any layer has returned.
     """

@@ -1,4 +1,4 @@
-"""The figures of a comparison in one compiled loop: by definition those of `numpy_kernel`, four times as fast.
+"""The figures of a comparison in one compiled loop: by definition those of `NumpyKernel`, four times as fast.
 
 The loop comes as code of LLVM and is loaded by llvmlite alone: a twentieth of a second and 60 MB, where numba takes
 a third of a second and 115 MB. What is not finite, and all dtypes but floats, are left to NumPy.
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.measure.numpy_kernel import SHARED_BLOCK, NumpyKernel
+from align.measure.measure_arrays import NumpyKernel
 from align.measure.running_sums import DECADES, LOWEST_DECADE
+from align.measure.thresholds import SHARED_BLOCK, TILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from align.measure.running_sums import RunningSums
 
 AS_FLOAT32 = {"float16", "bfloat16", "float32"}
-TILE = 1 << 11  # elements of the memory that the loop needs
 BOUNDS = 10.0 ** np.arange(LOWEST_DECADE, LOWEST_DECADE + DECADES)
 POINTER = ctypes.c_void_p
 PROTOTYPE = ctypes.CFUNCTYPE(

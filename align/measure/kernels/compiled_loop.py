@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numba import types
 
-TILE = 1 << 11
+from align.measure.thresholds import TILE
 
 
 def compile_loop() -> dict[str, list[str]]:

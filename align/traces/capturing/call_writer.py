@@ -31,7 +31,7 @@ _FIGURES = tuple(one.name for one in fields(TensorStatistics))
 class CallWriter:
     """A CallSink that writes a trace folder; memory is that of one tensor. Use it as a context manager.
 
-    `later` names the files that are told of after the run.
+    `later` names the files that are noted after the run.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class CallWriter:
         self._kept, self.functions = head.kept, head.functions
         self._writer = TraceWriter(folder, environment, inputs=head.layer_inputs, head=head, later=later)
         self._outputs = 0
-        self._latest: dict[str, dict[str, Any]] = {}  # what was told of the tensors of the call that ended last
-        self._told: dict[str, dict[str, Any]] = {}
+        self._latest: dict[str, dict[str, Any]] = {}  # what was noted of the tensors of the call that ended last
+        self._current: dict[str, dict[str, Any]] = {}
 
     def begin(self, start: CallStart) -> None:
         """Note a call that begins."""
@@ -64,29 +64,29 @@ class CallWriter:
     def add(self, capture: Capture, value: Array) -> None:
         """Note a tensor with its figures, and keep of it what is to be kept."""
         part = keep_part(self._kept, capture, value)
-        told: dict[str, Any] = {"statistics": _figures(summarize_tensor(value)), "offset": None}
+        noted: dict[str, Any] = {"statistics": _figures(summarize_tensor(value)), "offset": None}
         if part is not None:
-            told |= self._writer.append(capture, part)
+            noted |= self._writer.append(capture, part)
             if part.shape != capture.shape:
-                told["kept"] = part.size
-        self._note(capture, told)
+                noted["kept"] = part.size
+        self._note(capture, noted)
 
     def again(self, capture: Capture, value: Array, known: Capture) -> None:
         """Note that a tensor is one that was just noted."""
-        told = self._latest.get(known.key)
-        if told is None or (told["offset"] is None) == is_kept(self._kept, capture):
+        noted = self._latest.get(known.key)
+        if noted is None or (noted["offset"] is None) == is_kept(self._kept, capture):
             self.add(capture, value)
         else:
-            self._note(capture, told)
+            self._note(capture, noted)
 
-    def _note(self, capture: Capture, told: dict[str, Any]) -> None:
+    def _note(self, capture: Capture, noted: dict[str, Any]) -> None:
         self._outputs += capture.role == "output"
-        self._told[capture.key] = told
-        self._writer.note({**capture_as_json(capture), **told}, flush=False)  # the end of the call does
+        self._current[capture.key] = noted
+        self._writer.note({**capture_as_json(capture), **noted}, flush=False)  # the end of the call does
 
     def finish(self, module: str, call: int) -> None:
         """Note a call that returned."""
-        self._latest, self._told = self._told, {}
+        self._latest, self._current = self._current, {}
         self._writer.note({"end": module, "call": call})
 
     def __enter__(self) -> CallWriter:

@@ -1,4 +1,4 @@
-"""The checksums of a trace folder: what was cut, changed or lost since it was written is told, and where.
+"""The checksums of a trace folder: what was cut, changed or lost since it was written is reported, and where.
 
 CRC-32, which finds accidents and edits by hand, and which the writer computes of each tensor anyway, to know tensors
 again. SHA-256 would take a pass more and prove no more: who forges a trace on purpose writes any digest anew, for it
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from align.errors import RunFolderError
+from align.traces.thresholds import CHECKSUM_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-_BLOCK = 1 << 20
 CHECKED = "checked"  # in the first line: each line has a checksum
 _CHECK = "check"
 AGAIN_HINT = "copy the folder again, or capture the trace again"
@@ -45,15 +45,15 @@ def last_check(content: bytes) -> int:
     return int(json.loads(content.rstrip(b"\n").rpartition(b"\n")[2]).get(_CHECK, 0))
 
 
-def check_lines(lines: Sequence[bytes], told: Sequence[Any]) -> None:
+def check_lines(lines: Sequence[bytes], noted: Sequence[Any]) -> None:
     """Raise ValueError for the first line that was changed, or stands behind another one than it was written behind.
 
-    `told` is what the lines say. Lines of earlier versions are not checked: the first one does not say that all are,
+    `noted` is what the lines say. Lines of earlier versions are not checked: the first one does not say that all are,
     and none has a checksum, however it is spaced.
     """
-    closed = [one for one in told if isinstance(one, dict) and (CHECKED in one or _CHECK in one)]
+    closed = [one for one in noted if isinstance(one, dict) and (CHECKED in one or _CHECK in one)]
     chain = LineChain()
-    for number, (line, one) in enumerate(zip(lines, told, strict=True) if closed else (), 1):
+    for number, (line, one) in enumerate(zip(lines, noted, strict=True) if closed else (), 1):
         if line != _closed_again(chain, line, one):
             msg = f"line {number} is not what was written"
             if number > 1:
@@ -61,9 +61,9 @@ def check_lines(lines: Sequence[bytes], told: Sequence[Any]) -> None:
             raise ValueError(msg)
 
 
-def _closed_again(chain: LineChain, line: bytes, told: Any) -> bytes | None:
+def _closed_again(chain: LineChain, line: bytes, noted: Any) -> bytes | None:
     """The line as it is written behind those before it, None for one without a checksum at its end."""
-    check = told.get(_CHECK) if isinstance(told, dict) else None
+    check = noted.get(_CHECK) if isinstance(noted, dict) else None
     end = _end(check)
     return chain.close_bytes(line[: -len(end)] + b"}") if type(check) is int and line.endswith(end) else None
 
@@ -85,35 +85,35 @@ def sum_file(path: Path) -> FileSum:
     """The size and checksum of a whole file, read in blocks."""
     found = size = 0
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
+        while block := stream.read(CHECKSUM_BLOCK):
             found, size = crc32(block, found), size + len(block)
     return FileSum(size, found)
 
 
-def check_file(path: Path, told: FileSum, *, content: bool = True) -> None:
+def check_file(path: Path, noted: FileSum, *, content: bool = True) -> None:
     """Raise RunFolderError for a file that is gone, of another size, or, if `content` is to be read, of other bytes."""
     if not path.is_file():
         raise RunFolderError(f"{path} is missing, which was written with the trace", AGAIN_HINT)
-    if (size := path.stat().st_size) != told.nbytes:
-        raise RunFolderError(f"{path} is damaged: it has {size:,} bytes, {told.nbytes:,} were written", AGAIN_HINT)
-    if content and (sum_file(path) if told.checked is None else _sum_start(path, told)) != told:
+    if (size := path.stat().st_size) != noted.nbytes:
+        raise RunFolderError(f"{path} is damaged: it has {size:,} bytes, {noted.nbytes:,} were written", AGAIN_HINT)
+    if content and (sum_file(path) if noted.checked is None else _sum_start(path, noted)) != noted:
         error = (
-            "its header is not what was written" if told.checked is not None else "its bytes are not what was written"
+            "its header is not what was written" if noted.checked is not None else "its bytes are not what was written"
         )
         raise RunFolderError(f"{path} is damaged: {error}", AGAIN_HINT)
 
 
-def _sum_start(path: Path, told: FileSum) -> FileSum:
+def _sum_start(path: Path, noted: FileSum) -> FileSum:
     with path.open("rb") as stream:
-        return FileSum(told.nbytes, crc32(stream.read(told.checked)), told.checked)
+        return FileSum(noted.nbytes, crc32(stream.read(noted.checked)), noted.checked)
 
 
-def check_files(folder: Path, told: Mapping[str, FileSum], known: Collection[str], contents: Collection[str]) -> None:
-    """Check the files that a sealed trace tells of, their bytes too for those in `contents`.
+def check_files(folder: Path, noted: Mapping[str, FileSum], known: Collection[str], contents: Collection[str]) -> None:
+    """Check the files that a sealed trace names, their bytes too for those in `contents`.
 
-    `known` are names that mean something in a trace folder: one that is there and was not told of is not the trace's.
+    `known` are names that mean something in a trace folder: one that is there and was not noted is not the trace's.
     """
-    for name, own in told.items():
+    for name, own in noted.items():
         check_file(folder / name, own, content=name in contents)
-    if strange := [name for name in known if name not in told and (folder / name).exists()]:
+    if strange := [name for name in known if name not in noted and (folder / name).exists()]:
         raise RunFolderError(f"{folder / strange[0]} was not written with the trace {folder}", AGAIN_HINT)

@@ -1,6 +1,6 @@
 """The manifest of a trace folder read back: one JSON line for each thing that happened, the last one perhaps cut short.
 
-What is told of a run stays true however it ended: a call that has a begin and no end was running then.
+What is noted of a run stays true however it ended: a call that has a begin and no end was running then.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TensorLocation:
 
 @dataclass(slots=True)
 class TraceManifest:
-    """All that a manifest tells, in the order of the run; `running` are the calls that began and did not end.
+    """All that a manifest says, in the order of the run; `running` are the calls that began and did not end.
 
     `tensors` and `files` are the checksums of the files beside it, None in a trace without: one that is not sealed, or
     was written by an earlier version. `later` names files that the seal says are written after it. `header_bytes` is
@@ -61,7 +61,7 @@ class TraceManifest:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Names of the files that the seal speaks of and no line behind it tells."""
+        """Names of the files that the seal names and no line behind it notes."""
         return tuple(name for name in self.later if name not in (self.files or {}))
 
     def add(self, line: dict[str, Any]) -> None:
@@ -96,9 +96,9 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     lines = path.read_bytes().split(b"\n")[:-1]
-    told = [_parsed(line, number) for number, line in enumerate(lines, 1)]
-    check_lines(lines, told)
-    return [one for one in told if isinstance(one, dict)]
+    noted = [_parsed(line, number) for number, line in enumerate(lines, 1)]
+    check_lines(lines, noted)
+    return [one for one in noted if isinstance(one, dict)]
 
 
 def _parsed(line: bytes, number: int) -> Any:
@@ -153,8 +153,8 @@ def _take_end(manifest: TraceManifest, line: dict[str, Any]) -> None:
 
 
 def _take_returned(manifest: TraceManifest, line: dict[str, Any]) -> None:
-    told = (dict(line.get(name, {})) for name in ("kinds", "left_out", "containers"))
-    manifest.returned.append(ReturnedParts(line["returned"], *told))
+    noted = (dict(line.get(name, {})) for name in ("kinds", "left_out", "containers"))
+    manifest.returned.append(ReturnedParts(line["returned"], *noted))
 
 
 def returned_as_json(parts: ReturnedParts) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _take_seal(manifest: TraceManifest, line: dict[str, Any]) -> None:
     manifest.sealed = bool(line["sealed"])
     if "tensors" in line:  # earlier versions sealed without
         manifest.tensors = FileSum(*line["tensors"])
-        manifest.files = {name: FileSum(*told) for name, told in line["beside"].items()}
+        manifest.files = {name: FileSum(*noted) for name, noted in line["beside"].items()}
         manifest.later = tuple(line.get("later", ()))
 
 
@@ -189,21 +189,12 @@ _KINDS: dict[str, Callable[[TraceManifest, dict[str, Any]], None]] = {
     "file": _take_file,
 }
 
-
 SCHEMA = "mindalign.trace/1"
-
 
 MANIFEST = "manifest.jsonl"
 
-
 TENSORS = "step0.safetensors"
-
 
 NOISE = "noise.json"
 
-
 INPUTS = "inputs.npz"
-
-
-# Room for the header; a capture takes about 150 bytes of it, so this holds some 28,000.
-HEADER_BYTES = 1 << 22

@@ -13,8 +13,9 @@ import numpy as np
 
 from align.core.measurements import Limit, smallest_factor
 from align.core.verdicts import Finding
-from align.measure.limits import RELATIVE_BY_DTYPE, coarsest_dtype
+from align.measure.limits import coarsest_dtype
 from align.measure.measure_arrays import measure
+from align.measure.thresholds import RELATIVE_BY_DTYPE
 from align.rules.update_rule_forms import moment_kinds
 from align.training.step_result import ComparedMoment
 from align.training.steps.compare_values import paired_value

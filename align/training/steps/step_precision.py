@@ -14,7 +14,8 @@ import numpy as np
 from align.core.dtypes import EPSILON, dtype_name, numpy_dtype
 from align.core.name_map import SIDES
 from align.core.verdicts import Finding
-from align.measure.limits import HALF, RELATIVE_BY_DTYPE, coarsest_dtype
+from align.measure.limits import HALF, coarsest_dtype
+from align.measure.thresholds import RELATIVE_BY_DTYPE
 from align.training.thresholds import PRECISION_FEWEST_VALUES, PRECISION_SAMPLES
 from align.words.catalogue import sentence
 

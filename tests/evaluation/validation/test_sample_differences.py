@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.evaluation.validation.sample_differences import MOST_INDEXES, MOST_WORST, SampleTally
+from align.evaluation.thresholds import MOST_FLIPPED_INDEXES, MOST_WORST_SAMPLES
+from align.evaluation.validation.sample_differences import SampleTally
 
 if TYPE_CHECKING:
     from align.evaluation.validation_result import OutputDifference
@@ -67,10 +68,14 @@ def test_samples_are_counted_over_batches_and_the_gravest_come_first() -> None:
 
 def test_memory_is_bounded_however_many_samples_differ() -> None:
     tally = SampleTally()
-    reference = np.tile(LOGITS[:1], (2 * MOST_INDEXES, 1))
+    reference = np.tile(LOGITS[:1], (2 * MOST_FLIPPED_INDEXES, 1))
     tally.add(reference, reference[:, [1, 0, 2]], None, np.zeros(len(reference), int))
     result = tally.result()
-    assert (result.flipped, len(result.indexes), len(result.worst)) == (2 * MOST_INDEXES, MOST_INDEXES, MOST_WORST)
+    assert (result.flipped, len(result.indexes), len(result.worst)) == (
+        2 * MOST_FLIPPED_INDEXES,
+        MOST_FLIPPED_INDEXES,
+        MOST_WORST_SAMPLES,
+    )
 
 
 def test_nan_on_one_side_is_the_largest_difference_of_all() -> None:

@@ -11,8 +11,7 @@ import pytest
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Part
 from align.core.transforms import IDENTITY, Permute, Transform
-from align.forward.causes.weight_causes import weight_causes
-from align.forward.relations.initial_values import initial_distribution
+from align.forward.causes.weight_causes import initial_distribution, weight_causes
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from align.core.registry import model_readers
+from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolated_calls import Isolation, IsolationOptions, NoiseIsolation
 from align.measure.limits import RoundingNoise
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -81,7 +82,7 @@ def isolated(
     noise = NoiseIsolation(mine)
     adapter: Any = model_readers()["arrays"]
     run(adapter.widened(reference), noise, X.astype(np.float64))
-    found: Isolation = run(port, Isolation(mine, pairs, RoundingNoise(noise.noise), way=way))
+    found: Isolation = run(port, Isolation(expected_calls(mine, pairs, RoundingNoise(noise.noise)), way))
     return found
 
 

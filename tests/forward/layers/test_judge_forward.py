@@ -10,7 +10,7 @@ import pytest
 from align.core.verdicts import Finding, Outcome, Verdict
 from align.forward.forward_result import LayerComparison
 from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
-from align.traces.unpaired_layer import UnpairedLayer
+from align.traces.module_calls import UnpairedLayer
 
 if TYPE_CHECKING:
     from align.core.verdicts import LayerOutcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.forward.power.judge_power import with_power
+from align.forward.measure_power import with_power
 from align.forward.power_result import OutputPower, ParameterPower, Power
 
 COVERAGE = Coverage("layer outputs", 3)

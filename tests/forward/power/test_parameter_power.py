@@ -10,8 +10,6 @@ import pytest
 from align.core.measurements import Limit
 from align.core.traces import Capture
 from align.forward.power.parameter_power import (
-    LEAST_LIMIT,
-    MOST_RUNS,
     names_without_effect,
     parameter_powers,
     parameter_rms,
@@ -19,6 +17,7 @@ from align.forward.power.parameter_power import (
     suspect_elements,
     tensor_scales,
 )
+from align.forward.thresholds import LEAST_POWER_LIMIT, MOST_POWER_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +42,7 @@ def test_a_scale_is_the_length_of_a_difference_at_its_limit() -> None:
 
     nothing = Limit(0.0, 0.0, "exact")
     limits = {"a#0": Limit(1.0, 0.5, "noise"), "b#0": nothing, "zero#0": nothing}
-    assert tensor_scales(Trace(), limits) == {"a#0": 5.0, "zero#0": 2 * LEAST_LIMIT}  # type: ignore[arg-type]
+    assert tensor_scales(Trace(), limits) == {"a#0": 5.0, "zero#0": 2 * LEAST_POWER_LIMIT}  # type: ignore[arg-type]
 
 
 def test_the_size_of_a_parameter_that_is_zero_is_one() -> None:
@@ -136,4 +135,4 @@ def test_what_is_open_when_the_runs_are_spent_is_not_called_blind() -> None:
     names = [f"p{i}" for i in range(256)]
     has_effect, asked = effects(*names[::2])
     assert not names_without_effect(names, has_effect) & set(names[::2])
-    assert len(asked) == MOST_RUNS
+    assert len(asked) == MOST_POWER_RUNS

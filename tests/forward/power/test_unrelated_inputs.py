@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.forward.power.unrelated_inputs import MOST_ALONE, replaced_in_turn, unrelated_inputs
+from align.forward.power.output_power import replaced_in_turn, unrelated_inputs
+from align.forward.thresholds import MOST_INPUTS_ALONE
 
 RNG = np.random.default_rng(0)
 WORDS = np.array([[7, 900, 12, 31], [5, 7, 44, 2]])
@@ -69,6 +70,6 @@ def test_each_input_is_replaced_in_a_run_of_its_own() -> None:
 def test_many_inputs_take_no_more_runs_than_a_few() -> None:
     others = {f"past{i}": np.ones(1) for i in range(24)}
     runs = replaced_in_turn(dict(others), others)
-    assert len(runs) == MOST_ALONE
+    assert len(runs) == MOST_INPUTS_ALONE
     assert list(runs)[:2] == ["past0", "past1"]
     assert ", ".join(others) == ", ".join(runs)

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.measure.choose_kernel import load_loops
-from align.measure.kernels.compiled_kernel import TILE, CompiledKernel, CompiledLoops
-from align.measure.numpy_kernel import NumpyKernel
+from align.measure.kernels.compiled_kernel import CompiledKernel, CompiledLoops
+from align.measure.measure_arrays import NumpyKernel
 from align.measure.running_sums import RunningSums
+from align.measure.thresholds import TILE
 
 pytestmark = pytest.mark.frameworks  # needs numba
 

@@ -6,9 +6,8 @@ import pytest
 
 from align.core.verdicts import Finding
 from align.forward.culprit_result import IsolatedComparison
-from align.forward.forward_result import AcceptedLayers
+from align.forward.forward_result import AcceptedLayers, UnseenModule
 from align.forward.layers.judge_forward import judge_forward
-from align.forward.unseen_result import UnseenModule
 from align.report.kind_parts.forward_culprits import cause_words
 from align.report.rendering.html import blocks_as_html
 from align.report.rendering.terminal import blocks_as_text

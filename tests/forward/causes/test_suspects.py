@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import LayerSettings
 from align.core.traces import Capture
-from align.forward.causes.culprits import (
-    by_module,
-    culprit_of,
-    findings_of,
-    findings_of_unpaired,
-    is_mended,
-    with_findings,
-    with_relation,
-    with_weights,
-)
+from align.forward.causes.settings_to_try import findings_of, findings_of_unpaired
+from align.forward.causes.suspects import Suspect, culprit_of, suspects_of, with_findings, with_relation, with_weights
 from align.forward.culprit_result import Culprit
 from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedTensor
 from align.forward.isolation.locate_faults import Fault, ProducerLayer
@@ -24,6 +16,9 @@ from align.forward.relations.relation import Relation
 from align.lint.lint_result import SettingFinding
 from align.rules.pitfalls import pitfalls
 from align.traces.module_calls import Call, CallPair
+
+if TYPE_CHECKING:
+    from align.traces.pair_inputs import CallKey
 
 
 def alone(factor: float, role: Any = "output") -> IsolatedTensor:
@@ -43,6 +38,10 @@ def finding(rule: str, change: str, reference: str, candidate: str) -> SettingFi
     return SettingFinding(rule, "error", *names, "", reference, candidate, "", change)
 
 
+def is_mended(faults: list[Fault], calls: dict[CallKey, IsolatedCall]) -> bool:
+    return Suspect(tuple(faults), culprit_of(faults)).is_mended(calls)
+
+
 def seen(factor: float, inputs: float = 0.0) -> IsolatedCall:
     tensors = alone(inputs, "input"), alone(factor)
     given, returned = ({one.reference.key: one} for one in tensors)
@@ -51,9 +50,9 @@ def seen(factor: float, inputs: float = 0.0) -> IsolatedCall:
 
 def test_repeated_calls_of_a_module_are_one_culprit_with_the_worst_factor() -> None:
     faults = [fault(call=0), fault("c"), fault(call=1, factor=inf), fault(part="inputs")]
-    groups = by_module(faults)
-    assert [[faults.index(one) for one in group] for group in groups] == [[0, 2], [1], [3]]
-    culprit = culprit_of(groups[0])
+    suspects = suspects_of(faults)
+    assert [[faults.index(fault) for fault in one.faults] for one in suspects] == [[0, 2], [1], [3]]
+    culprit = suspects[0].culprit
     assert (culprit.candidate, culprit.call, culprit.part, culprit.factor) == ("b", 0, "layer", inf)
     assert culprit.facts == {"calls": 2}
     assert (culprit.cause, culprit.sureness, culprit.change, culprit.line) == ("", "unknown", "", "")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.traces import Capture
-from align.traces.module_calls import Call, CallPair, CallPairs
-from align.traces.pairing.pair_fused_layers import pair_fused_layers
-from align.traces.unpaired_layer import UnpairedLayer
+from align.traces.module_calls import Call, CallPair, CallPairs, UnpairedLayer
+from align.traces.pair_traces import pair_fused_layers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

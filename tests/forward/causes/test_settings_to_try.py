@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from align.core.layer_settings import LayerSettings
-from align.forward.causes.settings_without_rules import (
+from align.forward.causes.settings_to_try import (
     SETTING_DIFFERS,
     count_changed_settings,
     other_kind,

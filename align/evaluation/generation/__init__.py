@@ -1,1 +1,0 @@
-"""Decoders and logits."""

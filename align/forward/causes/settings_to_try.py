@@ -1,0 +1,186 @@
+"""What the settings of both sides suggest for a layer at fault: what rules compare, switches, and equal names.
+
+Where no rule compares two settings (a layer without counterpart, layers of a user's own classes), nothing is known of
+them but what they are called; so they are only tried, never reported unless they mend a layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.forward.thresholds import MOST_MODULES_AROUND
+from align.lint.compare_settings import LayerPair, compare_settings
+from align.lint.lint_result import SettingFinding
+from align.rules.layer_rules import rule_for
+from align.rules.setting_forms import equal_settings
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from align.core.layer_settings import LayerSettings, Setting
+    from align.forward.isolation.locate_faults import Fault
+    from align.rules.pitfalls import Pitfall
+
+    BothSettings = tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]]
+
+SETTING_DIFFERS = "setting-differs"
+LAST = -1  # axis
+
+
+def findings_of(
+    faults: Sequence[Fault],
+    settings: BothSettings,
+    rules: Sequence[Pitfall],
+    owners: Mapping[str, str],
+) -> dict[str, tuple[SettingFinding, ...]]:
+    """What the settings of the layers at fault say, by the candidate's path, the gravest first.
+
+    `owners` are the layers of the reference that hold the parameters of a layer of the port.
+    """
+    pairs = {fault.path: pair for fault in faults if (pair := _settings_of(fault, settings))}
+    found: dict[str, tuple[SettingFinding, ...]] = {}
+    for finding in compare_settings(list(pairs.values()), rules).findings:
+        found[finding.candidate] = (*found.get(finding.candidate, ()), finding)
+    for path, pair in pairs.items():
+        found.setdefault(
+            path, (*same_named_settings(pair.reference, pair.candidate), *switched_settings(pair.candidate, rules))
+        )
+    for path in (fault.path for fault in faults if fault.path in settings[1] and fault.path not in found):
+        found[path] = findings_of_unpaired((owners.get(path, ""), path), settings, rules)
+    return found
+
+
+def findings_of_unpaired(
+    paths: tuple[str, str],
+    settings: BothSettings,
+    rules: Sequence[Pitfall],
+) -> tuple[SettingFinding, ...]:
+    """What to try at a layer of the port whose calls have no counterpart.
+
+    It is held against the layer of the reference that owns the same parameters, "" if none does; what no rule knows of
+    both are its switches.
+    """
+    mine, theirs = (side.get(path) for side, path in zip(settings, paths, strict=True))
+    if theirs is None:
+        return ()
+    found = compare_settings([LayerPair(mine, theirs)], rules).findings if mine else ()
+    unknown = [rule for rule in rules if mine is None or rule.form_of(mine.classes) is None]
+    return (*found, *(replace(one, reference=paths[0]) for one in switched_settings(theirs, unknown)))
+
+
+def _settings_of(fault: Fault, settings: BothSettings) -> LayerPair | None:
+    """The settings of the layer to be looked at and of its counterpart, if there is one."""
+    mine, kind = fault.pair.reference, fault.pair.candidate.kind
+    if fault.made_by:
+        if fault.made_by.counterpart is None:
+            return None
+        mine = fault.made_by.counterpart
+        kind = mine.kind
+    if mine.module not in settings[0] or fault.path not in settings[1]:
+        return None
+    return LayerPair(settings[0][mine.module], settings[1][fault.path], kinds=(mine.kind, kind))
+
+
+def findings_around(fault: Fault, settings: BothSettings) -> tuple[SettingFinding, ...]:
+    """Settings of one name that differ in the modules that run the code in front of a call, the innermost first."""
+    mine, theirs = fault.pair.reference.module, fault.pair.candidate.module
+    around = [(mine, theirs)] if fault.part == "code" else []
+    while mine and theirs:
+        mine, theirs = mine.rpartition(".")[0], theirs.rpartition(".")[0]
+        around.append((mine, theirs))
+    pairs = [
+        (settings[0][a], settings[1][b])
+        for a, b in around[:MOST_MODULES_AROUND]
+        if a in settings[0] and b in settings[1]
+    ]
+    return tuple(finding for pair in pairs for finding in same_named_settings(*pair))
+
+
+def switched_settings(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[SettingFinding]:
+    """Each switch of a layer of the port put to its other position; of the reference's code nothing is known."""
+    for rule in rules:
+        form = rule.form_of(layer.classes)
+        if form is None or not form.readable(layer.values):
+            continue
+        value = form.read(layer.values, layer.classes)
+        for other in _others(rule, value):
+            if arguments := dict(form.arguments(other)):
+                shown = "", form.show(layer.values, layer.classes), form.write(other)
+                yield _finding(rule.id, rule.setting, shown, (None, layer), arguments)
+
+
+def _others(rule: Pitfall, value: Setting) -> list[Setting]:
+    """The other positions of a switch, the other words that a rule knows for a setting, the axis that is usual."""
+    if isinstance(value, bool):
+        return [not value]
+    if rule.setting == "axis":
+        return [] if value == LAST else [LAST]
+    words = {to for form in rule.forms for _, to, *_ in form.values if isinstance(to, str)}
+    return [*sorted(words - {value})] if isinstance(value, str) else []
+
+
+def other_kind(layer: LayerSettings, class_name: str) -> SettingFinding:
+    """A layer of another class, of those that the layer rules know, in the place of one."""
+    kinds = [known[0].kind if (known := rule_for(classes)) else "" for classes in ((class_name,), layer.classes)]
+    shown = kinds[0], kinds[1], sentence("lint_change.layer_of_kind", kind=kinds[0])
+    return _finding("other-kind", sentence("lint_setting.kind_of_layer"), shown, (None, layer), {})
+
+
+def count_changed_settings(before: LayerSettings, after: LayerSettings, rules: Sequence[Pitfall]) -> int:
+    """How many settings that rules know are other ones after a change: an argument may bring others with it."""
+    moved = 0
+    for rule in rules:
+        form = rule.form_of(before.classes)
+        if form is not None and form.readable(before.values) and form.readable(after.values):
+            values = form.read(before.values, before.classes), form.read(after.values, after.classes)
+            moved += not equal_settings(*values)
+    return moved
+
+
+def same_named_settings(reference: LayerSettings, candidate: LayerSettings) -> Iterator[SettingFinding]:
+    """Settings of one name, and of one type, that differ; those that set a size are the same in both or fail."""
+    theirs = {_plain_name(name): name for name in candidate.values}
+    for name, value in reference.values.items():
+        other = theirs.get(_plain_name(name))
+        if other is None or name == "training":
+            continue
+        held = candidate.values[other]
+        if type(held) is type(value) and isinstance(value, (bool, int, float, str)) and not equal_settings(value, held):
+            shown = f"{name}={value!r}", f"{other}={held!r}", f"{other}={value!r}"
+            yield _finding(SETTING_DIFFERS, other, shown, (reference, candidate), {other: value})
+
+
+def _finding(
+    rule: str,
+    setting: str,
+    shown: tuple[str, str, str],
+    pair: tuple[LayerSettings | None, LayerSettings],
+    arguments: dict[str, Setting],
+) -> SettingFinding:
+    mine, theirs = pair
+    return SettingFinding(
+        rule=rule,
+        severity="note",
+        reference=mine.path if mine else "",
+        candidate=theirs.path,
+        reference_class=_class_name(mine) if mine else "",
+        candidate_class=_class_name(theirs),
+        setting=setting,
+        reference_setting=shown[0],
+        candidate_setting=shown[1],
+        effect="",
+        change=shown[2],
+        arguments=arguments,
+    )
+
+
+def _class_name(layer: LayerSettings) -> str:
+    return layer.classes[0].rpartition(".")[2] if layer.classes else ""
+
+
+def _plain_name(name: str) -> str:
+    """`variance_epsilon`, `eps` and `layer_norm_eps` are one setting."""
+    plain = name.lower().replace("epsilon", "eps").replace("_", "")
+    return "eps" if plain.endswith("eps") else plain

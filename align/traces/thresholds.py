@@ -1,0 +1,71 @@
+"""The limits of traces and their pairs. Each says why it is there, and where its number comes from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# pairing
+
+PAIRED_LAYER_SCORE: Final = 100.0
+"""One layer with parameters outweighs in an alignment any run of layers without.
+Choice: a layer without parameters scores one at most, and a hundred of them seldom stand in a row."""
+
+OTHER_SHAPE_SCORE: Final = 0.5
+"""What a layer of another shape scores: the same layer with another setting may have one.
+Choice: below one, so that a layer of the same shape is preferred; above that of another kind."""
+
+OTHER_KIND_SCORE: Final = 0.25
+"""What a layer of another kind scores: one may be taken for another (average for max pooling).
+Choice: below that of another shape; 0 would leave such layers unpaired."""
+
+NEAR_DISTANCE: Final = 0.05
+"""A port's layer returns what the reference's next layer does if the relative root mean square is below this.
+Choice: faults of earlier layers are in it; a larger number takes unlike layers for one."""
+
+CLEARLY_NEARER: Final = 10.0
+"""The next layer must be nearer by this factor than the layer itself.
+Choice: a smaller factor decides where both are about as far."""
+
+MOST_LISTED_PARTS: Final = 20
+"""A message lists so many parts that one side lacks; the rest is a count.
+Choice: what fits a screen."""
+
+# weights
+
+MOST_LISTED_PARAMETERS: Final = 5
+"""An error lists so many parameters that the models lack.
+Choice: enough to recognise a map of another model."""
+
+LEAST_UNRELATED_ELEMENTS: Final = 64
+"""With fewer elements nothing is said of weights that were never given.
+Source: independent values of n elements correlate by about 0.8 / sqrt(n), which is 0.1 for 64."""
+
+LEAST_UNRELATED_PARAMETERS: Final = 2
+"""With fewer parameters nothing is said of weights that were never given.
+Choice: one alone may be a fault of that parameter."""
+
+MOST_UNRELATED_CORRELATION: Final = 0.3
+"""Weights are unrelated if the mean of their correlations over all elements is below this.
+Measured: 0.04 in independent values of a thousand elements."""
+
+SAME_SUMS_TOLERANCE: Final = 1e-9
+"""Sums in float64 over the same values in another order agree to this.
+Choice: a thousand additions are off by about 1e-13; a larger number takes other values for the same."""
+
+# files
+
+LONGEST_LOCK_FILE: Final = 4096
+"""Bytes that are read of a lock file, which somebody else may have written.
+Choice: what a run writes there has about a hundred."""
+
+LARGEST_SHUFFLED: Final = 1 << 24
+"""Of more elements a sample is drawn with repetition, since a shuffle takes memory for all of them.
+Choice: 128 MB of places."""
+
+CHECKSUM_BLOCK: Final = 1 << 20
+"""Bytes of a file that are read at a time.
+Choice: it bounds the memory; smaller blocks cost calls."""
+
+TRACE_HEADER_BYTES: Final = 1 << 22
+"""Room for the header of the tensors' file, which is written last.
+Choice: a capture takes about 150 bytes of it, so this holds some 28,000."""
