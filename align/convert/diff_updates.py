@@ -14,12 +14,12 @@ from align.convert.diff.update_sums import sum_updates
 from align.convert.diff_result import ALIKE, UpdateDifference, UpdatesDiff
 from align.convert.thresholds import (
     FACTOR_OF_ONE_ELEMENT,
-    FACTOR_TOLERANCE,
     FEWEST_FOR_DECAY,
     LEAST_DECAY_UNITS,
     PROPORTIONAL_COSINE,
     TURNED_ELEMENT,
     UNRELATED_DEVIATIONS,
+    UPDATE_FACTOR_TOLERANCE,
     UPDATE_TOLERANCE,
 )
 from align.core.dtypes import is_complex
@@ -254,7 +254,7 @@ def _common_factor(tensors: Sequence[UpdateDifference]) -> float | None:
     if not factors or len(factors) < len(unlike):
         return None
     middle = sorted(factors)[len(factors) // 2]
-    close = all(isclose(one, middle, rel_tol=2 * FACTOR_TOLERANCE) for one in factors)
+    close = all(isclose(one, middle, rel_tol=2 * UPDATE_FACTOR_TOLERANCE) for one in factors)
     return middle if close and not any(_contradicts(one, middle) for one in tensors) else None
 
 
@@ -268,7 +268,7 @@ def _contradicts(one: UpdateDifference, factor: float) -> bool:
 
 def _factor_tolerance(beside: float, size: int) -> float:
     """By how much the factor of an update of `size` elements may be off, with what it leaves `beside` it."""
-    return FACTOR_TOLERANCE + FACTOR_OF_ONE_ELEMENT / size + UNRELATED_DEVIATIONS * beside / sqrt(size)
+    return UPDATE_FACTOR_TOLERANCE + FACTOR_OF_ONE_ELEMENT / size + UNRELATED_DEVIATIONS * beside / sqrt(size)
 
 
 def _by_distance(one: UpdateDifference) -> tuple[bool, float]:

@@ -55,13 +55,13 @@ TURNED_ELEMENT: Final = 0.6
 """In a vector one element may turn, by which an update may differ by this over the square root of its elements.
 Measured: over clean pairs of convolutional nets with Adam."""
 
-FACTOR_TOLERANCE: Final = 4e-3
+UPDATE_FACTOR_TOLERANCE: Final = 4e-3
 """The factor between two updates is 1 up to this: what is one figure for all elements is known far better than each.
 Choice: it lies above the 1e-3 by which clean updates differ; a larger number would hide small changes of a rate."""
 
 FACTOR_OF_ONE_ELEMENT: Final = 0.02
 """Of few elements the factor is known less well: by this over their number.
-Choice: as FACTOR_TOLERANCE; a larger number would hide other rates of vectors, a smaller one would invent some."""
+Choice: as UPDATE_FACTOR_TOLERANCE; a larger number would hide other rates of vectors, a smaller one would invent some."""
 
 PROPORTIONAL_COSINE: Final = 0.9
 """From this cosine on the difference of two updates is proportional to the values, as another weight decay makes it.

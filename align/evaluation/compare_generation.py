@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from align.evaluation.generation_result import LogitsComparison, LogitsOf
     from align.models.open_side import Side
 
-STAGES = 4
+STAGES = 4  # no limit: what progress is reported of
 Step = Callable[[Any, Any], tuple[Any, Any]]
 Adapter = Callable[["Model"], Step]
 CACHE = "past_key_values"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from align.forward.running.measure_noise import Noise
     from align.traces.module_calls import CallPair
 
-INPUTS = -1
+INPUTS = -1  # no limit: stands for the model's inputs among points
 TEXT_HINT = "write PATH[#CALL][:OUTPUT]=PATH[#CALL][:OUTPUT], the reference's first"
 HINT = 'write one line a point: "path.in.reference" = "path.in.candidate"'
 

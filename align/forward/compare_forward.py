@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.traces.module_calls import CallPairs
 
-STAGES = 8
+STAGES = 8  # no limit: what progress is reported of
 
 
 def compare_forward(  # noqa: PLR0913 - one parameter an option

@@ -17,8 +17,8 @@ from align.core.measurements import Measurement
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DECADES = 32
-LOWEST_DECADE = -16
+DECADES = 32  # format: `decades` of a measurement in documents
+LOWEST_DECADE = -16  # format: `decades` of a measurement in documents
 
 
 @dataclass(slots=True)

@@ -58,13 +58,13 @@ DEEPEST_CALLS: Final = 4
 """Padding in the user's code is followed through so many methods and functions that call each other.
 Choice: code that pads lies one or two calls away; a larger number would take longer, and might never end."""
 
-SHARE_DIGITS: Final = 12
+KEPT_SHARE_DIGITS: Final = 12
 """The share of values that a layer drops is rounded to this many digits behind the point.
 Choice: 1 - keep_prob is off by some 1e-16; fewer digits would make two shares one, 16 would keep the rounding."""
 
 # gradients
 
-ROUNDING_UNITS: Final = 100
+INFLUENCE_ROUNDING_UNITS: Final = 100
 """An influence below this many rounding units of the coarsest dtype on the way is taken for rounding.
 Measured: of key biases, which softmax cancels, 4 units are left in one layer, and the rounding of some hundred layers
 adds up like a random walk."""

@@ -14,7 +14,7 @@ Choice: fewer hide a second cause, more push what follows off the screen."""
 LIST_LINES: Final = 20
 """Lines of a list of remarks or names that are left out.
 Choice: a screen shows about twice as many, together with what stands around."""
-ENTRIES_SHOWN: Final = 100
+INSPECTED_ENTRIES_SHOWN: Final = 100
 """Entries of a checkpoint that are listed, folded by their numbers.
 Choice: who looks into a file wants to see its structure whole; unfolded files of more rows are rare."""
 NAMES_ON_A_LINE: Final = 6
@@ -23,7 +23,7 @@ Choice: six paths fill two or three lines of a terminal."""
 NAMES_PER_REASON: Final = 3
 """Names of rows beside the reason why they have no figure.
 Choice: the reason is what counts; more names hide it."""
-REASONS_SHOWN: Final = 8
+OPEN_REASONS_SHOWN: Final = 8
 """Reasons why rows have no figure.
 Choice: models have few; more are variants of one."""
 INDEXES_SHOWN: Final = 12

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, CaptureSink
     from align.models.inputs import InputsSource
 
-STAGES = 3
+STAGES = 3  # no limit: what progress is reported of
 BACKWARD = "backward"
 _FILES = (MANIFEST, TENSORS, MODEL, VALUES, NOISE, INPUTS)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from align.models.inputs import InputsSource
     from align.training.steps.recorded_steps import ReferenceSteps
 
-STAGES = 3  # format: what progress is reported of
+STAGES = 3  # no limit: what progress is reported of
 
 
 def capture_training_step(

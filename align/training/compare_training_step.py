@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     Given = str | Path | Training
     Opened = TrainingSide | ReferenceSteps
 
-STAGES = 6  # format: what progress is reported of
+STAGES = 6  # no limit: what progress is reported of
 UNLIKE = "calls-unlike"
 
 

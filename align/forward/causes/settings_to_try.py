@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     BothSettings = tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]]
 
 SETTING_DIFFERS = "setting-differs"
-LAST = -1  # axis
+LAST = -1  # no limit: axis
 
 
 def findings_of(

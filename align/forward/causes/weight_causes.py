@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Names = tuple[str, str]
 
 NORMAL_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
-CUT_NORMAL = 0.8796  # standard deviation of a normal distribution cut at two
+CUT_NORMAL = 0.8796  # no limit: standard deviation of a normal distribution cut at two
 
 
 def weight_causes(

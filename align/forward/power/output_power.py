@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.forward.power_result import OutputState
 
-_SEED = 0
+_SEED = 0  # no limit: of its own generator
 
 
 class MovementSink:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from align.core.traces import Trace
     from align.forward.power_result import ParameterState
 
-_SEED = 1
+_SEED = 1  # no limit: of its own generator
 
 
 def tensor_scales(trace: Trace, limits: Mapping[str, Limit]) -> dict[str, float]:

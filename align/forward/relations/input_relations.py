@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Function = Callable[[Array], Array]
 
-SHIFTS = (1, -1, 2, -2, 3, -3)
+SHIFTS = (1, -1, 2, -2, 3, -3)  # no limit: what is tried, nearest first
 
 
 def explain_inputs(question: Question, inputs: Mapping[str, Array]) -> Iterator[Relation]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.forward.relations.relation import Relation
 
-STEPS = (0, -1, 1, -2, 2, -3, 3)
+STEPS = (0, -1, 1, -2, 2, -3, 3)  # no limit: what is tried, nearest first
 
 
 def explain_order(question: Question) -> Iterator[Relation]:

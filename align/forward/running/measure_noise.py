@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Measurements = dict[str, Measurement]
 
-SEED = 0
+SEED = 0  # no limit: of its own generator
 
 
 @dataclass(frozen=True, slots=True)

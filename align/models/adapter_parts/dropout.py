@@ -14,7 +14,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from align.core.training import DropoutLayer
-from align.models.thresholds import SHARE_DIGITS
+from align.models.thresholds import KEPT_SHARE_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ def find_dropout_layers(
         if form is None or method in vars(module) or getattr(type(module), method) is not getattr(form.base, method):
             continue
         value = float(reduce(getattr, form.attribute.split("."), module))
-        yield DropoutLayer(path, module, round(1.0 - value if form.keeps else value, SHARE_DIGITS), form.spatial)
+        yield DropoutLayer(path, module, round(1.0 - value if form.keeps else value, KEPT_SHARE_DIGITS), form.spatial)
 
 
 @contextmanager

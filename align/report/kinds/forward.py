@@ -13,14 +13,14 @@ from align.core.verdicts import Outcome
 from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.first_divergent import first_divergent_block
 from align.report.kind_parts.forward_culprits import NEVER_GIVEN, culprit_blocks, is_culprit
-from align.report.kinds.power import power_blocks
+from align.report.kind_parts.forward_power import power_blocks
 from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.format_values import NONE, as_float, format_number, format_shape, layer_name
 from align.report.thresholds import (
     FAULTS_NEVER_CUT,
     NAMES_ON_A_LINE,
     NAMES_PER_REASON,
-    REASONS_SHOWN,
+    OPEN_REASONS_SHOWN,
     ROWS_AROUND_FAULT,
     ROWS_AT_END,
     SHORTEST_FOLD,
@@ -186,7 +186,7 @@ def _reasons(layers: Iterable[dict[str, Any]], *, show_all: bool) -> list[Block]
     groups = [
         (reason, [known[place][1] for place in places]) for reason, places in fold_alike((one, "") for one, _ in known)
     ]
-    shown = groups if show_all else groups[:REASONS_SHOWN]
+    shown = groups if show_all else groups[:OPEN_REASONS_SHOWN]
     lines = [
         say("forward.reason_line", names=_names(names, NAMES_PER_REASON, show_all=show_all), reason=reason)
         for (reason, names) in shown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from align.names.fold_names import fold_alike
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table
 from align.report.rendering.format_values import escape_control_characters, format_bytes, format_number, format_shape
-from align.report.thresholds import ENTRIES_SHOWN, LIST_LINES, LONGEST_ENTRY
+from align.report.thresholds import INSPECTED_ENTRIES_SHOWN, LIST_LINES, LONGEST_ENTRY
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _tensors(tensors: list[dict[str, Any]], *, show_all: bool) -> Table:
     """Tensors of one shape and dtype whose names differ only in numbers share a row; its size is that of all."""
     alike = fold_alike((tensor["name"], (tuple(tensor["shape"]), tensor["dtype"])) for tensor in tensors)
     folded = [(tensor["name"], [place]) for place, tensor in enumerate(tensors)] if show_all else alike
-    shown = folded if show_all else folded[:ENTRIES_SHOWN]
+    shown = folded if show_all else folded[:INSPECTED_ENTRIES_SHOWN]
     columns = (
         Column(say("inspect.name"), "path"),
         Column(say("inspect.count"), "number"),

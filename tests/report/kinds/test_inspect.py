@@ -6,7 +6,7 @@ from align.checkpoints.inspect_checkpoint import Inspection, TensorFacts
 from align.core.checkpoints import Entry
 from align.report.rendering.terminal import blocks_as_text
 from align.report.show_result import result_blocks
-from align.report.thresholds import ENTRIES_SHOWN, LIST_LINES
+from align.report.thresholds import INSPECTED_ENTRIES_SHOWN, LIST_LINES
 
 
 def inspection(tensors=(), **changes):
@@ -59,7 +59,7 @@ def test_experts_fold_over_both_numbers_and_all_shows_each(text_of):
 def test_a_table_without_end_is_cut_and_says_so(text_of):
     names = [f"{letter}{other}x" for letter in "abcdefghijklmnopqrst" for other in "abcdefghij"]
     text = text_of(inspection([tensor(name) for name in names], other=dict.fromkeys(names, "1")))
-    assert f"{len(names) - ENTRIES_SHOWN} more rows" in text
+    assert f"{len(names) - INSPECTED_ENTRIES_SHOWN} more rows" in text
     assert f"and {len(names) - LIST_LINES} more" in text
     assert "more" not in text_of(inspection([tensor(name) for name in names]), show_all=True)
 

@@ -17,7 +17,7 @@ from align.models.adapter_parts.gradients import GradientRecorder, random_weight
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.state import is_scripted
 from align.models.nested_values import leaves
-from align.models.thresholds import ROUNDING_UNITS, SEED
+from align.models.thresholds import INFLUENCE_ROUNDING_UNITS, SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -154,7 +154,7 @@ def influences(model: Model, call: Callable[[], Any]) -> tuple[dict[str, float],
     own = _differentiable(model)
     with torch.enable_grad(), _watched() as watched:
         outputs = [_real(leaf) for _, leaf in leaves(call()) if torch.is_tensor(leaf) and leaf.requires_grad]
-    noise = max(ROUNDING_UNITS * watched.unit, FLOAT64_ROUNDING)
+    noise = max(INFLUENCE_ROUNDING_UNITS * watched.unit, FLOAT64_ROUNDING)
     if not outputs:
         return dict.fromkeys(own, 0.0), noise
     generator = torch.Generator().manual_seed(SEED)
