@@ -17,8 +17,8 @@ from align.core.measurements import Measurement
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DECADES = 32  # format: `decades` of a measurement in documents
-LOWEST_DECADE = -16  # format: `decades` of a measurement in documents
+DECADES = 32  # format: the field `decades` of documents
+LOWEST_DECADE = -16  # format: the field `decades` of documents
 
 
 @dataclass(slots=True)
