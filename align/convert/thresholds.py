@@ -61,7 +61,7 @@ Choice: it lies above the 1e-3 by which clean updates differ; a larger number wo
 
 FACTOR_OF_ONE_ELEMENT: Final = 0.02
 """Of few elements the factor is known less well: by this over their number.
-Choice: as UPDATE_FACTOR_TOLERANCE; a larger number would hide other rates of vectors, a smaller one would invent some."""
+Choice: as UPDATE_FACTOR_TOLERANCE; more would hide other rates of vectors, less would invent some."""
 
 PROPORTIONAL_COSINE: Final = 0.9
 """From this cosine on the difference of two updates is proportional to the values, as another weight decay makes it.
