@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from html import escape
+from math import inf, isnan
 from typing import Any
 
 from align.report.notebook.notebook_cells import PLOT_FAILURES
@@ -32,14 +33,14 @@ COLOURS = {
     "#E9ECEF": "grid",
     "#FFFFFF": "surface",
 }
-MOST_LAYERS = 600  # a mark each two pixels of a page; of more layers the worst of each few are drawn
+MOST_MARKS = 600  # one each two pixels of a page
 
 
 def plot_svg(name: str, document: dict[str, Any]) -> str:
     """Return one of `align.report.plots.draw_plot.PLOTS` as a `figure`, or a line that says why there is none."""
     title = say("plot.alt", name=say(f"plot.{name}_title"))
     try:
-        drawing = _drawn(name, _thinned(document) if PLOTS[name][0] == "forward" else document)
+        drawing = _drawn(name, _thinned(PLOTS[name][0], document))
     except PLOT_FAILURES as error:  # shown as such; it changes no verdict
         reason = f"{type(error).__name__}: {error}"
         text = say("plot.failed", name=say(f"plot.{name}_title"), reason=reason)
@@ -84,27 +85,43 @@ def _variable(colour: re.Match[str]) -> str:
     return f"var(--{known})" if known else colour.group()
 
 
-def _thinned(document: dict[str, Any]) -> dict[str, Any]:
-    """A forward comparison with at most about `MOST_LAYERS` layers: of each few the worst, and what is at fault."""
-    layers = document["layers"]
-    step = -(-len(layers) // MOST_LAYERS)
-    if step <= 1:
-        return document
+def _thinned(kind: str, document: dict[str, Any]) -> dict[str, Any]:
+    """A document with no more marks than a page has room for: of each few the worst, and what is at fault."""
+    if kind == "forward" and len(document["layers"]) > MOST_MARKS:
+        return _fewer_layers(document)
+    if kind == "loss" and document["points"]["count"] > MOST_MARKS:
+        return _fewer_points(document)
+    return document
+
+
+def _fewer_layers(document: dict[str, Any]) -> dict[str, Any]:
+    layers, first = document["layers"], document["first_divergent"]
     named = {(one["reference"], one["candidate"]) for one in document.get("culprits", [])}
-    kept = {
-        max(range(at, min(at + step, len(layers))), key=lambda k: _worst(layers[k]))
-        for at in range(0, len(layers), step)
-    }
-    kept |= {k for k, one in enumerate(layers) if (one["reference"], one["candidate"]) in named}
-    first = document["first_divergent"]
-    places = sorted(kept | ({first} if first is not None else set()))
+    kept = _worst_of_each([_layer_score(layer) for layer in layers])
+    kept |= {place for place, one in enumerate(layers) if (one["reference"], one["candidate"]) in named}
+    places = sorted(kept if first is None else kept | {first})
     found = None if first is None else places.index(first)
     return {**document, "layers": [layers[place] for place in places], "first_divergent": found}
 
 
-def _worst(layer: dict[str, Any]) -> float:
-    """How far a layer is beyond its limit, alone or as it has gathered; NaN does not count."""
-    alone = layer.get("isolated") or {}
-    return max(
-        0.0, *(as_float(one) for one in (layer["factor"], alone.get("factor")) if one is not None and one != "NaN")
-    )
+def _fewer_points(document: dict[str, Any]) -> dict[str, Any]:
+    points = document["points"]
+    differences = [abs(as_float(one)) for one in points["difference"]]
+    kept = _worst_of_each([inf if isnan(one) else one for one in differences])
+    places = sorted(kept | {k for k, step in enumerate(points["step"]) if step == document["first_divergent_step"]})
+    fewer = {name: column if name == "count" else [column[k] for k in places] for name, column in points.items()}
+    return {**document, "points": fewer}
+
+
+def _layer_score(layer: dict[str, Any]) -> float:
+    """How far a layer is beyond its limit, alone or as it has gathered; NaN is worst."""
+    factors = (layer["factor"], (layer.get("isolated") or {}).get("factor"))
+    known = [as_float(one) for one in factors if one is not None]
+    return max((inf if isnan(one) else one for one in known), default=0.0)
+
+
+def _worst_of_each(scores: list[float]) -> set[int]:
+    """The place of the largest score in each stretch of equal length."""
+    step = -(-len(scores) // MOST_MARKS)
+    starts = range(0, len(scores), step)
+    return {max(range(at, min(at + step, len(scores))), key=scores.__getitem__) for at in starts}

@@ -5,14 +5,12 @@ A plot only shows what was decided: it never decides anything, and a failing one
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from align.report.plots import figure_style
 from align.report.plots.difference_histogram import draw_difference_histogram
 from align.report.plots.error_by_depth import draw_error_by_depth
 from align.report.plots.figure_style import as_picture, house_style
-from align.report.plots.interactive_curves import curve_figure
 from align.report.plots.loss_curves import draw_loss_curves
 from align.report.plots.map_coverage import draw_map_coverage
 from align.report.plots.step_sizes import draw_gradient_norms, draw_update_sizes
@@ -31,7 +29,6 @@ PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "update_sizes": ("step", draw_update_sizes),
     "loss_curves": ("loss", draw_loss_curves),
 }
-INTERACTIVE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"loss_curves": curve_figure}
 
 
 def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
@@ -41,5 +38,4 @@ def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
         if figure is None:
             return None
         figure.set_dpi(figure_style.DPI)
-        picture = as_picture(figure, say("plot.alt", name=say(f"plot.{name}_title")))
-    return replace(picture, figure=INTERACTIVE[name](document)) if name in INTERACTIVE else picture
+        return as_picture(figure, say("plot.alt", name=say(f"plot.{name}_title")))

@@ -12,16 +12,29 @@ from align.report.plots.figure_style import (
     CANDIDATE,
     GOOD,
     INK,
+    OPEN,
     QUIET,
     REFERENCE,
     escape_dollars,
     integer_ticks,
     new_axes,
 )
-from align.report.plots.interactive_curves import EVENT_COLORS, marked_events
 from align.report.rendering.format_values import as_float, shorten_path
 from align.words.catalogue import say, word
 
+EVENT_COLORS = {
+    "first divergent": BAD,
+    "explosion": BAD,
+    "not finite": BAD,
+    "spike": OPEN,
+    "skipped": QUIET,
+    "schedule boundary": QUIET,
+    "resumed": QUIET,
+    "change point": CANDIDATE,
+    "apart for a while": CANDIDATE,
+    "together again": GOOD,
+}
+MARKED = 40  # events; more cannot be told apart
 FEW = 80
 LABEL_WIDTH = 25
 INTERVAL_ALPHA = 0.12
@@ -45,9 +58,18 @@ def draw_loss_curves(document: dict[str, Any]) -> Any | None:
     lower.margins(x=0.02)
     integer_ticks(lower)
     _mark_first(upper, lower, document)
-    _mark_events((upper, lower), [event for event in marked_events(document) if event["kind"] != "first divergent"])
+    _mark_events((upper, lower), [event for event in _marked_events(document) if event["kind"] != "first divergent"])
     lower.legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=5, borderaxespad=0)
     return figure
+
+
+def _marked_events(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events to mark, led by the first divergent step; more than can be told apart are left out."""
+    first = document["first_divergent_step"]
+    told = [{"kind": "first divergent", "step": first, "side": None}] if first is not None else []
+    parted = {(kind, first) for kind in ("change point", "apart for a while")}
+    others = (event for event in document["events"] if (event["kind"], event["step"]) not in parted)
+    return [*told, *sorted(others, key=lambda event: int(event["step"]))][:MARKED]
 
 
 def _curve(axes: Any, curve: dict[str, Any], color: str, style: dict[str, Any], label: str) -> None:

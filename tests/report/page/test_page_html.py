@@ -8,7 +8,7 @@ from html import unescape
 
 from align.report.page.page_blocks import AT_ONCE, block_html
 from align.report.page.page_html import page_html
-from align.report.page.plot_svg import MOST_LAYERS, plot_svg
+from align.report.page.plot_svg import MOST_MARKS, plot_svg
 from align.report.plots.draw_plot import PLOTS
 from align.report.rendering.blocks import Column, Row, Table
 from align.runs.run_folder import RunFolder
@@ -93,8 +93,20 @@ def test_a_plot_that_cannot_be_drawn_says_so_in_its_place(samples, document):
 
 def test_of_very_many_layers_the_worst_are_drawn_and_what_is_at_fault(many_layers):
     picture = plot_svg("error_by_depth", many_layers.read("forward"))
-    assert picture.count("<use") < 3 * MOST_LAYERS
+    assert picture.count("<use") < 3 * MOST_MARKS
     assert "at fault, 1: model.l.50.block.0.convolution" in picture
+
+
+def test_of_very_many_steps_the_worst_are_drawn_and_where_the_curves_part(samples, document):
+    loss = document(samples.sample_losses())
+    for columns in (loss["points"], loss["reference"], loss["candidate"]):
+        longer = {key: own * 100 for key, own in columns.items() if isinstance(own, list) and len(own) == 60}
+        columns.update(longer | {key: list(range(1, 6001)) for key in ("step", "steps") if key in longer})
+    loss["points"]["count"] = 6000
+    picture = plot_svg("loss_curves", loss)
+    assert picture.count("<use") < 2 * MOST_MARKS
+    assert len(picture) < 600_000
+    assert "parts at step 22" in picture
 
 
 def test_rows_behind_the_first_stand_as_data_and_those_not_compared_are_folded():
