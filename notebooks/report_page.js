@@ -1,7 +1,18 @@
-// What belongs to the whole page: dark or light, sections that open when they are led to, print, copying a command.
+// What belongs to the whole page: its words, dark or light, sections that open when they are led to, print, copying.
+const words = JSON.parse(document.getElementById("words").textContent);
 const root = document.documentElement;
+root.classList.add("scripted");
 const theme = document.querySelector(".theme");
 const dark = matchMedia("(prefers-color-scheme: dark)");
+
+window.say = (key, facts = {}) =>
+  words[key].replace(/\{(\w+)\}/g, (whole, name) => (name in facts ? facts[name].toLocaleString("en") : whole));
+window.make = (tag, className, text) => {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== undefined) element.textContent = text;
+  return element;
+};
 
 function stored(value) {
   try { // a browser may forbid it to a file
@@ -27,7 +38,6 @@ theme.addEventListener("click", () => {
 });
 dark.addEventListener("change", nameTheme);
 nameTheme();
-root.classList.add("scripted");
 
 function openTarget() {
   const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));

@@ -1,16 +1,6 @@
 // Tables that sort and filter. Rows that stand behind a table as data are made as they come into view.
-const words = JSON.parse(document.getElementById("words").textContent);
 const STEP = 150; // rows made at once
 const SHORT = 24; // characters that stand on one line
-
-window.say = (key, facts = {}) =>
-  words[key].replace(/\{(\w+)\}/g, (whole, name) => (name in facts ? facts[name].toLocaleString("en") : whole));
-window.make = (tag, className, text) => {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
-  return element;
-};
 
 class SortedTable {
   constructor(place) {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from align.report.page.page_rungs import PageRung
 
-MARKS = {"passed": "✓", "failed": "✗", "could not compare": "!", "blocked": "⊘", "stale": "↻", "not run": "○"}
+MARKS = {"passed": "✓", "failed": "✗", "could not compare": "!", "blocked": "⊘", "stale": "↻", "not run": "·"}
 # The plots of a rung, by its name or the kind of its result.
 PLOTS = {
     "map": ("coverage",),

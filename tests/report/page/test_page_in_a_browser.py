@@ -63,6 +63,10 @@ TRIED = """async function tried() {
   const node = (side, name) => all(`[data-side=${side}] .node`).find((one) => named(one, name));
   const isOpen = (side, name) => node(side, name).querySelector(".twist").getAttribute("aria-expanded");
   found.ledTo = all(".node.current .name").map((one) => one.textContent);
+  found.inView = all(".node.current").map((one) => {
+    const [line, tree] = [one, one.closest(".tree")].map((each) => each.getBoundingClientRect());
+    return line.top >= tree.top && line.bottom <= tree.bottom;
+  });
   found.open = [isOpen("reference", "shortcut"), isOpen("candidate", "down_sample")];
   node("reference", "shortcut").querySelector(".twist").click();
   found.closed = [isOpen("reference", "shortcut"), isOpen("candidate", "down_sample")];
@@ -141,6 +145,7 @@ def test_tables_sort_filter_and_unfold_trees_stay_in_step_and_sections_open(prob
         "printed": [0, 120],
         "closedAgain": True,
         "ledTo": ["convolution", "0"],
+        "inView": [True, True],
         "open": ["true", "true"],
         "closed": ["false", "false"],
         "chosen": ["pooler", "max_pool"],
