@@ -15,7 +15,7 @@ from align.words.catalogue import say
 
 SIDES = ("reference", "candidate")
 FAR, FARTHER = 10.0, 1000.0  # multiples of the limit at which the colour deepens: a digit, and three
-UNKNOWN = -1.0
+UNKNOWN = -1.0  # no limit: stands for a colour that is not known
 NOT_COMPARABLE, UNPAIRED = 5, 6
 
 

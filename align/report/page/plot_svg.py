@@ -14,7 +14,7 @@ from typing import Any
 
 from align.report.notebook.notebook_cells import PLOT_FAILURES
 from align.report.plots import figure_style
-from align.report.plots.draw_plot import PLOTS
+from align.report.draw_plot import PLOTS
 from align.report.rendering.format_values import as_float
 from align.report.thresholds import PLOT_MARKS
 from align.words.catalogue import say
@@ -37,7 +37,7 @@ COLOURS = {
 
 
 def plot_svg(name: str, document: dict[str, Any]) -> str:
-    """Return one of `align.report.plots.draw_plot.PLOTS` as a `figure`, or a line that says why there is none."""
+    """Return one of `align.report.draw_plot.PLOTS` as a `figure`, or a line that says why there is none."""
     title = say("plot.alt", name=say(f"plot.{name}_title"))
     try:
         drawing = _drawn(name, _thinned(PLOTS[name][0], document))

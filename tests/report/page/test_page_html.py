@@ -6,11 +6,11 @@ import json
 import re
 from html import unescape
 
-from align.report.plots.draw_plot import PLOTS
+from align.report.draw_plot import PLOTS
 
-from align.report.page.page_blocks import AT_ONCE, block_html
+from align.report.page.page_blocks import ROWS_IN_PAGE, block_html
 from align.report.page.page_html import page_html
-from align.report.page.plot_svg import MOST_MARKS, plot_svg
+from align.report.page.plot_svg import PLOT_MARKS, plot_svg
 from align.report.rendering.blocks import Column, Row, Table
 from align.runs.run_folder import RunFolder
 
@@ -94,7 +94,7 @@ def test_a_plot_that_cannot_be_drawn_says_so_in_its_place(samples, document):
 
 def test_of_very_many_layers_the_worst_are_drawn_and_what_is_at_fault(many_layers):
     picture = plot_svg("error_by_depth", many_layers.read("forward"))
-    assert picture.count("<use") < 3 * MOST_MARKS
+    assert picture.count("<use") < 3 * PLOT_MARKS
     assert "at fault, 1: model.l.50.block.0.convolution" in picture
 
 
@@ -105,7 +105,7 @@ def test_of_very_many_steps_the_worst_are_drawn_and_where_the_curves_part(sample
         columns.update(longer | {key: list(range(1, 6001)) for key in ("step", "steps") if key in longer})
     loss["points"]["count"] = 6000
     picture = plot_svg("loss_curves", loss)
-    assert picture.count("<use") < 2 * MOST_MARKS
+    assert picture.count("<use") < 2 * PLOT_MARKS
     assert len(picture) < 600_000
     assert "parts at step 22" in picture
 
@@ -113,8 +113,8 @@ def test_of_very_many_steps_the_worst_are_drawn_and_where_the_curves_part(sample
 def test_rows_behind_the_first_stand_as_data_and_those_not_compared_are_folded():
     rows = tuple(Row((str(place), "not comparable" if place > 60 else "aligned")) for place in range(70))
     shown = block_html(Table("Rows", (Column("#", "number"), Column("outcome")), rows))
-    assert shown.count("<tr class=") == AT_ONCE
+    assert shown.count("<tr class=") == ROWS_IN_PAGE
     behind = json.loads(re.search(r"<script[^>]*>(.*?)</script>", shown).group(1))
-    assert len(behind) == 70 - AT_ONCE
+    assert len(behind) == 70 - ROWS_IN_PAGE
     assert sum(open_ for _, open_, *_ in behind) == 9
     assert "Show 9 that could not be compared" in shown
