@@ -12,9 +12,9 @@ from html import escape
 from math import inf, isnan
 from typing import Any
 
+from align.report.draw_plot import PLOTS
 from align.report.notebook.notebook_cells import PLOT_FAILURES
 from align.report.plots import figure_style
-from align.report.draw_plot import PLOTS
 from align.report.rendering.format_values import as_float
 from align.report.thresholds import PLOT_MARKS
 from align.words.catalogue import say

@@ -7,7 +7,6 @@ import re
 from html import unescape
 
 from align.report.draw_plot import PLOTS
-
 from align.report.page.page_blocks import ROWS_IN_PAGE, block_html
 from align.report.page.page_html import page_html
 from align.report.page.plot_svg import PLOT_MARKS, plot_svg
