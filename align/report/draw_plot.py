@@ -6,7 +6,6 @@ A plot only shows what was decided: it never decides anything, and a failing one
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import atomic_writer
@@ -15,7 +14,7 @@ from align.errors import FrameworkMissingError, UsageError
 from align.report.plots import figure_style
 from align.report.plots.figure_style import as_picture, house_style
 from align.report.plots.forward_layers import draw_difference_histogram, draw_error_by_depth
-from align.report.plots.loss_curves import curve_figure, draw_loss_curves
+from align.report.plots.loss_curves import draw_loss_curves
 from align.report.plots.map_coverage import draw_map_coverage
 from align.report.plots.step_sizes import draw_gradient_norms, draw_update_sizes
 from align.words.catalogue import say
@@ -37,7 +36,6 @@ PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "loss_curves": ("loss", draw_loss_curves),
 }
 SUFFIX = ".png"
-INTERACTIVE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"loss_curves": curve_figure}
 
 
 def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
@@ -47,8 +45,7 @@ def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
         if figure is None:
             return None
         figure.set_dpi(figure_style.DPI)
-        picture = as_picture(figure, say("plot.alt", name=say(f"plot.{name}_title")))
-    return replace(picture, figure=INTERACTIVE[name](document)) if name in INTERACTIVE else picture
+        return as_picture(figure, say("plot.alt", name=say(f"plot.{name}_title")))
 
 
 def save_plot(name: str, result: Result, path: Path) -> None:

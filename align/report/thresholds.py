@@ -147,3 +147,29 @@ Choice: narrower parts have no room for three digits."""
 CULPRITS_SHOWN: Final = 6
 """Culprits of one rung that the ladder lists, so that all rungs fit a screen.
 Choice: fewer would hide what one correction leaves; `--all` of the rung's own command and its page list every one."""
+
+# The page.
+
+CARD_LINES: Final = 3
+"""Lines of source that a card lists where one cause has several places.
+Choice: fewer hide that one class makes all; more repeat what the table of the rung has."""
+
+ROWS_IN_PAGE: Final = 40
+"""Rows of a table that stand in the page itself; a script makes the others when they come into view.
+Choice: more than a screen shows, so that a reader without scripts sees the worst; more would slow the opening."""
+
+FILTERED_TABLE_ROWS: Final = 8
+"""Rows from which on a table has a field to filter by.
+Choice: fewer rows are read at a glance; a field above each small table would be noise."""
+
+UNBROKEN_CHARACTERS: Final = 24
+"""Characters of a cell that stand on one line in every column.
+Choice: a layer's path of three names fits; wider cells would push a table beyond a phone's screen."""
+
+PLOT_MARKS: Final = 600
+"""Marks of one series in a plot; of more, the worst of each few is drawn.
+Choice: one mark each two pixels of a page; more could not be seen apart and would make the file larger."""
+
+OPEN_CARDS: Final = 12
+"""Cards of parts at fault that stand open in a section; the others are folded.
+Choice: a reader corrects one at a time; more would hide the plots and tables below."""

@@ -1,4 +1,4 @@
-"""`align report`: the run folder as an executed notebook, one HTML page and one JSON summary.
+"""`align report`: the run folder as an executed notebook, one HTML page and one JSON summary, each from the results.
 
 The summary is computed before any plot is drawn, from the verdicts in the folder alone, so that nothing that
 happens while drawing can change it.
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import write_text
 from align.core.progress import silent
-from align.errors import FrameworkMissingError
-from align.report.notebook.html_page import read_template
+from align.errors import FrameworkMissingError, ReportError
 from align.report.notebook.run_summary import summarize_run
+from align.report.notebook.template_files import read_template
 from align.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from align.core.progress import Progress
 
-PACKAGES = ("nbformat", "nbclient", "nbconvert", "ipykernel", "matplotlib", "plotly")
+PACKAGES = ("nbformat", "nbclient", "ipykernel", "matplotlib")
+LOST_FIELDS = (AttributeError, LookupError, TypeError, ValueError)  # of results that are not whole
 INSTALL = 'pip install "mindalign[report]"'
 
 
@@ -37,13 +38,13 @@ def write_report(run_folder: Path | str, *, html: bool = True, progress: Progres
     """Write `report.ipynb` (executed), `report.html` and `report.json` into a run folder from what it holds.
 
     Raises RunFolderError for a folder without sound results, FrameworkMissingError if the report extra is not
-    installed, and ReportError if the notebook cannot be executed; then nothing was written.
+    installed, and ReportError if the notebook cannot be executed or a result is not whole; then nothing was written.
     """
     require_packages()
     folder = RunFolder.open(Path(run_folder).resolve())
     summary = summarize_run(folder.path)
     notebook = _executed(folder.path, progress)
-    page = _page(notebook, folder.path.name) if html else None
+    page = _page(folder) if html else None
 
     paths = ReportPaths(
         folder.path / "report.ipynb", folder.path / "report.html" if html else None, folder.file("report")
@@ -80,7 +81,11 @@ def _as_text(notebook: Any) -> str:
     return str(nbformat.writes(notebook)) + "\n"
 
 
-def _page(notebook: Any, name: str) -> str:
-    from align.report.notebook.html_page import notebook_page
+def _page(folder: RunFolder) -> str:
+    from align.report.page.page_html import page_html
 
-    return notebook_page(notebook, name)
+    try:
+        return page_html(folder)
+    except LOST_FIELDS as error:
+        message = f"the page of {folder.path} could not be made: {type(error).__name__}: {error}"
+        raise ReportError(message, "write the results again: `align run`, or each command with --run") from error

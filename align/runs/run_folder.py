@@ -76,7 +76,7 @@ class RunFolder:
             raise RunFolderError(
                 f"run folder not found: {path}", "a command writes one, such as `align forward ... --run DIR`"
             )
-        if not any(folder.file(kind).is_file() for kind in KINDS):
+        if not any(folder.file(kind).is_file() for kind in (*KINDS, "ladder")):
             *most, last = (f"`{COMMANDS.get(kind, kind)} --run DIR`" for kind in KINDS)
             hint = f"run one of these commands first: {', '.join(most)} or {last}"
             raise RunFolderError(f"{path} holds no results", hint)

@@ -35,11 +35,7 @@ def test_a_plot_is_a_picture_of_its_document(samples, document, name, sample):
     width, height = size_of(picture.png)
     assert width == 1440
     assert height > 200
-    assert (
-        f'width="{picture.width}"' in picture._repr_html_()
-        if picture.figure
-        else picture._repr_png_()[1]["width"] == 960
-    )
+    assert picture._repr_png_()[1]["width"] == 960
 
 
 def test_every_plot_has_a_title(samples, document):

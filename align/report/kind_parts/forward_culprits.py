@@ -44,6 +44,11 @@ def culprit_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
     return [panel, _table(culprits)] if show_all or len(_alike(culprits)) > CULPRITS_IN_PANEL else [panel]
 
 
+def culprit_groups(document: dict[str, Any]) -> list[tuple[list[Culprit], Pairs]]:
+    """Return the culprits of a `mindalign.forward` document, those of one cause together, with what is told of them."""
+    return [(group, _facts(group, document["layers"])) for group in _alike(document.get("culprits", []))]
+
+
 def is_culprit(layer: Layer, culprits: list[Culprit]) -> bool:
     """Tell whether a row of the table is that of a culprit; of repeated calls the first and all that are off alone."""
     return any(
@@ -62,12 +67,10 @@ def cause_words(cause: str) -> str:
 
 def _panel(culprits: list[Culprit], document: dict[str, Any]) -> Facts:
     facts: Pairs = []
-    layers = document["layers"]
-    groups = _alike(culprits)
-    for place, group in enumerate(groups[:CULPRITS_IN_PANEL], 1):
-        labelled = _facts(group, layers)
+    groups = culprit_groups(document)
+    for place, (_, labelled) in enumerate(groups[:CULPRITS_IN_PANEL], 1):
         facts += [(f"{place if index == 0 else '':<3}{label}", text) for index, (label, text) in enumerate(labelled)]
-    if rest := sum(map(len, groups[CULPRITS_IN_PANEL:])):
+    if rest := sum(len(group) for group, _ in groups[CULPRITS_IN_PANEL:]):
         facts.append(("", say("culprit.more", count=format_number(rest))))
     return Facts(_title(culprits, document), tuple(facts), "bad")
 

@@ -35,7 +35,7 @@ def step_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
 def _panel(culprits: Sequence[Culprit], apart: str) -> Facts:
     facts: list[tuple[str, str]] = []
     for number, one in enumerate(culprits[:SHORT_TABLE_ROWS], 1):
-        labelled = _labelled_facts(one)
+        labelled = culprit_facts(one)
         facts += [(f"{number if place == 0 else '':<3}{label}", text) for place, (label, text) in enumerate(labelled)]
     if len(culprits) > SHORT_TABLE_ROWS:
         facts.append(("", say("step.more", count=len(culprits) - SHORT_TABLE_ROWS)))
@@ -53,8 +53,8 @@ def _nothing(document: dict[str, Any]) -> list[Block]:
     return [Facts(say("step.none"), ((say("step.nearest"), text),), "good")]
 
 
-def _labelled_facts(one: Culprit) -> list[tuple[str, str]]:
-    """Where it is, what is wrong there, by how much, why, and the line."""
+def culprit_facts(one: Culprit) -> list[tuple[str, str]]:
+    """Return labels and texts: where it is, what is wrong there, by how much, why, and the line."""
     kind = next((word for word in ("dropout", "loss-term") if one["cause"].startswith(f"{word}-")), one["kind"])
     labelled = [(say("step.where"), _place(one)), (say("step.what"), word("step_kind", kind))]
     if as_float(one["factor"]):

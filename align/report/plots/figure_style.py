@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
-import json
 import logging
 import warnings
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,7 +23,6 @@ INK = "#24292F"
 BAND = "#E4F1EC"
 DPI = 144  # format: half a pixel of a page is a pixel of the picture
 INTERVAL_ALPHA = 0.12  # format: of the steps between which curves part
-FIGURE_CLASS = "ma-figure"
 STYLE: dict[str, Any] = {
     "font.family": ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "SimHei"],
     "font.size": 9.5,
@@ -55,28 +51,15 @@ LINE_HEIGHT = 14  # format: of a name that is written into a plot, in points
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure as PNG, shown by notebooks at half its pixels, so that it is sharp on dense screens.
-
-    `figure` is the same for plotly, which the report's page makes of it; a notebook shows the picture.
-    """
+    """A figure as PNG, shown by notebooks at half its pixels, so that it is sharp on dense screens."""
 
     png: bytes
     width: int
     height: int
     alt: str
-    figure: dict[str, Any] | None = None
 
-    def _repr_png_(self) -> tuple[bytes, dict[str, Any]] | None:
-        if self.figure is not None:
-            return None
+    def _repr_png_(self) -> tuple[bytes, dict[str, Any]]:
         return self.png, {"width": self.width, "height": self.height, "alt": self.alt}
-
-    def _repr_html_(self) -> str | None:
-        if self.figure is None:
-            return None
-        image = f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
-        shown = f'<img src="{image}" width="{self.width}" height="{self.height}" alt="{escape(self.alt)}">'
-        return f'<div class="{FIGURE_CLASS}" data-figure="{escape(json.dumps(self.figure))}">{shown}</div>'
 
     def __repr__(self) -> str:
         return self.alt

@@ -1,0 +1,115 @@
+"""The page of a run folder as one file: the verdict, the strip of rungs, a section a rung, the sources."""
+
+from __future__ import annotations
+
+import datetime as dt
+import string
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from align.core.about import __version__
+from align.report.kinds.report import source_blocks
+from align.report.notebook.template_files import read_template
+from align.report.page.page_blocks import block_html, embedded
+from align.report.page.page_rungs import page_rungs
+from align.report.page.rung_sections import rung_section, rung_strip
+from align.report.rendering.blocks import TONES
+from align.words.catalogue import say, word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.core.verdicts import Verdict
+    from align.report.page.page_rungs import PageRung
+    from align.runs.run_folder import RunFolder
+
+SCRIPTS = ("report_page.js", "report_tables.js", "report_trees.js")  # the first offers what the others use
+OF_MODELS = ("forward", "lint", "step")
+MARKS = {"aligned": "✓", "not aligned": "✗", "could not compare": "!"}
+# What scripts say: texts whose facts they fill in.
+SPOKEN = (
+    "rows",
+    "rows_of",
+    "show_open",
+    "hide_open",
+    "more_nodes",
+    "open_node",
+    "close_node",
+    "dark",
+    "light",
+    "copied",
+)
+FACTS = {"rows": ("count",), "rows_of": ("shown", "count"), "show_open": ("count",), "hide_open": ("count",)}
+FACTS |= {"more_nodes": ("count",), "open_node": ("name",), "close_node": ("name",)}
+
+
+def page_html(folder: RunFolder) -> str:
+    """Return the page of a run folder, which loads nothing from anywhere.
+
+    Raises RunFolderError for results that are damaged, KeyError and the like for one that lacks a field.
+    """
+    rungs, verdict = page_rungs(folder)
+    titles = {rung.anchor: rung.title for rung in rungs}
+    created = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return string.Template(read_template("report_page.html")).substitute(
+        title=escape(say("page.title", folder=folder.path.name)),
+        style=read_template("report_page.css"),
+        skip=escape(say("page.skip")),
+        folder=escape(folder.path.name),
+        verdict=_verdict(verdict, rungs),
+        strip=rung_strip(rungs),
+        sections="".join(rung_section(rung, titles) for rung in rungs),
+        sources=_sources(rungs),
+        words=embedded({key: say(f"page.{key}", **_left_open(key)) for key in SPOKEN}),
+        script="\n".join(f"{{\n{read_template(name)}}}" for name in SCRIPTS),
+        made=escape(say("page.made", created=created, version=__version__)),
+    )
+
+
+def _left_open(key: str) -> dict[str, str]:
+    """Facts that stand for themselves, for a script to fill in."""
+    return {fact: f"{{{fact}}}" for fact in FACTS.get(key, ())}
+
+
+def _verdict(verdict: Verdict, rungs: Sequence[PageRung]) -> str:
+    outcome = verdict.outcome.value
+    lines = [_sides(rungs), *([say("verdict.caveats", caveats="; ".join(verdict.caveats))] if verdict.caveats else [])]
+    if missing := [rung.title for rung in rungs if rung.result.state == "not run"]:
+        lines.append(say("rung.not_run", names=", ".join(missing)))
+    told = "".join(f"<p>{escape(line)}</p>" for line in (*lines, _next(rungs)) if line)
+    mark = f'<span class="mark" aria-hidden="true">{MARKS[outcome]}</span>'
+    return (
+        f'<div class="verdict {TONES.get(outcome, "plain")}">{mark}'
+        f'<div><h1><span class="outcome">{escape(word("outcome", outcome))}</span> '
+        f'<span class="what">{escape(verdict.reason)}</span></h1>{told}</div></div>'
+    )
+
+
+def _sides(rungs: Sequence[PageRung]) -> str:
+    """The names of both sides: of a comparison of models, or else of the first result that has two."""
+    told = sorted(rungs, key=lambda rung: rung.result.kind not in OF_MODELS)
+    for rung in told:
+        names = [(rung.document or {}).get(side) for side in ("reference", "candidate")]
+        if all(isinstance(name, str) and name for name in names):
+            return say("rung.sides", reference=names[0], candidate=names[1])
+    return ""
+
+
+def _next(rungs: Sequence[PageRung]) -> str:
+    """The command to run after a correction, or to go on with; only where a ladder was climbed."""
+    if not any(rung.result.commands for rung in rungs):
+        return ""
+    waiting = [rung.result.name for rung in rungs if rung.result.state in ("stale", "not run") and rung.result.asked]
+    if any(rung.is_faulty for rung in rungs):
+        return say("page.next", command=say("ladder_table.again"))
+    return say("page.next", command=say("ladder_table.go_on", name=waiting[0])) if waiting else ""
+
+
+def _sources(rungs: Sequence[PageRung]) -> str:
+    documents: dict[str, dict[str, Any]] = {rung.result.kind: rung.document for rung in rungs if rung.document}
+    body = "".join(map(block_html, source_blocks(documents)))
+    title = escape(say("sources.title"))
+    return (
+        f'<section class="rung sources"><details><summary class="head"><h2>{title}</h2></summary>'
+        f'<div class="body">{body}</div></details></section>'
+    )
