@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ from shutil import copytree
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "first_port"
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "first_port"
 IMPORTS = "from mindspore import nn, ops"
 ADAM = "nn.Adam(net.trainable_params(), learning_rate=1e-3"
 ADAM_W = "experimental.optim.AdamW(net.trainable_params(), lr=1e-3"
@@ -42,11 +44,27 @@ def test_three_faults_are_known_with_their_lines_and_each_correction_turns_its_r
     assert "failed" not in states.values()
     assert commands[-1].returncode == 0
     assert len(commands) <= MOST_COMMANDS
+    printed = [lines_of(command.stdout) for command in commands]
+    shown = readme_commands()
+    assert [command for command, _ in shown] == ["init", *["run"] * (len(commands) - 1)]
+    assert [line for (_, lines), own in zip(shown, printed, strict=True) for line in lines if line not in own] == []
+
+
+def readme_commands() -> list[tuple[str, list[str]]]:
+    """What the README tells a new user to type, with the lines that it quotes of each; its comments are left out."""
+    block = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+    parts = [part.partition("\n") for part in block.split("$ align ")[1:]]
+    return [(command, [line for line in lines_of(output) if not line.startswith("#")]) for command, _, output in parts]
+
+
+def lines_of(output: str) -> list[str]:
+    """The lines of an output, without the spaces that lay them out."""
+    return [" ".join(line.split()) for line in output.splitlines() if line.strip()]
 
 
 def align(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """One command as typed in the folder."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-m", "align.cli.main", *arguments],
         cwd=folder,
