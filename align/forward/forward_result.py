@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from align.core.shown_results import ShownResult
 from align.core.traces import capture_key
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class AcceptedLayers:
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardComparison:
+class ForwardComparison(ShownResult):
     """Both models on the same inputs: paired layers in execution order and the first divergent one.
 
     `first_divergent` is an index into `layers`, None if all agree. `last_aligned` is the index of the last aligned

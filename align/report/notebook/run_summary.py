@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import own_fields
+from align.core.shown_results import ShownResult
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
 from align.runs.run_folder import KINDS, LADDER, RunFolder
@@ -41,7 +42,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportSummary:
+class ReportSummary(ShownResult):
     """All rungs and the worst outcome among those that were run."""
 
     result_kind = "report"
