@@ -119,7 +119,17 @@ def _names_of(module: Any) -> dict[str, Any]:
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
             exec(compile(ast.Module(node.body, []), "annotations", "exec"), names)  # noqa: S102 - our own imports
+            for one in node.body:
+                if isinstance(one, ast.ImportFrom):
+                    names |= _for_type_checking(one, names)
     return names | {"Setting": Any}  # which holds itself
+
+
+def _for_type_checking(statement: ast.ImportFrom, names: dict[str, Any]) -> dict[str, Any]:
+    """What an import gives a type checker alone: its module has Any in the place of such a name."""
+    hidden = [one.name for one in statement.names if names[one.asname or one.name] is Any]
+    own = _names_of(importlib.import_module(str(statement.module))) if hidden else {}
+    return {name: own[name] for name in hidden if name != "Any"}
 
 
 def _object_schema(value_type: type, definitions: dict[str, Schema]) -> Schema:

@@ -39,10 +39,15 @@ def result_frame(result: Any) -> pd.DataFrame:
 
 
 def headline_and_table(blocks: list[Block]) -> tuple[Block, ...]:
-    """Choose the verdict, what a result says first, and its first table that has rows."""
-    table = next((block for block in blocks if isinstance(block, Table) and block.rows), None)
-    if table is None:
+    """Choose the verdict, what a result says first, and its largest table, rather not one of facts by side."""
+    tables = [block for block in blocks if isinstance(block, Table) and block.rows]
+    if not tables:
         return tuple(blocks)
     verdict = [block for block in blocks if isinstance(block, Lines) and not block.title][-1:]
     first = [block for block in blocks[:1] if not isinstance(block, Table) and block not in verdict]
-    return (*verdict, *first, table)
+    return (*verdict, *first, max(tables, key=_size))
+
+
+def _size(table: Table) -> tuple[bool, int]:
+    """Cells of a table; one of facts by side, whose first column has no name, comes behind all others."""
+    return table.columns[0].header != "", len(table.rows) * len(table.used_columns)
