@@ -11,7 +11,7 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
 from align.checkpoints.tied_tensors import overlapping_names, tied_names
 from align.checkpoints.training_state import training_notes
-from align.core.shown_results import ShownResult
+from align.core.verdicts import ShownResult
 from align.errors import SeveralEntriesError
 
 if TYPE_CHECKING:

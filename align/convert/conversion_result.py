@@ -14,8 +14,7 @@ from align.checkpoints.framework_of_names import declared_framework
 from align.convert.planning.conversion_warnings import cast_warnings
 from align.convert.thresholds import MOST_KEPT_ELEMENTS
 from align.core.about import __version__
-from align.core.shown_results import ShownResult
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:

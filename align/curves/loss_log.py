@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from align.core.shown_results import ShownResult
+from align.core.verdicts import ShownResult
 from align.curves.metric_names import find_metric
 
 if TYPE_CHECKING:

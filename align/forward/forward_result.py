@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from align.core.shown_results import ShownResult
 from align.core.traces import capture_key
+from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from align.core.shown_results import ShownResult
+from align.core.verdicts import ShownResult
 
 OutputState = Literal["", "constant", "saturated"]
 ParameterState = Literal["seen", "partly blind", "weakly seen", "blind", "unknown"]

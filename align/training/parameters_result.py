@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from align.core.shown_results import ShownResult
+from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
     from align.core.verdicts import Finding, Verdict

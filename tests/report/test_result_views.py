@@ -18,9 +18,8 @@ import pytest
 
 import align
 from align.core.progress import silent
-from align.core.shown_results import ShownResult
 from align.core.transforms import IDENTITY, Transform
-from align.core.verdicts import Outcome
+from align.core.verdicts import Outcome, ShownResult
 from align.report.notebook.execute_notebook import execute_notebook
 from align.report.result_views import result_html
 from align.runs import run_folder

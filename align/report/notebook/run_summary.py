@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import own_fields
-from align.core.shown_results import ShownResult
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import RunFolderError
 from align.runs.run_folder import KINDS, LADDER, RunFolder
 from align.words.catalogue import say, word
