@@ -1,16 +1,20 @@
 """What all tests share: MindSpore set up before its first operation, many examples held in one test, bounds on work.
 
+Each document that a test writes or prints in its own process is held to the published schema of its kind.
+
 No test looks at a clock. Work that grows faster than it may is found by counting what Python runs or reads; work
 without end by a limit on the processor's time, far above what the test needs, which only ends what would not end.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import sys
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 GUARD_SECONDS = 60
+LIST_ENDS = 20
 settings.register_profile("no clock", deadline=None)
 settings.load_profile("no clock")
 
@@ -47,6 +52,42 @@ def _blocking(request: pytest.FixtureRequest) -> None:
         from align.models.adapter_parts.mindspore.arrays import launched
 
         launched()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _documents_follow_their_schemas() -> Iterator[None]:
+    from align.runs import run_folder
+
+    as_document = run_folder.as_document
+
+    def validated(result: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
+        document = as_document(result, *arguments, **options)
+        if hasattr(type(result), "to_frame"):  # tests have results of their own
+            validator(result.result_kind).validate(shortened(document))
+        return document
+
+    run_folder.as_document = validated
+    yield
+    run_folder.as_document = as_document
+
+
+@cache
+def validator(kind: str) -> Any:
+    """What holds documents of a kind to their schema."""
+    import jsonschema
+
+    import align
+
+    path = Path(align.__file__).parent / "runs" / "schemas" / f"{kind}.schema.json"
+    return jsonschema.Draft202012Validator(json.loads(path.read_text(encoding="utf-8")))
+
+
+def shortened(value: Any) -> Any:
+    """A document with the ends of long lists only, whose middle is like them and would take long."""
+    if isinstance(value, dict):
+        return {key: shortened(one) for key, one in value.items()}
+    ends = value[:LIST_ENDS] + value[LIST_ENDS:][-LIST_ENDS:] if isinstance(value, list) else value
+    return [shortened(one) for one in ends] if isinstance(value, list) else value
 
 
 @pytest.fixture

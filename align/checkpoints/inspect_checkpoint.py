@@ -11,6 +11,7 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
 from align.checkpoints.tied_tensors import overlapping_names, tied_names
 from align.checkpoints.training_state import training_notes
+from align.core.verdicts import ShownResult
 from align.errors import SeveralEntriesError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class TensorFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(ShownResult):
     """What is in a checkpoint, by its headers alone; it decides nothing, so there is no verdict.
 
     `naming` is whose parameter names the file has: None where it does not say. `files` maps each

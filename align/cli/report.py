@@ -1,4 +1,4 @@
-"""`align report`: notebook, page and summary of a run folder."""
+"""`align report`: notebook, page and summary of a run folder; or what a pull request and a CI system show of it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ from align.cli.parts.shared import JsonOption  # noqa: TC001 - as above
 def report_command(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Run folder that commands wrote with --run.")],
     no_html: Annotated[bool, typer.Option("--no-html", help="Write the notebook without the HTML page.")] = False,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="Write this for a pull request, and no notebook.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write this for a CI system, and no notebook.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Write report.ipynb (executed), report.html and report.json into a run folder.
 
-    The exit code is that of the worst rung that was run.
+    The exit code is that of the worst rung that was run; with --markdown or --junit that of `align run`, where the
+    folder holds its rungs.
     """
+    if markdown is not None or junit is not None:
+        return _export(run_folder, markdown, junit, json=json)
     from align.cli.parts.shared import progress_bar
     from align.core.verdicts import Outcome
     from align.report.write_report import write_report
@@ -40,3 +49,20 @@ def report_command(
             if path is not None:
                 typer.echo(f"Written: {run_folder / path.name}")
     return Outcome(summary["outcome"]).exit_code
+
+
+def _export(run_folder: Path, markdown: Path | None, junit: Path | None, *, json: bool) -> int:
+    """Write a run for other programs; nothing else is written."""
+    from align.cli.parts.shared import finish
+    from align.report.write_exports import write_exports
+
+    ladder = write_exports(run_folder, markdown=markdown, junit=junit)
+    if json:
+        return finish(ladder, ladder.verdict, {}, None, json=True)
+    from align.report.show_result import print_verdict
+
+    print_verdict(ladder.verdict)
+    for path in (markdown, junit):
+        if path is not None:
+            typer.echo(f"Written: {path}")
+    return ladder.verdict.exit_code

@@ -14,7 +14,7 @@ from align.checkpoints.framework_of_names import declared_framework
 from align.convert.planning.conversion_warnings import cast_warnings
 from align.convert.thresholds import MOST_KEPT_ELEMENTS
 from align.core.about import __version__
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class DroppedValue:
 
 
 @dataclass(frozen=True, slots=True)
-class ConversionRecord:
+class ConversionRecord(ShownResult):
     """What a conversion did. `verified` says whether what was written was read back and compared bit for bit.
 
     `files` are the files written, none in a dry run; `key` is the entry that was taken of a nested file. `names` says

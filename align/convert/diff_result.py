@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.measurements import Measurement
     from align.core.parameters import Shape
@@ -47,7 +49,7 @@ class TensorDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointDiff:
+class CheckpointDiff(ShownResult):
     """Two checkpoints compared tensor by tensor, in the reference's order.
 
     `missing` and `extra` map names without a counterpart in the candidate and in the reference to dtype and shape.
@@ -99,7 +101,7 @@ class UpdateDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdatesDiff:
+class UpdatesDiff(ShownResult):
     """The updates of two sides, those that are furthest off first.
 
     `reference` and `candidate` are the files before and after. `factor` is the one by which all updates that differ

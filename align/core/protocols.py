@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    import pandas as pd
+
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.dtypes import Array
     from align.core.layer_scripts import ScriptForms
@@ -355,4 +357,16 @@ class TrustedLoader(Plugin, Protocol):
         Whole modules become their state_dict. What the file's code raises is raised as UserCodeError, a class that
         cannot be imported as MissingClassError.
         """
+        ...
+
+
+class ResultViews(Protocol):
+    """How results look in a notebook and as a frame; one module offers it."""
+
+    def result_html(self, result: Any) -> str:
+        """Return HTML that reads well on a dark and on a light page."""
+        ...
+
+    def result_frame(self, result: Any) -> pd.DataFrame:
+        """Return the rows of a result."""
         ...

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from align.core.protocols import CheckpointFormat, ModelReader, Plugin, TrustedLoader
+from align.core.protocols import CheckpointFormat, ModelReader, Plugin, ResultViews, TrustedLoader
 from align.errors import AlignError, FrameworkMissingError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ PACKAGES: dict[PluginKind, str] = {
     "losslogs": "align.curves.losslogs",
     "foreign": "align.traces.foreign",
 }
+RESULT_VIEWS = "align.report.result_views"
 INSTALL_HINT = {
     "torch": 'pip install "mindalign[torch]"',
     "mindspore": 'pip install "mindalign[mindspore]" (Python 3.10-3.12; needs numpy<2)',
@@ -89,6 +90,11 @@ def model_readers() -> dict[str, ModelReader]:
 def trusted_loaders() -> dict[str, TrustedLoader]:
     """The framework adapters that load files by running their code, by name."""
     return {name: plugin for name, plugin in plugins("frameworks").items() if isinstance(plugin, TrustedLoader)}
+
+
+def result_views() -> ResultViews:
+    """What shows results, which the rooms that make them stand below."""
+    return cast("ResultViews", importlib.import_module(RESULT_VIEWS))
 
 
 def check_packages(plugin: Plugin) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from align.core.traces import CaptureSink
+from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -164,7 +165,7 @@ class TracedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceSummary:
+class TraceSummary(ShownResult):
     """A trace folder as `align trace show` tells it; it decides nothing, so there is no verdict.
 
     `running` are the calls that had begun and not ended, outermost first: () for a `complete` trace. `failure` is what

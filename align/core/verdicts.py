@@ -1,12 +1,19 @@
-"""Verdicts: what was decided, over how much, and why; and findings, the facts worth telling beside them."""
+"""Verdicts: what was decided, over how much, and why; findings, the facts worth telling beside them; and results.
+
+The rooms that make results stand below the one that shows them, so the registry finds that one when it is needed.
+"""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
+from align.core.registry import result_views
 from align.errors import NotAlignedError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Severity = Literal["error", "warning", "note"]
 
@@ -79,6 +86,24 @@ class Verdict:
         """Raise NotAlignedError unless the outcome is ALIGNED; for use in a test suite."""
         if self.outcome is not Outcome.ALIGNED:
             raise NotAlignedError(self.reason)
+
+
+class ShownResult:
+    """A base without fields for frozen dataclasses with slots; `result_kind` says what kind of document they make."""
+
+    __slots__ = ()
+    result_kind: ClassVar[str]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows of the result: layers, tensors, parameters, steps or whatever it lists, in its order.
+
+        Names of columns are those of the document that the result is written as.
+        """
+        return result_views().result_frame(self)
+
+    def _repr_html_(self) -> str:
+        """Show a notebook the headline and one table."""
+        return result_views().result_html(self)
 
 
 LayerOutcome = Literal["aligned", "not aligned", "not comparable", "accepted"]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.verdicts import Verdict
     from align.curves.loss_log import Booleans, Curve, Floats, Integers
@@ -141,7 +143,7 @@ class SpeedComparison:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CurveComparison:
+class CurveComparison(ShownResult):
     """Two curves on one axis. `trouble` is the class of trouble ("" if none), `next_command` what to run next.
 
     `divergent_steps` is the interval of `first_divergent_step`, None where it is not known.

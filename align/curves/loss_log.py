@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from align.core.verdicts import ShownResult
 from align.curves.metric_names import find_metric
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class MetricSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSummary:
+class LogSummary(ShownResult):
     """What was understood of one log; `result_kind` names the file in the run folder.
 
     `cadence` is the usual distance between points and `gaps` lists (last step before, first step after) of the wider

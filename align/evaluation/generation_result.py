@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.verdicts import Finding, LayerOutcome, Verdict
@@ -57,7 +59,7 @@ class TokenDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationComparison:
+class GenerationComparison(ShownResult):
     """Two language models on the same prompts, and `tokens` new tokens that the reference chooses.
 
     `prompts` is the shape of the prompts, (sequences, tokens); `continuations` are the reference's new tokens.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.name_map import SideOf
@@ -71,7 +73,7 @@ class Combination:
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(ShownResult):
     """Both models on the same data with the same metric, or each with its own.
 
     `metrics` and `samples` are those of each side. `limit` is what rounding may move the metric by. `outputs` compares

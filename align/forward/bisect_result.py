@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.verdicts import Finding, Verdict
 
@@ -42,7 +44,7 @@ class WrongStretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Bisection:
+class Bisection(ShownResult):
     """A port bisected: its points in the order of the run, and the stretches that go wrong, in that order too.
 
     `factor` is the multiple of its limit of the model's output as it is, `runs` the number of runs of the candidate.
@@ -79,7 +81,7 @@ class SensitiveLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class PrecisionBisection:
+class PrecisionBisection(ShownResult):
     """The layers that suffer where they run in another precision or on another device.
 
     What moves is the model's output or a loss (`judged`). `all_factor` is with all `tried` layers there, `rest_factor`

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from align.core.traces import capture_key
+from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
@@ -72,7 +73,7 @@ class AcceptedLayers:
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardComparison:
+class ForwardComparison(ShownResult):
     """Both models on the same inputs: paired layers in execution order and the first divergent one.
 
     `first_divergent` is an index into `layers`, None if all agree. `last_aligned` is the index of the last aligned

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from align.core.verdicts import ShownResult
+
 OutputState = Literal["", "constant", "saturated"]
 ParameterState = Literal["seen", "partly blind", "weakly seen", "blind", "unknown"]
 
@@ -43,13 +45,14 @@ class ParameterPower:
 
 
 @dataclass(frozen=True, slots=True)
-class Power:
+class Power(ShownResult):
     """What the given inputs can show of the reference.
 
     `inputs` maps the inputs that were replaced, together where joined by commas, to the multiple of its limit by which
     an output of the model moved. `unmeasured` maps what could not be had (an input's name, "parameters") to the reason.
     """
 
+    result_kind = "power"
     outputs: tuple[OutputPower, ...]
     parameters: tuple[ParameterPower, ...] = ()
     inputs: dict[str, float] = field(default_factory=dict)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.measurements import Measurement
     from align.core.parameters import Shape
@@ -35,7 +37,7 @@ class ReproOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerRepro:
+class LayerRepro(ShownResult):
     """A folder that shows one layer of both sides alone; it decides nothing, so there is no verdict.
 
     `own_inputs` are inputs of the candidate's layer that the reference's does not have, or has in another shape: the

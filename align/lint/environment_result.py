@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,7 +40,7 @@ class PackageGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class EnvironmentResult:
+class EnvironmentResult(ShownResult):
     """Versions and devices by framework, switches, missing packages, memory and disk in bytes, and the verdict.
 
     Switches that differ are warnings or notes: they do not fail the environment. What cannot work does.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,7 +47,7 @@ class SettingFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class LintResult:
+class LintResult(ShownResult):
     """Findings, the gravest first, then in the reference's order; of the `rules`, `unrun` were never tried on a CPU.
 
     `not_compared` says what of optimizers and losses could not be compared, each with the reason.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.name_map import NameMap
     from align.core.parameters import Parameter, ParameterSummary
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class MapResult:
+class MapResult(ShownResult):
     """The name map of two sides, the counts of both and all their parameters with shape, dtype and ties.
 
     `warnings` say what the map rests on, or what stands against it.
@@ -29,7 +31,7 @@ class MapResult:
 
 
 @dataclass(frozen=True, slots=True)
-class MapCheck:
+class MapCheck(ShownResult):
     """A given map judged against two sides: its faults, and the rules of it that matched nothing."""
 
     result_kind = "check"

@@ -1,27 +1,51 @@
-"""Results as pandas frames, to sort, filter and plot in the notebook."""
+"""Results as pandas frames, to sort, filter and plot in the notebook.
+
+Documents name NaN and the infinities in words; in a frame they are numbers again.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from align.core.json_data import own_fields
 from align.names.map_export import COLUMNS, map_rows
 from align.report.kind_parts.step_parameters import SIDES, step_parameters
+from align.report.rendering.format_values import NON_FINITE, as_float
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import pandas as pd
 
     from align.names.map_result import MapResult
     from align.report.kind_parts.step_parameters import StepParameter
 
 
+def kind_frame(kind: str, document: dict[str, Any]) -> pd.DataFrame:
+    """Return the rows of a document of this kind: those of `FRAMES`, else one row each entry of what it lists.
+
+    Figures and limits of a row stand in columns of their own, the latter as `limit_*`. Rows of a part, as the
+    parameters of a side, have what is said of the part before them.
+
+    >>> document = {"sides": [{"label": "a", "loss": "NaN", "parameters": [{"name": "w"}]}]}
+    >>> kind_frame("params", document).to_dict("records")
+    [{'label': 'a', 'loss': nan, 'name': 'w'}]
+    """
+    if kind in FRAMES:
+        return FRAMES[kind](document)
+    outer, *inner = ROWS[kind]
+    rows = document[outer]
+    if inner:
+        rows = [{**_single_values(part), **row} for part in rows for row in part[inner[0]]]
+    return _frame([dict(_flat(row)) for row in rows])
+
+
 def pair_frame(document: dict[str, Any]) -> pd.DataFrame:
     """One row a paired parameter of a map result: source, target, evidence, confidence, transform."""
-    import pandas as pd
-
-    columns = ["source", "target", "evidence", "confidence", "transform"]
+    columns = ("source", "target", "evidence", "confidence", "transform")
     rows = [{**pair, "transform": pair["transform"]["op"]} for pair in document["name_map"]["pairings"]]
-    return pd.DataFrame(rows, columns=columns)
+    return _frame(rows, columns)
 
 
 def map_frame(result: MapResult) -> pd.DataFrame:
@@ -48,16 +72,14 @@ def layer_frame(document: dict[str, Any]) -> pd.DataFrame:
 
     `alone_*` are of the layer in a run in which all before returned the reference's values.
     """
-    import pandas as pd
-
-    return pd.DataFrame([_layer_row(layer) for layer in document["layers"]])
+    return _frame([_layer_row(layer) for layer in document["layers"]])
 
 
 def point_frame(document: dict[str, Any]) -> pd.DataFrame:
     """One row a common step of a loss result: both values, their difference and what it may be."""
     import pandas as pd
 
-    return pd.DataFrame({name: column for name, column in document["points"].items() if name != "count"})
+    return pd.DataFrame({name: _column(column) for name, column in document["points"].items() if name != "count"})
 
 
 def parameter_frame(document: dict[str, Any]) -> pd.DataFrame:
@@ -65,12 +87,53 @@ def parameter_frame(document: dict[str, Any]) -> pd.DataFrame:
 
     Sizes of updates are the root mean square over the steps, with both optimizers given the reference's gradients.
     """
-    import pandas as pd
-
-    return pd.DataFrame([_parameter_row(one) for one in step_parameters(document)])
+    return _frame([_parameter_row(one) for one in step_parameters(document)])
 
 
-FRAMES = {"map": pair_frame, "forward": layer_frame, "step": parameter_frame, "loss": point_frame}
+def loss_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a training step that was captured, with its loss."""
+    return _frame([{"step": step, "loss": loss} for step, loss in enumerate(document["losses"], 1)])
+
+
+FRAMES = {
+    "map": pair_frame,
+    "forward": layer_frame,
+    "step": parameter_frame,
+    "steps": loss_frame,
+    "loss": point_frame,
+}
+# What other kinds list: a field, or a field of each entry of a field.
+ROWS = {
+    "bisect": ("points",),
+    "check": ("faults",),
+    "convert": ("tensors",),
+    "determinism": ("sides", "parts"),
+    "diff": ("tensors",),
+    "doctor": ("switches",),
+    "generate": ("comparisons", "positions"),
+    "initial": ("parameters",),
+    "inspect": ("tensors",),
+    "ladder": ("rungs",),
+    "lint": ("findings",),
+    "log": ("metrics",),
+    "params": ("sides", "parameters"),
+    "power": ("parameters",),
+    "precision": ("layers",),
+    "report": ("rungs",),
+    "repro": ("outputs",),
+    "trace": ("calls", "outputs"),
+    "updates": ("tensors",),
+    "validate": ("combinations",),
+}
+# Fields of a row that hold figures, and what goes before the name of each as a column.
+FIGURES = {
+    "measurement": "",
+    "limit": "limit_",
+    "statistics": "",
+    "window": "window_",
+    "reference_values": "reference_",
+    "candidate_values": "candidate_",
+}
 
 
 _NAMED = (
@@ -101,3 +164,35 @@ def _layer_row(layer: dict[str, Any]) -> dict[str, Any]:
     row |= {f"limit_{name}": value for name, value in limit.items()}
     row |= {f"alone_{name}": alone.get(name) for name in ("outcome", "factor", "inputs_factor")}
     return row | {"amplification": layer.get("amplification")}
+
+
+def _single_values(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in own_fields(part).items() if not isinstance(value, (dict, list))}
+
+
+def _flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields of a row, with its figures, but for lists of them, among them."""
+    for name, value in own_fields(row).items():
+        if name in FIGURES and isinstance(value, dict):
+            yield from ((f"{FIGURES[name]}{key}", one) for key, one in _single_values(value).items())
+        elif name not in FIGURES or value is not None:
+            yield name, value
+
+
+def _frame(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> pd.DataFrame:
+    """Make a frame of rows, which may lack fields of others."""
+    import pandas as pd
+
+    names = columns or dict.fromkeys(name for row in rows for name in row)
+    return pd.DataFrame({name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Turn words for numbers that are not finite into these, where all else are numbers."""
+    if any(isinstance(one, str) and one in NON_FINITE for one in values) and all(map(_is_figure, values)):
+        return list(map(as_float, values))
+    return values
+
+
+def _is_figure(value: object) -> bool:
+    return value is None or isinstance(value, (int, float)) or (isinstance(value, str) and value in NON_FINITE)

@@ -9,13 +9,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from align.core.json_data import to_json_data
 from align.errors import RunFolderError
-from align.report.rendering.blocks import Block, Column, Row, Table
+from align.report.rendering.blocks import Block, Column, Row, Table, verdict_block
 from align.report.rendering.terminal import print_blocks
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from align.core.verdicts import Verdict
 
 
 def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
@@ -36,6 +39,11 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
         return blocks
     message = f"no way to show a document of schema {document.get('schema')!r}"
     raise RunFolderError(message, "it was written by another version of mindalign; write it again")
+
+
+def print_verdict(verdict: Verdict) -> None:
+    """Print a verdict alone: outcome, reason, what it does not rest on, and what it rests on."""
+    print_blocks([verdict_block(to_json_data(verdict))])
 
 
 def print_plugins(rows: Sequence[dict[str, str]]) -> None:

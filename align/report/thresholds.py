@@ -39,6 +39,14 @@ HASH_DIGITS: Final = 16
 """Digits of a SHA-256 that are shown.
 Choice: 64 bits distinguish any two files that somebody has; the document holds all."""
 
+# A run as Markdown for a pull request.
+MARKDOWN_CHARACTERS: Final = 60_000
+"""Characters of the whole: a text that is longer than a comment may be is refused, and says nothing at all.
+Source: GitHub takes comments of up to 65,536; the rest is for what a user's workflow puts around it."""
+MARKDOWN_CELL_CHARACTERS: Final = 300
+"""Characters of a cell or a reason.
+Choice: the longest sentences of verdicts have about 250; the details hold all."""
+
 # Numbers.
 SHOWN_DIGITS: Final = 3
 """Significant digits of a figure in tables and sentences.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.runs.rung import Culprit
 from align.words.catalogue import sentence
 
@@ -53,7 +53,7 @@ class RungResult:
 
 
 @dataclass(frozen=True, slots=True)
-class LadderResult:
+class LadderResult(ShownResult):
     """All rungs from the lowest to the highest, and the verdict over those that were asked for."""
 
     result_kind = "ladder"

@@ -69,7 +69,8 @@ class Rung:
     """One rung: what it is called, where it stands, what it runs on a project, and what it reads from the result.
 
     Rungs are climbed by ascending `order`. `needs` names rungs without whose success this one can say nothing. An
-    `optional` rung is run only where the project file lists it, or `--only` names it. `plan` opens no file.
+    `optional` rung is run only where the project file lists it, or `--only` names it. `plan` opens no file; `judge`
+    reads results of these `kinds`.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Rung:
     summary: str
     plan: Callable[[Project, Path], Plan | Missing]
     judge: Callable[[Mapping[str, Any]], Judgement]
+    kinds: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     optional: bool = False
     requires: tuple[str, ...] = ()

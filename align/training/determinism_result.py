@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.parameters import Shape
     from align.core.verdicts import Finding, Verdict
@@ -67,7 +69,7 @@ class RepeatedSide:
 
 
 @dataclass(frozen=True, slots=True)
-class DeterminismResult:
+class DeterminismResult(ShownResult):
     """One side or both; `settings` are what `make_deterministic` set."""
 
     result_kind = "determinism"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.parameters import Shape
     from align.core.verdicts import Finding, Verdict
@@ -58,7 +60,7 @@ class InitialParameter:
 
 
 @dataclass(frozen=True, slots=True)
-class InitialValues:
+class InitialValues(ShownResult):
     """All pairs, those that differ first; `seeds` is how often each side was built.
 
     `alpha` is the chance of a false alarm in the whole comparison, `level` that for each of the `tests`.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.verdicts import Finding, Verdict
 
@@ -82,7 +84,7 @@ class UnlikeParameter:
 
 
 @dataclass(frozen=True, slots=True)
-class ParametersResult:
+class ParametersResult(ShownResult):
     """One side or both; `unlike` are pairs in different states, `asked` the parameters of the numbers asked for."""
 
     result_kind = "params"

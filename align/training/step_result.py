@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from align.core.verdicts import ShownResult
+
 if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.verdicts import Finding, Verdict
@@ -173,7 +175,7 @@ class FreeStep:
 
 
 @dataclass(frozen=True, slots=True)
-class StepComparison:
+class StepComparison(ShownResult):
     """What was compared, what is wrong by itself, and the verdict."""
 
     result_kind = "step"
@@ -194,7 +196,7 @@ class StepComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedSteps:
+class CapturedSteps(ShownResult):
     """Training steps of one side in a folder; it decides nothing, so there is no verdict.
 
     `calls` counts the calls of layers in the first step, `gradients` the parameters that have one, `values` parameters

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import align
@@ -76,3 +77,64 @@ def test_a_user_sees_no_noise_of_the_kernel(samples, tmp_path):
     )
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+WITHOUT_THE_EXTRA = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ImportError(name + " is blocked")
+sys.meta_path.insert(0, Blocker())
+from align.cli.main import main
+code = main(sys.argv[1:])
+import align
+print(align.inspect_checkpoint(sys.argv[2] + "/resnet50.npz")._repr_html_()[:23])
+sys.exit(code)
+"""
+
+
+def test_markdown_and_junit_need_neither_a_framework_nor_the_extra(samples, tmp_path):
+    from align.report.write_report import PACKAGES
+
+    run = samples.write_sample_run(tmp_path / "run", ("map", "forward"))
+    np.savez(run / "resnet50.npz", weight=np.ones(2, np.float32))
+    before = {path.name for path in run.iterdir()}
+    files = {"--markdown": tmp_path / "run.md", "--junit": tmp_path / "run.xml"}
+    given = [str(part) for option in files.items() for part in option]
+    script = WITHOUT_THE_EXTRA.format(blocked=(*PACKAGES, "torch", "mindspore"))
+    done = subprocess.run(
+        [sys.executable, "-c", script, "report", str(run), *given],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "NOT ALIGNED: forward failed" in " ".join(done.stdout.split())
+    assert '<div class="ma-result">' in done.stdout
+    assert all(f"Written: {path}" in done.stdout for path in files.values())
+    assert files["--markdown"].read_text(encoding="utf-8").startswith("## Port: NOT ALIGNED")
+    assert files["--junit"].read_text(encoding="utf-8").startswith("<?xml")
+    assert {path.name for path in run.iterdir()} == before
+
+
+def test_json_beside_an_export_prints_its_rungs(samples, tmp_path, capsys):
+    run = samples.write_sample_run(tmp_path / "run", ("map", "convert"))
+    assert main(["report", str(run), "--junit", str(tmp_path / "run.xml"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"].startswith("mindalign.ladder/")
+    assert [rung["state"] for rung in told["rungs"]] == ["passed", "passed", *["not run"] * 3]
+
+
+@pytest.mark.parametrize("fault", ["one file", "no folder", "no run"])
+def test_an_export_that_cannot_be_written_leaves_nothing(samples, tmp_path, capsys, fault):
+    run = samples.write_sample_run(tmp_path / "run", ("map",)) if fault != "no run" else tmp_path / "run"
+    junit = tmp_path / "there" / "run.xml" if fault == "no folder" else tmp_path / "one"
+    given = ["--markdown", str(tmp_path / "one")] if fault == "one file" else []
+    assert main(["report", str(run), "--junit", str(junit), *given]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Hint:" in captured.err
+    assert not junit.exists()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.report.write_report import ReportPaths, write_report
-from align.runs.run_folder import as_document
+from align.runs import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def document() -> Callable[[Any], dict[str, Any]]:
     """Turn a result into the document that a run folder gives back."""
 
     def through_json(result: Any) -> dict[str, Any]:
-        text = json.dumps(as_document(result, {"reference": "zoo.resnet:build"}), allow_nan=False)
+        text = json.dumps(run_folder.as_document(result, {"reference": "zoo.resnet:build"}), allow_nan=False)
         return json.loads(text)
 
     return through_json

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.names.fold_names import fold_alike
-from align.report.kind_parts.forward_culprits import cause_words
+from align.core.json_data import own_fields
+from align.report.kind_parts.ladder_culprits import culprit_lines
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import NONE
 from align.report.thresholds import CULPRITS_SHOWN
+from align.runs.rung import Culprit
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
@@ -42,35 +43,12 @@ def ladder_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
 def _failure(rung: Mapping[str, Any], folder: str, *, show_all: bool) -> Lines:
     name = word("rung_name", rung["name"])
     title = say("ladder_table.failure", name=name, state=word("rung_state", rung["state"]), reason=rung["reason"])
-    lines = _culprit_lines(rung["culprits"])
+    lines = culprit_lines([Culprit(**own_fields(one)) for one in rung["culprits"]])
     shown = lines if show_all else lines[:CULPRITS_SHOWN]
     more = [say("ladder_table.more", count=len(lines) - len(shown))] if len(shown) < len(lines) else []
     text = next((path for path in rung["evidence"] if path.endswith(".txt")), "")
     whole = [say("ladder_table.whole", path=f"{folder}/{text}")] if text else []
     return Lines(title, (*shown, *more, *whole), "bad")
-
-
-def _culprit_lines(culprits: Sequence[Mapping[str, str]]) -> list[str]:
-    """One line for all culprits of one cause, whose places are folded."""
-    groups: dict[str, list[str]] = {}
-    for one in culprits:
-        facts = {"cause": _cause(one["cause"]), "line": one["line"], "change": one["change"]}
-        groups.setdefault(say("ladder_table.culprit", **facts), []).append(one["place"])
-    return [
-        f"{place}{f' ({len(members)})' if len(members) > 1 else ''}{text}"
-        for text, places in groups.items()
-        for place, members in fold_alike((place, text) for place in places)
-    ]
-
-
-def _cause(cause: str) -> str:
-    """The words of a cause that is an id; a sentence stays as it is."""
-    words = cause_words(cause)
-    return (
-        "; ".join(word("step_cause", one) for one in cause.split(" + "))
-        if words == cause.replace(" + ", "; ")
-        else words
-    )
 
 
 def _reason(rung: Mapping[str, Any]) -> str:

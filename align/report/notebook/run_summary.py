@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import own_fields
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import RunFolderError
 from align.runs.run_folder import KINDS, LADDER, RunFolder
 from align.words.catalogue import say, word
@@ -41,7 +41,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportSummary:
+class ReportSummary(ShownResult):
     """All rungs and the worst outcome among those that were run."""
 
     result_kind = "report"

@@ -32,4 +32,4 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
     return judged_by_verdict(document, found)
 
 
-PLUGIN = Rung("curve", 110, plan=_plan, judge=_judge, summary="the loss curves of two trainings")
+PLUGIN = Rung("curve", 110, plan=_plan, judge=_judge, kinds=("loss",), summary="the loss curves of two trainings")

@@ -23,5 +23,11 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
 
 
 PLUGIN = Rung(
-    "determinism", 12, plan=_plan, judge=judged_by_verdict, optional=True, summary="whether each side repeats itself"
+    "determinism",
+    12,
+    plan=_plan,
+    judge=judged_by_verdict,
+    optional=True,
+    kinds=("determinism",),
+    summary="whether each side repeats itself",
 )

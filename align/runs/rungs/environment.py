@@ -22,4 +22,4 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
     return judged_by_verdict(document, tuple(Culprit(one["subject"], one["message"]) for one in errors))
 
 
-PLUGIN = Rung("environment", 10, plan=_plan, judge=_judge, summary="versions, devices and switches")
+PLUGIN = Rung("environment", 10, plan=_plan, judge=_judge, kinds=("doctor",), summary="versions, devices and switches")

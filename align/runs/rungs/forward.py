@@ -67,4 +67,12 @@ def _culprit(one: Mapping[str, Any]) -> Culprit:
     return Culprit(one["candidate"] or one["candidate_class"], one["cause"], one["line"], one["change"])
 
 
-PLUGIN = Rung("forward", 60, plan=_plan, judge=_judge, needs=("parameters", "weights"), summary="every layer's output")
+PLUGIN = Rung(
+    "forward",
+    60,
+    plan=_plan,
+    judge=_judge,
+    needs=("parameters", "weights"),
+    kinds=("forward",),
+    summary="every layer's output",
+)

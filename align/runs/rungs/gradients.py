@@ -11,6 +11,7 @@ PLUGIN = Rung(
     "gradients",
     90,
     plan=plan_steps,
+    kinds=("step",),
     summary="gradients of every layer and parameter",
     judge=partial(judge_steps, kinds=("forward", "backward", "gradients", "buffer"), compared="gradients"),
     needs=("parameters",),

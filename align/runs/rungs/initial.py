@@ -23,5 +23,12 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
 
 
 PLUGIN = Rung(
-    "initial", 35, plan=_plan, judge=judged_by_verdict, needs=("parameters",), optional=True, summary="initial values"
+    "initial",
+    35,
+    plan=_plan,
+    judge=judged_by_verdict,
+    needs=("parameters",),
+    optional=True,
+    kinds=("initial",),
+    summary="initial values",
 )

@@ -11,6 +11,7 @@ PLUGIN = Rung(
     "loss",
     80,
     plan=plan_steps,
+    kinds=("step",),
     summary="the loss of a fixed batch",
     judge=partial(judge_steps, kinds=("loss",), compared="losses"),
     needs=("parameters",),

@@ -31,5 +31,6 @@ PLUGIN = Rung(
     plan=_plan,
     judge=judged_by_verdict,
     needs=("parameters", "weights"),
+    kinds=("validate",),
     summary="a metric of both models",
 )

@@ -11,6 +11,7 @@ PLUGIN = Rung(
     "optimizer",
     100,
     plan=plan_steps,
+    kinds=("step",),
     summary="what the optimizer makes of them",
     judge=partial(judge_steps, kinds=("update",), compared="updates"),
     needs=("parameters",),

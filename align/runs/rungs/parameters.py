@@ -48,4 +48,4 @@ def _unregistered(facts: Mapping[str, Any]) -> Culprit:
     return Culprit(facts["path"], cause, facts["line"], facts["change"])
 
 
-PLUGIN = Rung("parameters", 20, plan=_plan, judge=_judge, summary="which parameter is which")
+PLUGIN = Rung("parameters", 20, plan=_plan, judge=_judge, kinds=("map", "check"), summary="which parameter is which")

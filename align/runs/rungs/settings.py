@@ -34,4 +34,12 @@ def _culprit(finding: Mapping[str, Any]) -> Culprit:
     return Culprit(finding["candidate"] or finding["reference"], cause, finding.get("line", ""), finding["change"])
 
 
-PLUGIN = Rung("settings", 30, plan=_plan, judge=_judge, needs=("parameters",), summary="settings of paired layers")
+PLUGIN = Rung(
+    "settings",
+    30,
+    plan=_plan,
+    judge=_judge,
+    needs=("parameters",),
+    kinds=("lint",),
+    summary="settings of paired layers",
+)

@@ -35,5 +35,6 @@ PLUGIN = Rung(
     judge=_judge,
     needs=("parameters",),
     optional=True,
+    kinds=("params",),
     summary="which parameters a step trains",
 )

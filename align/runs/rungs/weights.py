@@ -51,4 +51,12 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
     return judged_by_verdict(document, tuple(Culprit(one["candidate"], one["outcome"]) for one in differ))
 
 
-PLUGIN = Rung("weights", 40, plan=_plan, judge=_judge, needs=("parameters",), summary="weights, converted or compared")
+PLUGIN = Rung(
+    "weights",
+    40,
+    plan=_plan,
+    judge=_judge,
+    needs=("parameters",),
+    kinds=("convert", "diff"),
+    summary="weights, converted or compared",
+)

@@ -1,0 +1,70 @@
+"""A run as a JUnit file, which CI systems show: one test case for each rung.
+
+What was not run, and what is not available or blocked, is skipped, which is no pass; what could not be compared, and
+what is stale, is an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from align.core.message_words import printable
+from align.report.kind_parts.ladder_culprits import culprit_lines
+from align.words.catalogue import say, word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.report.exports.judged_run import JudgedRun
+    from align.runs.ladder_result import RungResult, RungState
+
+ELEMENTS: dict[RungState, str] = {
+    "failed": "failure",
+    "could not compare": "error",
+    "stale": "error",
+    "blocked": "skipped",
+    "not run": "skipped",
+    "not available": "skipped",
+}
+COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+HOST = "localhost"  # what the schema wants where no host is known: a run may have been copied from another one
+
+
+def as_junit(run: JudgedRun) -> str:
+    """Return a run as a JUnit document with one suite; times are in seconds, the time of day is UTC.
+
+    Source: the schemas of Jenkins' xunit plugin and of Ant's junit task, of which it holds both.
+    """
+    rungs = run.ladder.rungs
+    name = printable(say("export.suite", folder=run.ladder.run_folder))
+    totals = {"name": name, "tests": str(len(rungs)), **_counts(rungs), "time": _seconds(rungs)}
+    root = ET.Element("testsuites", totals)
+    suite = ET.SubElement(
+        root, "testsuite", {**totals, "timestamp": f"{run.created:%Y-%m-%dT%H:%M:%S}", "hostname": HOST}
+    )
+    for rung in rungs:
+        _add_case(suite, rung, name)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _add_case(suite: ET.Element, rung: RungResult, classname: str) -> None:
+    title = printable(word("rung_name", rung.name))
+    case = ET.SubElement(suite, "testcase", {"name": title, "classname": classname, "time": _seconds([rung])})
+    if rung.state not in ELEMENTS:
+        return
+    facts = {"message": printable(rung.reason)}
+    if ELEMENTS[rung.state] != "skipped":
+        facts["type"] = rung.state
+    told = ET.SubElement(case, ELEMENTS[rung.state], facts)
+    told.text = "\n".join(map(printable, [rung.reason, *culprit_lines(rung.culprits), *rung.commands]))
+
+
+def _counts(rungs: Sequence[RungResult]) -> dict[str, str]:
+    elements = [ELEMENTS.get(rung.state) for rung in rungs]
+    return {name: str(elements.count(element)) for name, element in COUNTS.items()}
+
+
+def _seconds(rungs: Sequence[RungResult]) -> str:
+    return f"{sum(rung.seconds or 0.0 for rung in rungs):.3f}"

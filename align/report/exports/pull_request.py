@@ -1,0 +1,138 @@
+"""A run as Markdown, to be put into a pull request: the verdict, the rungs, what is at fault, and details to unfold.
+
+It stays below what a comment may be long: details give way first, then what is at fault, never the rungs. What files
+and users wrote stands in code or is escaped, so that it is no markup, and calls nobody by an @.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import TYPE_CHECKING
+
+from align.core.about import __version__
+from align.core.message_words import printable
+from align.names.fold_names import ELLIPSIS
+from align.report.kind_parts.ladder_culprits import folded_culprits
+from align.report.rendering.format_values import format_number
+from align.report.rendering.terminal import blocks_as_text
+from align.report.show_result import result_blocks
+from align.report.thresholds import MARKDOWN_CELL_CHARACTERS, MARKDOWN_CHARACTERS, SHORT_TABLE_ROWS
+from align.words.catalogue import say, word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from align.report.exports.judged_run import JudgedRun
+    from align.runs.ladder_result import RungResult
+
+FAULTY = ("failed", "could not compare")
+MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"}
+FENCE = "```"
+
+
+def as_markdown(run: JudgedRun, most: int = MARKDOWN_CHARACTERS) -> str:
+    """Return a run as Markdown in GitHub's dialect, of at most `most` characters.
+
+    Source: GitHub Flavored Markdown, https://github.github.com/gfm/.
+    """
+    faulty = [rung for rung in run.ladder.rungs if rung.state in FAULTY]
+    made = say(
+        "export.made",
+        folder=_code(run.folder.path.resolve().name),
+        created=f"{run.created:%Y-%m-%d %H:%M} UTC",
+        version=__version__,
+    )
+    text = "\n\n".join([_verdict(run), _ladder(run.ladder.rungs)])
+    for part in [*map(_culprits, faulty), made]:
+        if part and len(text) + len(part) + len(made) < most:
+            text += f"\n\n{part}"
+    kinds = list(dict.fromkeys(rung.kind for rung in (*faulty, *run.ladder.rungs) if run.holds(rung)))
+    for place, kind in enumerate(kinds):
+        text += _details(run, kind, (most - len(text)) // (len(kinds) - place))
+    return f"{text}\n"
+
+
+def _verdict(run: JudgedRun) -> str:
+    verdict = run.ladder.verdict
+    caveats = [_plain(say("verdict.caveats", caveats="; ".join(verdict.caveats)))] if verdict.caveats else []
+    headline = say("export.headline", outcome=word("outcome", verdict.outcome.value))
+    return "\n\n".join([f"## {headline}", _plain(verdict.reason), *caveats])
+
+
+def _ladder(rungs: Sequence[RungResult]) -> str:
+    head = [say(f"ladder_table.{name}") for name in ("rung", "state", "reason")]
+    rows = ([_title(rung), f"{_mark(rung)}{word('rung_state', rung.state)}", _plain(rung.reason)] for rung in rungs)
+    return _table(head, rows)
+
+
+def _mark(rung: RungResult) -> str:
+    """A sign before the word, which is found at a glance."""
+    return {"passed": "✅ ", "failed": "❌ ", "could not compare": "❌ "}.get(rung.state, "")
+
+
+def _culprits(rung: RungResult) -> str:
+    """A table of what is at fault at a rung; "" where that is not known."""
+    found = folded_culprits(rung.culprits)
+    if not found:
+        return ""
+    columns = ("place", "cause", "line", "change")
+    head = [say(f"export.{column}") for column in columns]
+    rows = [[_code(one.place), _plain(one.cause), _code(one.line), _code(one.change)] for one in found]
+    rest = len(rows) - SHORT_TABLE_ROWS
+    more = "\n\n" + say("ladder_table.more", count=format_number(rest)) if rest > 0 else ""
+    title = say("export.at_fault", name=_title(rung))
+    return f"### {title}\n\n{_table(head, rows[:SHORT_TABLE_ROWS])}{more}"
+
+
+def _details(run: JudgedRun, kind: str, room: int) -> str:
+    """All that the terminal shows of a result, folded; "" where there is no room for its first lines."""
+    document = run.folder.read(kind) or {}
+    text = "\n".join(map(printable, blocks_as_text(result_blocks(document)).splitlines()))
+    fence = max([FENCE, *(ticks + "`" for ticks in re.findall("`{3,}", text))], key=len)
+    around = f"\n\n<details>\n<summary>{escape(word('rung', kind))}</summary>\n\n{fence}text\n%s\n{fence}\n\n</details>"
+    cut = _cut_lines(text, room - len(around))
+    return around.replace("%s", cut) if cut else ""
+
+
+def _cut_lines(text: str, room: int) -> str:
+    """As many whole lines as there is room for, and how many more there are."""
+    if len(text) <= room:
+        return text
+    lines = text.splitlines()
+    last = say("export.more_lines", count=format_number(len(lines)))
+    whole = text[: max(room - len(last), 0)].count("\n")
+    return (
+        "\n".join([*lines[:whole], say("export.more_lines", count=format_number(len(lines) - whole))]) if whole else ""
+    )
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(head)]
+    lines += [["---"] * len(lines[0]), *map(list, rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _title(rung: RungResult) -> str:
+    return _plain(word("rung_name", rung.name))
+
+
+def _plain(text: str) -> str:
+    """Text without any markup, in one line."""
+    escaped = MARKUP.sub(r"\\\1", _short(text))
+    return "".join(ENTITIES.get(char, char) for char in escaped)
+
+
+def _code(text: str) -> str:
+    """Text as code, in one line; in a table a bar is escaped even there."""
+    if not text:
+        return ""
+    ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    space = " " if len(ticks) > 1 else ""
+    return f"{ticks}{space}{_short(text)}{space}{ticks}".replace("|", "\\|")
+
+
+def _short(text: str) -> str:
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= MARKDOWN_CELL_CHARACTERS else line[:MARKDOWN_CELL_CHARACTERS] + ELLIPSIS

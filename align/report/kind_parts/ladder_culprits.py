@@ -1,0 +1,48 @@
+"""What is at fault at a rung of the ladder, in words: culprits of one cause are one, and their places are folded."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from align.names.fold_names import fold_alike
+from align.report.kind_parts.forward_culprits import cause_words
+from align.words.catalogue import say, word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.runs.rung import Culprit
+
+
+def culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
+    """Return a line for each cause and kind of place."""
+    return [one.place + say("ladder_table.culprit", **_facts(one)) for one in folded_culprits(culprits)]
+
+
+def folded_culprits(culprits: Sequence[Culprit]) -> list[Culprit]:
+    """Return one culprit for all of one cause whose places differ in numbers only; its place says how many.
+
+    >>> from align.runs.rung import Culprit
+    >>> folded_culprits([Culprit("layer.0.norm", "eps"), Culprit("layer.1.norm", "eps")])[0].place
+    'layer.{0…1}.norm (2)'
+    """
+    groups: dict[Culprit, list[str]] = {}
+    for one in culprits:
+        groups.setdefault(replace(one, place="", cause=_cause_in_words(one.cause)), []).append(one.place)
+    return [
+        replace(alike, place=f"{place} ({len(members)})" if len(members) > 1 else place)
+        for alike, places in groups.items()
+        for place, members in fold_alike((place, "") for place in places)
+    ]
+
+
+def _facts(culprit: Culprit) -> dict[str, str]:
+    return {name: fact for name, fact in asdict(culprit).items() if name != "place"}
+
+
+def _cause_in_words(cause: str) -> str:
+    """The words of a cause that is an id; a sentence stays as it is."""
+    words = cause_words(cause)
+    is_unknown = words == cause.replace(" + ", "; ")
+    return "; ".join(word("step_cause", one) for one in cause.split(" + ")) if is_unknown else words
