@@ -6,12 +6,11 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
+from align.curves.thresholds import BYTES_LOOKED_AHEAD
 from align.errors import UnreadableLogError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_LOOK_AHEAD = 1 << 16
 
 
 class FileBytes:
@@ -43,8 +42,8 @@ class FileBytes:
 
     def find(self, wanted: bytes, start: int) -> int:
         """Return where one byte stands next, from a place on; -1 if it does not."""
-        for place in range(start, self._size, _LOOK_AHEAD):
-            found = self[place : place + _LOOK_AHEAD].find(wanted)
+        for place in range(start, self._size, BYTES_LOOKED_AHEAD):
+            found = self[place : place + BYTES_LOOKED_AHEAD].find(wanted)
             if found >= 0:
                 return place + found
         return -1

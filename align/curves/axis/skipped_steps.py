@@ -13,11 +13,11 @@ import numpy as np
 
 from align.curves.loss_log import Skips
 from align.curves.metric_names import is_loss
+from align.curves.thresholds import SKIPS_AT_THE_END
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Curve, Integers, LossLog, Series
 
-AT_THE_END = 5
 NO_STEPS = np.zeros(0, np.int64)
 NO_SKIPS = Skips(NO_STEPS, NO_STEPS, NO_STEPS)
 
@@ -106,7 +106,7 @@ def fill_skipped(curve: Curve) -> tuple[Curve, Booleans]:
 def steps_to_the_end(curve: Curve) -> Integers:
     """Return the steps that a log tells of, up to the last value if nothing but skipped steps comes after it."""
     steps, runs = printed_steps(curve), skipped_runs(curve)
-    at_the_end = (runs.last == steps[-1:]) & runs.whole & (runs.counts >= AT_THE_END)
+    at_the_end = (runs.last == steps[-1:]) & runs.whole & (runs.counts >= SKIPS_AT_THE_END)
     return curve.steps if at_the_end.any() else steps
 
 

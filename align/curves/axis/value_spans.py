@@ -18,7 +18,7 @@ from align.curves.loss_log import RAW
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Curve, Floats, Integers
 
-UNKNOWN = -1
+UNKNOWN = -1  # format: the mark of a start that is not known
 MEDIAN = "median of last"
 
 

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.curves.criteria_thresholds import AGREEING_SCORE, EXCURSION_WEIGHT
+
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Floats
-
-# A stretch that ends before the curve does has to outweigh this many points, or it is an excursion.
-EXCURSION = 2.0
-# The points after a stretch agree if they score that much on average: within half of their limit.
-AGREES = -0.5
 
 
 class Stretch(NamedTuple):
@@ -37,11 +34,11 @@ def find_stretch(difference: Floats, limit: Floats, within: Booleans) -> Stretch
     totals = np.concatenate([[0.0], np.cumsum(score_points(difference, limit, within))])
     lowest = np.minimum.accumulate(totals)
     end = int(np.argmax(totals - lowest))
-    if not totals[end] - lowest[end] > (0.0 if end == len(difference) else EXCURSION):
+    if not totals[end] - lowest[end] > (0.0 if end == len(difference) else EXCURSION_WEIGHT):
         return None
     first = int(np.flatnonzero(totals[:end] == lowest[end])[-1])
     rest = totals[-1] - totals[end]
-    return Stretch(first, end - 1, bool(rest < -EXCURSION and rest < AGREES * (len(difference) - end)))
+    return Stretch(first, end - 1, bool(rest < -EXCURSION_WEIGHT and rest < AGREEING_SCORE * (len(difference) - end)))
 
 
 def score_points(difference: Floats, limit: Floats, within: Booleans | None = None) -> Floats:

@@ -12,25 +12,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.core.thresholds import FLOAT64_ROUNDING
 from align.curves.criteria.onset_shapes import even_edges, fit_shapes, shapes_of, take_cells, what_is_left
+from align.curves.criteria_thresholds import (
+    ARRANGEMENT_ROUNDS,
+    CHANGE_BLOCKS,
+    FALSE_ALARM_RATE,
+    ONSETS_TRIED,
+    REARRANGEMENTS,
+    STRETCH_CELLS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from align.curves.criteria.onset_shapes import Cells
     from align.curves.loss_log import Floats
-
-# The chance of a false alarm of both tests together; each is held to half of it.
-LEVEL = 0.01
-REARRANGED = 599
-# Looked at so many at a time: chance is mostly told from a change by the first of them.
-ARRANGEMENTS = (29, 120, 225, 225)
-# So many onsets are tried: the ones between them look like these.
-ONSETS = 80
-FEWEST_BLOCKS = 8
-# A stretch that ends is looked for in so many cells: it may be short.
-MOST_CELLS = 4000
-ROUNDING = 1e-9
 
 
 class Change(NamedTuple):
@@ -67,15 +64,15 @@ def lasts_longer_than_chance(scores: Floats, first: int, last: int) -> bool:
     Such a stretch chose its own ends, so it is held against any stretch of all of the curve, shape (points,), with its
     blocks in other orders.
     """
-    count = min(len(scores), MOST_CELLS)
+    count = min(len(scores), STRETCH_CELLS)
     edges, left = np.arange(count + 1) * len(scores) // count, scores.copy()
     for part in (slice(None, first), slice(first, last + 1), slice(last + 1, None)):
         left[part] -= np.mean(scores[part]) if len(scores[part]) else 0.0
     cells, blocks = take_cells(scores, edges), independent_blocks(take_cells(left, edges).values)
     values = cells.values * cells.sizes
     found, arrangements = _largest_stretch(values[None]), _moved(values, blocks.length, np.random.default_rng(0))
-    p_value = _share_as_large(float(found[0]), map(_largest_stretch, arrangements), LEVEL)
-    return not blocks.alike and p_value <= LEVEL
+    p_value = _share_as_large(float(found[0]), map(_largest_stretch, arrangements), FALSE_ALARM_RATE)
+    return not blocks.alike and p_value <= FALSE_ALARM_RATE
 
 
 def independent_blocks(left: Floats) -> Blocks:
@@ -84,7 +81,7 @@ def independent_blocks(left: Floats) -> Blocks:
     A correlation within half of its standard error is taken for none: blocks that are too long cannot show a change.
     """
     length, means, whole = 1, left, float(np.mean(left**2))
-    while _is_alike(means) and len(means) // 2 >= FEWEST_BLOCKS:
+    while _is_alike(means) and len(means) // 2 >= CHANGE_BLOCKS:
         means = means[: len(means) // 2 * 2].reshape(-1, 2).mean(1)
         length *= 2
     spread = float(np.mean(means**2)) * len(means) / max(len(means) - 2, 1)
@@ -101,21 +98,21 @@ def _find(values: Floats, *, sizes: bool) -> Change | None:
         return None
     p_value = _p_value(cells, shapes, blocks.length, sizes=sizes)
     at = int(np.argmin(fits.left.min(axis=0)))
-    return Change(int(cells.edges[at]), p_value) if p_value <= LEVEL / 2 else None
+    return Change(int(cells.edges[at]), p_value) if p_value <= FALSE_ALARM_RATE / 2 else None
 
 
 def _p_value(cells: Cells, shapes: Floats, length: int, *, sizes: bool) -> float:
-    """Compare the largest standardised sum along a shape with that of `REARRANGED` arrangements of the blocks."""
-    values, source, shapes = cells.values, np.random.default_rng(0), shapes[:, :: -(-len(shapes[0]) // ONSETS)]
+    """Compare the largest standardised sum along a shape with that of `REARRANGEMENTS` arrangements of the blocks."""
+    values, source, shapes = cells.values, np.random.default_rng(0), shapes[:, :: -(-len(shapes[0]) // ONSETS_TRIED)]
     if sizes:
         values = values - np.average(values, weights=cells.sizes)
         shapes = shapes - (shapes @ cells.sizes / cells.sizes.sum())[..., None]
     spread = np.sqrt((shapes * shapes) @ cells.sizes)[..., None]
-    along = np.divide(shapes, spread, out=np.zeros_like(shapes), where=spread > ROUNDING) * cells.sizes
+    along = np.divide(shapes, spread, out=np.zeros_like(shapes), where=spread > FLOAT64_ROUNDING) * cells.sizes
     along = along.reshape(-1, len(values))
     found, rearranged = _largest(along, values[None], sizes=sizes)[0], (_moved if sizes else _flipped)
     largest = (_largest(along, arrangement, sizes=sizes) for arrangement in rearranged(values, length, source))
-    return _share_as_large(found, largest, LEVEL / 2)
+    return _share_as_large(found, largest, FALSE_ALARM_RATE / 2)
 
 
 def _share_as_large(found: float, arranged: Iterable[Floats], level: float) -> float:
@@ -125,8 +122,8 @@ def _share_as_large(found: float, arranged: Iterable[Floats], level: float) -> f
     """
     seen, as_large = 1, 1
     for largest in arranged:
-        seen, as_large = seen + len(largest), as_large + int(np.sum(largest >= found * (1.0 - ROUNDING)))
-        if as_large > level * (REARRANGED + 1):
+        seen, as_large = seen + len(largest), as_large + int(np.sum(largest >= found * (1.0 - FLOAT64_ROUNDING)))
+        if as_large > level * (REARRANGEMENTS + 1):
             break
     return as_large / seen
 
@@ -147,14 +144,14 @@ def _largest(along: Floats, values: Floats, *, sizes: bool) -> Floats:
 
 def _flipped(values: Floats, length: int, source: np.random.Generator) -> Iterator[Floats]:
     blocks = -(-len(values) // length)
-    for count in ARRANGEMENTS:
+    for count in ARRANGEMENT_ROUNDS:
         signs = 2.0 * source.integers(0, 2, (count, blocks)) - 1.0
         yield np.repeat(signs, length, axis=1)[:, : len(values)] * values
 
 
 def _moved(values: Floats, length: int, source: np.random.Generator) -> Iterator[Floats]:
     blocks = -(-len(values) // length)
-    for count in ARRANGEMENTS:
+    for count in ARRANGEMENT_ROUNDS:
         places = np.argsort(source.random((count, blocks)), axis=1)
         starts = np.repeat(places * length, length, axis=1) + np.tile(np.arange(length), blocks)
         # Only the last block may reach beyond the end, by as much in each arrangement.

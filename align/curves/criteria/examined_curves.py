@@ -19,6 +19,7 @@ from align.curves.criteria.one_step_shift import find_shift
 from align.curves.criteria.runs_envelope import pair_with_runs
 from align.curves.criteria.steps_ratio import find_ratio
 from align.curves.criteria.unsaid_means import find_unsaid_means
+from align.curves.criteria_thresholds import COMMON_POINTS
 from align.curves.presets import GUIDE
 from align.words.catalogue import sentence
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Curve, Integers, PairedCurves
     from align.curves.presets import Preset
 
-ENOUGH_POINTS = 10
 OF_VALUES = frozenset({"first", "mean", "every", "share", "drift", "non-finite"})
 
 
@@ -139,7 +139,7 @@ def _drift(pairs: PairedCurves, envelope: Envelope | None) -> tuple[DriftTest, .
 
 def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:
     common = len(pairs.steps)
-    if 0 < common < ENOUGH_POINTS and 2 * missing >= common:
+    if 0 < common < COMMON_POINTS and 2 * missing >= common:
         return sentence("loss_verdict.more_missing", count=common, missing=missing)
     if common == 1 and not judged.first_compared:
         return sentence("loss_verdict.one_point", step=pairs.steps[0], metric=judged.metric)
@@ -147,7 +147,7 @@ def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:
 
 
 def _late(pairs: PairedCurves, judged: JudgedPoints, left: Integers, right: Integers) -> str:
-    if judged.first_compared or not 0 < len(pairs.steps) < ENOUGH_POINTS:
+    if judged.first_compared or not 0 < len(pairs.steps) < COMMON_POINTS:
         return ""
     late = {"reference": starts_late(left, right), "candidate": starts_late(right, left)}
     sides = [side for side, is_late in late.items() if is_late]

@@ -14,8 +14,7 @@ import numpy as np
 from scipy.special import bdtrik, stdtr
 
 from align.curves.criteria.block_averages import centred_times
-from align.curves.criteria.drift import LEVEL
-from align.curves.criteria.runs_envelope import COVERAGE
+from align.curves.criteria_thresholds import ALLOWED_OUTSIDE, FALSE_ALARM_RATE, PREDICTION_COVERAGE
 from align.curves.curve_result import Criterion, DriftTest
 from align.words.catalogue import sentence
 
@@ -23,26 +22,24 @@ if TYPE_CHECKING:
     from align.curves.criteria.runs_envelope import Envelope
     from align.curves.loss_log import Booleans, Floats
 
-# Twice what the interval leaves outside by itself: tails and a pooled variance are never quite as assumed.
-ALLOWED_OUTSIDE = 2 * (1 - COVERAGE)
-
 
 def judge_share(envelope: Envelope, within: Booleans) -> Criterion | None:
     """Judge how many of the points, shape (points,), are outside the envelope; None if they are worth too few to tell.
 
-    A binomial test against `ALLOWED_OUTSIDE` at `LEVEL`, over as many points as are worth an independent one.
+    A binomial test against `ALLOWED_OUTSIDE` at `FALSE_ALARM_RATE`, over as many points as are
+    worth an independent one.
     """
     independent = max(1, int(len(within) / envelope.correlated))
-    most = ceil(bdtrik(1 - LEVEL, independent, ALLOWED_OUTSIDE))
+    most = ceil(bdtrik(1 - FALSE_ALARM_RATE, independent, ALLOWED_OUTSIDE))
     if most >= independent:
         return None
     share, bound = float(np.mean(~within)), (most + 1) / independent
     source = sentence(
         "loss_source.envelope",
-        coverage=COVERAGE,
+        coverage=PREDICTION_COVERAGE,
         runs=len(envelope.labels),
         allowed=ALLOWED_OUTSIDE,
-        level=LEVEL,
+        level=FALSE_ALARM_RATE,
         points=independent,
     )
     return Criterion(sentence("loss_criterion.share"), share, bound, share < bound, source)
@@ -52,7 +49,8 @@ def drift_against_runs(envelope: Envelope, difference: Floats) -> tuple[DriftTes
     """Test whether the mean and the slope of the candidate are those of one more run; () without points.
 
     `difference` is candidate - mean of the runs, shape (steps,). The t test for one more observation: exact for any
-    correlation along the steps, if means and slopes of runs are normally distributed. Each is held to half of `LEVEL`.
+    correlation along the steps, if means and slopes of runs are normally distributed. Each is held to half of
+    `FALSE_ALARM_RATE`.
     """
     finite = np.isfinite(difference) & np.isfinite(envelope.half_width)
     known, runs = difference[finite], envelope.deviations[:, finite]
@@ -77,4 +75,4 @@ def _one_more_run(name: str, assumption: str, of_runs: Floats, of_candidate: flo
     spread = sqrt(float(of_runs @ of_runs) / (count - 1) * (1 + 1 / count))
     statistic = of_candidate / spread if spread else copysign(inf, of_candidate) if of_candidate else 0.0
     p_value = 2.0 * float(stdtr(count - 1, -abs(statistic)))
-    return DriftTest(name, statistic, p_value, LEVEL / 2, p_value < LEVEL / 2, change, assumption)
+    return DriftTest(name, statistic, p_value, FALSE_ALARM_RATE / 2, p_value < FALSE_ALARM_RATE / 2, change, assumption)

@@ -12,6 +12,13 @@ import numpy as np
 
 from align.curves.axis.place_on_axis import common_places, steps_until
 from align.curves.criteria.loss_commands import without_option
+from align.curves.criteria_thresholds import (
+    COURSE_ONCE,
+    EXPLAINING_POINTS,
+    LEFT_UNEXPLAINED,
+    SHIFTED_MEANS,
+    UNEXPLAINED_COURSE,
+)
 from align.curves.loss_log import RAW
 from align.curves.metric_names import is_loss
 from align.curves.presets import GUIDE, limits_for
@@ -21,11 +28,6 @@ if TYPE_CHECKING:
     from align.curves.curve_result import Side
     from align.curves.loss_log import Curve, Floats, PairedCurves
     from align.curves.presets import Preset
-
-ENOUGH_POINTS = 8
-CLEARLY = 0.1
-# Means are shifted by a step if their summed difference is the course of the loss once, but for so much of it.
-ENOUGH_MEANS, ONCE, UNEXPLAINED = 10, (0.7, 1.4), 0.4
 
 
 class Shift(NamedTuple):
@@ -62,7 +64,7 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
     if not before:
         return None
     absolute, relative = limits_for(reference.metric, scale, preset).of_each()
-    allowed = min(max(absolute, relative * scale) + float(np.mean(pairs.widening)), CLEARLY * before)
+    allowed = min(max(absolute, relative * scale) + float(np.mean(pairs.widening)), LEFT_UNEXPLAINED * before)
     last = int(pairs.steps[-1])
     ways: tuple[tuple[Side, Curve, Curve], ...] = (
         ("candidate", candidate, reference),
@@ -70,7 +72,7 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
     )
     for side, moved, other in ways:
         points, after = _one_later(moved, other, last)
-        if points >= max(ENOUGH_POINTS, len(pairs.steps) - 2) and (after < allowed or after == 0.0):
+        if points >= max(EXPLAINING_POINTS, len(pairs.steps) - 2) and (after < allowed or after == 0.0):
             behind = _agree_first(moved, other, allowed)
             return Shift(side, *_explain(side, moved, other, behind=behind), behind, points, before, after)
     return None
@@ -87,14 +89,15 @@ def _find_shifted_means(pairs: PairedCurves) -> Shift | None:
     with np.errstate(over="ignore", invalid="ignore"):
         difference = pairs.candidate - pairs.reference
     apart = np.diff(steps)
-    if len(steps) < ENOUGH_MEANS or apart.min() != apart.max() or not np.isfinite(difference).all():
+    if len(steps) < SHIFTED_MEANS or apart.min() != apart.max() or not np.isfinite(difference).all():
         return None
     before = _mean(difference)
     if not before > float(np.mean(pairs.widening)):
         return None
     summed = np.cumsum(difference[:-1]) * int(apart[0])
     slope, left = _along(summed - summed.mean(), (levels[1:] + levels[:-1]) / 2.0)
-    if not ONCE[0] <= abs(slope) <= ONCE[1] or not _mean(left) <= UNEXPLAINED * _mean(summed - summed.mean()):
+    most_left = UNEXPLAINED_COURSE * _mean(summed - summed.mean())
+    if not COURSE_ONCE[0] <= abs(slope) <= COURSE_ONCE[1] or not _mean(left) <= most_left:
         return None
     side: Side = "candidate" if slope > 0 else "reference"
     why = sentence("shift_reason.means_apart")

@@ -13,14 +13,11 @@ import numpy as np
 
 from align.curves.criteria.change_test import independent_blocks
 from align.curves.criteria.onset_shapes import fit_shapes, shapes_of, what_is_left
+from align.curves.criteria_thresholds import LARGER_NOISE, QUIET_NOISES
 
 if TYPE_CHECKING:
     from align.curves.criteria.onset_shapes import Cells, Fits
     from align.curves.loss_log import Floats
-
-# Noise from the onset on is so many times as large at least: less is nothing that few points could tell.
-LARGER = 4.0
-MOST_SIZES = 40
 
 
 class EvenNoise(NamedTuple):
@@ -48,7 +45,7 @@ class QuietNoise(NamedTuple):
         quiet, rest = np.arange(count), np.arange(count, 0, -1)
         squares = np.append(0.0, np.cumsum(cells.sizes * cells.values**2)[:-1])
         left = np.maximum(from_zero.left - squares, 0.0)
-        variance = np.maximum(left / np.maximum(rest - 1, 1), (LARGER * self.before) ** 2)
+        variance = np.maximum(left / np.maximum(rest - 1, 1), (LARGER_NOISE * self.before) ** 2)
         of_quiet = squares / (2.0 * self.before**2) + quiet * np.log(self.before)
         likelihoods: Floats = -(of_quiet + left / (2.0 * variance) + rest / 2.0 * np.log(variance)) / self.worth
         return likelihoods
@@ -71,7 +68,7 @@ def possible_noises(cells: Cells, floor: float, *, of_sizes: bool) -> Noises:
     left = what_is_left(cells, shapes, free if of_sizes or free.left.min() < from_zero.left.min() else from_zero)
     worth, count = independent_blocks(left).worth, len(left)
     variance = worth * float(np.mean(cells.sizes * left**2)) * count / max(count - 3, 1)
-    sizes = (floor * 2.0**power for power in range(MOST_SIZES))
+    sizes = (floor * 2.0**power for power in range(QUIET_NOISES))
     largest = float(np.abs(cells.values).max())
-    quiet = tuple(QuietNoise(size, worth) for size in sizes if LARGER * size <= largest)
+    quiet = tuple(QuietNoise(size, worth) for size in sizes if LARGER_NOISE * size <= largest)
     return Noises(EvenNoise(max(variance, floor**2), worth), quiet)

@@ -18,6 +18,7 @@ from scipy.special import stdtrit
 
 from align.curves.axis.place_on_axis import common_places, pair_curves
 from align.curves.criteria.block_averages import average_blocks
+from align.curves.criteria_thresholds import FEWEST_RUNS, POOLED_STEPS, PREDICTION_COVERAGE
 from align.curves.loss_log import PairedCurves
 from align.errors import UsageError
 from align.words.catalogue import sentence
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from align.curves.loss_log import Booleans, Curve, Floats
-
-COVERAGE = 0.95
-POOLED_STEPS = 31
-FEWEST_RUNS = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +85,7 @@ def make_envelope(labels: tuple[str, ...], deviations: Floats) -> Envelope:
     correlated = _correlated_steps(np.divide(known, spread, out=np.zeros_like(known), where=spread > 0.0))
     freedom = more * max(1.0, min(POOLED_STEPS, known.shape[1]) / correlated)
     half_width = np.full(len(finite), np.nan)
-    half_width[finite] = stdtrit(freedom, (1 + COVERAGE) / 2) * spread * sqrt(1 + 1 / len(labels))
+    half_width[finite] = stdtrit(freedom, (1 + PREDICTION_COVERAGE) / 2) * spread * sqrt(1 + 1 / len(labels))
     return Envelope(labels, half_width, deviations, correlated)
 
 

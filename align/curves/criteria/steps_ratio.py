@@ -13,6 +13,7 @@ import numpy as np
 
 from align.curves.axis.group_steps import group_steps
 from align.curves.axis.place_on_axis import pair_curves
+from align.curves.criteria_thresholds import EXPLAINING_POINTS, MOST_STEPS_AS_ONE, UNEXPLAINED_BY_RATIO
 from align.curves.presets import GUIDE, limits_for
 from align.errors import GroupedStepsError, UnlikeCurvesError
 from align.words.catalogue import sentence
@@ -20,11 +21,6 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from align.curves.loss_log import Curve, PairedCurves
     from align.curves.presets import Preset
-
-ENOUGH_POINTS = 8
-MOST_STEPS = 64
-# What is left of the mean difference has to be within the limits, and no more than that part of it.
-LEFT = 0.5
 
 
 class Ratio(NamedTuple):
@@ -53,17 +49,17 @@ def find_ratio(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
         return None
     ends = int(reference.steps[-1]), int(candidate.steps[-1])
     times = max(ends) // min(ends)
-    if not 1 < times <= MOST_STEPS or max(ends) - times * min(ends) >= times:
+    if not 1 < times <= MOST_STEPS_AS_ONE or max(ends) - times * min(ends) >= times:
         return None
     sizes = (times, 1) if ends[0] > ends[1] else (1, times)
     try:
         grouped = pair_curves(group_steps(reference, sizes[0]), group_steps(candidate, sizes[1]))
     except (GroupedStepsError, UnlikeCurvesError):
         return None
-    if len(grouped.steps) < ENOUGH_POINTS:
+    if len(grouped.steps) < EXPLAINING_POINTS:
         return None
     before, after = _mean_difference(pairs), _mean_difference(grouped)
-    if not after <= min(_allowed(reference.metric, grouped, preset), LEFT * before):
+    if not after <= min(_allowed(reference.metric, grouped, preset), UNEXPLAINED_BY_RATIO * before):
         return None
     # What was taken together already counts as well.
     left, right = sizes[0] * reference.grouped, sizes[1] * candidate.grouped

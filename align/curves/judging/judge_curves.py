@@ -13,9 +13,10 @@ import numpy as np
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.curves.axis.place_on_axis import cadence
 from align.curves.criteria.common_base_option import find_common_base
-from align.curves.criteria.drift import FEWEST, drift_note
+from align.curves.criteria.drift import drift_note
 from align.curves.criteria.examined_curves import ExaminedCurves, examine_curves
 from align.curves.criteria.loss_commands import compare_logs, describe_log
+from align.curves.criteria_thresholds import DRIFT_BLOCKS
 from align.curves.curve_result import CurveComparison, CurvePoints
 from align.curves.judging.curve_notes import curve_notes, hidden_by_rounding
 from align.curves.judging.locate_divergence import change_events, locate_divergence
@@ -93,7 +94,7 @@ def _drift_notes(examined: ExaminedCurves, points: CurvePoints) -> list[str]:
 
 def _untested(examined: ExaminedCurves) -> list[str]:
     """Say what was to be tested and could not be; drift is where there are points enough."""
-    asked = examined.judged.limits.drift or len(examined.pairs.steps) >= FEWEST
+    asked = examined.judged.limits.drift or len(examined.pairs.steps) >= DRIFT_BLOCKS
     untested: list[str] = (
         [sentence("loss_note.drift_untested")] if asked and examined.criteria and not examined.drift else []
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from align.curves.log_parts.text import NUMBER
 from align.curves.loss_log import RAW
+from align.curves.thresholds import LONGEST_LINE
 from align.errors import MappingRuleError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _LOSS = rf"{NUMBER}(?:\(s?nan\)|\(ind\))?|None|null|[-+]?[0-9]\.#[A-Z]{{2,5}}"
 _INTEGER, _WORD, _ANYTHING = "[0-9]{1,12}", r"[\w.]{1,20}", "[^\\n]{0,300}?"
 # Where one name stands in several lines, its groups are told apart by what follows this.
 _AGAIN = "__"
-_LONGEST = 4000
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class ConsoleLines:
         """Return what takes in the rest of a line, in which these names have to stand."""
         if not self.pairs:
             return ""
-        asked = "".join(rf"(?=[^\n]{{0,{_LONGEST}}}?(?<![\w./-]){re.escape(name)}{self.pairs})" for name in names)
+        asked = "".join(rf"(?=[^\n]{{0,{LONGEST_LINE}}}?(?<![\w./-]){re.escape(name)}{self.pairs})" for name in names)
         return rf"{asked}(?P<{REST}>[^\n]*)"
 
 

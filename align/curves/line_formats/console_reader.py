@@ -25,10 +25,11 @@ from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.sum_of_parts import with_sum
-from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBuilder, read_told_steps
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_told_steps
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import RAW, LossLog, Window
+from align.curves.thresholds import LARGEST_STEP
 from align.errors import EmptyLogError, UnorderedLogError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Integers, LossLog
 
-_LOSS = -1
+_LOSS = -1  # format: the mark of a line with a loss
 
 
 class HeadedRecords:

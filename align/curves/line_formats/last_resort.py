@@ -22,18 +22,14 @@ from align.curves.line_formats.infer_line_format import (
 from align.curves.line_formats.line_reader import read_lines
 from align.curves.line_formats.refuse_passes import refuse_other_passes
 from align.curves.log_parts.deduplicate_steps import deduplicate_steps
-from align.curves.log_parts.table_builder import LARGEST_STEP
 from align.curves.log_parts.text import known
+from align.curves.thresholds import LARGEST_STEP, MANY_RUNS, SHOWN_LINE
 from align.errors import SeveralLossesError, SeveralRunsError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import LossLog
-
-_SHOWN = 110
-# So many losses for each step that stands are no resumed training.
-_MANY_RUNS = 5
 
 
 class LinesFormat:
@@ -100,7 +96,7 @@ def _refuse_short_end(log: LossLog, source: LogSource) -> None:
         refuse_other_passes(source, table.lines[series.rows], steps, kept)
     told = len(np.unique(np.stack([steps, series.values]), axis=1)[0])
     left_out = len(np.unique(steps)) - len(kept.index)
-    if left_out > len(kept.index) or told > _MANY_RUNS * len(kept.index) or _starts_over(log):
+    if left_out > len(kept.index) or told > MANY_RUNS * len(kept.index) or _starts_over(log):
         first = int(table.lines[series.rows][kept.index].min())
         raise SeveralRunsError(log.label, len(kept.index), told - len(kept.index), first)
 
@@ -130,7 +126,7 @@ def _marked(inference: Inference) -> str:
     line = inference.line
     match = inference.line_format.compiled.search(line)
     if match is None:
-        return repr(line[:_SHOWN])
+        return repr(line[:SHOWN_LINE])
     spans = sorted((match.span(name), name) for name in match.re.groupindex if match[name])
     pieces, end = [], max(0, spans[0][0][0] - 30) if spans else 0
     for (first, last), name in spans:

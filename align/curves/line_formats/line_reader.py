@@ -20,6 +20,7 @@ from align.curves.log_parts.table_builder import TableBuilder, read_steps
 from align.curves.log_parts.text import end_notes, only_epochs_note
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
+from align.curves.thresholds import TWICE_PRINTED_ROWS
 from align.errors import EmptyLogError, UsageError
 from align.words.catalogue import sentence
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import Integers, LogTable
 
-# So many rows, each printed twice, are no accident.
-TWICE_PRINTED = 6
 _COUNTERS = ("step", "epoch", "total")
 _OTHERS = (*_COUNTERS, "validation", *SKIP_GROUPS)
 _BAR = "%|"
@@ -215,7 +214,7 @@ class _Reading:
 def _numbered_once(table: LogTable) -> LogTable:
     """Count rows that are numbered by their order, and all printed twice, one below the other, once."""
     losses = table.metrics["loss"]
-    twice = len(losses.rows) == len(table.lines) >= TWICE_PRINTED and not len(table.lines) % 2
+    twice = len(losses.rows) == len(table.lines) >= TWICE_PRINTED_ROWS and not len(table.lines) % 2
     if not twice or not np.array_equal(losses.values[::2], losses.values[1::2], equal_nan=True):
         return table
     epochs = None if table.epochs is None else (table.epochs + 1) // 2

@@ -18,6 +18,7 @@ from align.curves.line_formats.log_words import (
     words_of,
 )
 from align.curves.line_formats.numbers_of_line import NumberInLine, masked, numbers_of_line
+from align.curves.thresholds import REMEMBERED_LINES
 
 Place = Literal["through", "named", "ratio", "first"]
 # Where a line tells several counters of steps, the surest is taken.
@@ -26,8 +27,6 @@ _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
 _FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
 _LIST, _NEXT = re.compile(r"[\[(]\s*$"), re.compile(r"\s*,\s*[-+]?\.?[0-9]")
 _WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
-# A log is asked about its first lines once to know it and once to read it.
-_REMEMBERED = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class LineRoles:
         return self.losses[0][1] if self.losses and not self.validation else None
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
+@functools.lru_cache(maxsize=REMEMBERED_LINES)
 def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozenset[str] = frozenset()) -> LineRoles:
     """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from align.curves.line_formats.log_words import is_validation, log_words, words_of
 from align.curves.line_formats.numbers_of_line import numbers_of_line
+from align.curves.thresholds import LINES_UNDER_SECTION, SECTION_WORDS
 from align.errors import MixedProcessesError, SeveralRunsError
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import Integers
 
-# A line that begins a section has few words, and stands close above its first record.
-SECTION_WORDS, CLOSE = 6, 3
 _DIGIT = re.compile(r"[0-9]")
 
 
@@ -41,7 +40,7 @@ def refuse_other_passes(source: LogSource, lines: Integers, steps: Integers, kep
         if _begins_a_run(texts.get(first, ""), between, texts.get(last, "")):
             replaced = len(steps) - len(kept.index)
             raise SeveralRunsError(source.label, len(kept.index), replaced, int(lines[kept.index].min()))
-        if _begins_validation(between[-CLOSE:]):
+        if _begins_validation(between[-LINES_UNDER_SECTION:]):
             raise MixedProcessesError(source.label, "loss", 2)
 
 

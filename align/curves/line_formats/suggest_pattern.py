@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from align.curves.line_formats.line_roles import roles_of_line
 from align.curves.line_formats.log_words import is_loss_name, is_validation
 from align.curves.line_formats.numbers_of_line import numbers_of_line
+from align.curves.thresholds import SUGGESTION_CHARACTERS, SUGGESTION_LINES
 
 if TYPE_CHECKING:
     from align.curves.line_formats.numbers_of_line import NumberInLine
     from align.curves.log_sources import LogSource
 
-SAMPLE_LINES = 2000
-LONGEST = 160
 USUAL_PATTERN = r"step (?P<step>\d+) .*loss (?P<loss>\S+)"
 _NUMBER = re.compile(r"[0-9]+")
 _SIGNS = re.compile(r"[^\w.+-]*$")
@@ -35,17 +34,17 @@ def suggest_pattern(source: LogSource) -> SuggestedPattern | None:
     if source.is_binary:
         return None
     filled = ((number, line.strip()) for number, line in source.lines() if line.strip())
-    lines = list(islice(filled, SAMPLE_LINES))
+    lines = list(islice(filled, SUGGESTION_LINES))
     if not lines:
         return None
     shapes = Counter(_NUMBER.sub("#", line) for _, line in lines)
     number, line = max(lines, key=lambda one: _worth(one[1], shapes))
-    return SuggestedPattern(number, line[:LONGEST], _pattern(line) or USUAL_PATTERN)
+    return SuggestedPattern(number, line[:SUGGESTION_CHARACTERS], _pattern(line) or USUAL_PATTERN)
 
 
 def _worth(line: str, shapes: Counter[str]) -> tuple[int, bool, int]:
     """Lines of training that tell a loss and a counter come first, then those that repeat."""
-    numbers = numbers_of_line(line) if len(line) < LONGEST * 2 else []
+    numbers = numbers_of_line(line) if len(line) < SUGGESTION_CHARACTERS * 2 else []
     if not numbers:
         return (0, False, shapes[_NUMBER.sub("#", line)])
     told = roles_of_line(0, line).counted + any(is_loss_name(one.label) for one in numbers)

@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from align.curves.thresholds import ACCIDENTAL_REPEATS, SHUFFLED_POINTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Floats, Integers
 
 Unsettled = Literal["", "unlike values", "counters above", "steps between"]
-# A log tells fewer steps again by accident.
-FEW = 3
-# So many points go back at every third line only where lines are out of order, and fewer need not; so many points that
-# stand before others of later steps are no accident either.
-SHORT_LOG = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,8 +66,8 @@ def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) 
     otherwise = len(np.union1d(again, back))
     each = round((len(steps) - repeats) / distinct)
     numbers = len(np.unique(steps[1:][at_once & (np.abs(np.diff(values)) > 0)]))
-    often = otherwise >= max(FEW, distinct / 2) or numbers == distinct
-    crowded = numbers * 2 >= distinct and each > FEW
+    often = otherwise >= max(ACCIDENTAL_REPEATS, distinct / 2) or numbers == distinct
+    crowded = numbers * 2 >= distinct and each > ACCIDENTAL_REPEATS
     return KeptPoints(
         index[kept],
         tuple(filter(None, told)),
@@ -99,18 +95,18 @@ def _resumed_at(steps: Integers, values: Floats) -> Integers:
 def _unsettled(steps: Integers, kept: Integers, again: Integers, resumed: Integers, *, headed: bool) -> Unsettled:
     """Tell why the latest points are not known; `kept` are the places of those that stand, in the order of steps."""
     moved, back = (int(np.count_nonzero(np.diff(places) < 0)) for places in (kept, steps))
-    if (len(resumed) or len(again)) and (moved >= SHORT_LOG or _is_shuffled(steps)):
+    if (len(resumed) or len(again)) and (moved >= SHUFFLED_POINTS or _is_shuffled(steps)):
         return "unlike values"
     if headed and (moved or len(again) * 2 >= len(np.unique(steps))):
         return "counters above"
-    return "steps between" if moved > FEW * back else ""
+    return "steps between" if moved > ACCIDENTAL_REPEATS * back else ""
 
 
 def _is_shuffled(steps: Integers) -> bool:
     """Tell whether the log hardly ever goes on to the next step that it tells, as each pass of a resumed run does."""
     moves = np.diff(np.unique(steps, return_inverse=True)[1])
     back = int(np.count_nonzero(moves < 0))
-    often_back = back * FEW >= len(moves) or len(moves) < SHORT_LOG
+    often_back = back * ACCIDENTAL_REPEATS >= len(moves) or len(moves) < SHUFFLED_POINTS
     return often_back and int(np.count_nonzero(moves == 1)) * 2 < len(moves)
 
 

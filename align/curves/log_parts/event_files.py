@@ -17,8 +17,8 @@ from align.curves.log_parts.event_records import read_event_records
 from align.curves.log_parts.known_tables import find_names, known_table
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.protobuf import FIXED32, SPAN, VARINT, read_fields, read_floats
-from align.curves.log_parts.table_builder import LARGEST_STEP
 from align.curves.loss_log import EPOCH_MEAN, RAW, LogTable, LossLog, Series
+from align.curves.thresholds import EVENT_HEAD_BYTES, LARGEST_STEP, RECORDS_AT_ONCE
 from align.errors import EmptyLogError
 from align.words.catalogue import sentence
 
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import Floats, Integers, Window
 
-_STEP, _VERSION, _SUMMARY, _VALUE, _TAG = 2, 3, 5, 1, 1
-_TYPE, _CONTENT, _FLOATS, _DOUBLES = 1, 4, 5, 6
+_STEP, _VERSION, _SUMMARY, _VALUE, _TAG = 2, 3, 5, 1, 1  # format: numbers of fields
+_TYPE, _CONTENT, _FLOATS, _DOUBLES = 1, 4, 5, 6  # format: numbers of fields
 _KINDS = {1: "<f4", 2: "<f8"}
-_AT_ONCE = 1 << 17
-_HEAD_BYTES = 1 << 12
 
 
 class EventKind(NamedTuple):
@@ -57,7 +55,7 @@ class _Scalars(NamedTuple):
 
 def is_event_file(source: LogSource, kind: EventKind) -> bool:
     """Tell whether the first record names a version of this kind."""
-    head = source.data[:_HEAD_BYTES]
+    head = source.data[:EVENT_HEAD_BYTES]
     if kind.version not in head:
         return False
     frames, buffer = read_event_records(head), np.frombuffer(head, np.uint8)
@@ -100,8 +98,8 @@ def read_events(source: LogSource, plugin: LogFormat, kind: EventKind) -> LossLo
 def _all_scalars(data: bytes, frames: EventRecords, kind: EventKind, tags: dict[bytes, int]) -> _Scalars:
     """Read the records a block at a time; new tags go to `tags`."""
     buffer, blocks = np.frombuffer(data, np.uint8), []
-    for first in range(0, max(1, len(frames.starts)), _AT_ONCE):
-        some = slice(first, first + _AT_ONCE)
+    for first in range(0, max(1, len(frames.starts)), RECORDS_AT_ONCE):
+        some = slice(first, first + RECORDS_AT_ONCE)
         events = read_fields(buffer, frames.starts[some], frames.ends[some])
         steps = np.zeros(len(frames.starts[some]), np.int64)
         counted = events.where(_STEP, VARINT)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.curves.thresholds import LONGEST_CHECKED_RECORD, RECORDS_AT_ONCE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -21,12 +22,8 @@ if TYPE_CHECKING:
 
     Checksums = NDArray[np.uint32]
 
-_LENGTH, _HEADER, _FOOTER = 8, 12, 4  # bytes
-# Longer records hold images and graphs, no scalars; their contents are not checked.
-LONGEST_CHECKED = 1 << 13
-_AT_ONCE = 1 << 17
-# Behind the end of any file: a damaged length may be up to 2^64.
-_FAR = 1 << 62
+_LENGTH, _HEADER, _FOOTER = 8, 12, 4  # format: bytes
+_FAR = 1 << 62  # format: behind the end of any file, as a damaged length may be up to 2^64
 _read_length = struct.Struct("<Q").unpack_from
 
 
@@ -48,9 +45,9 @@ def read_event_records(data: bytes) -> EventRecords:
     count = len(starts) if whole.all() else int(np.argmin(whole))
     starts, sizes = starts[:count], sizes[:count]
     sound = np.ones(count, np.bool_)
-    short = np.flatnonzero(sizes <= LONGEST_CHECKED)
-    for first in range(0, len(short), _AT_ONCE):
-        some = short[first : first + _AT_ONCE]
+    short = np.flatnonzero(sizes <= LONGEST_CHECKED_RECORD)
+    for first in range(0, len(short), RECORDS_AT_ONCE):
+        some = short[first : first + RECORDS_AT_ONCE]
         sound[some] = _are_sound(buffer, starts[some], sizes[some])
     end = int(starts[-1] + sizes[-1]) + _FOOTER if count else 0
     numbers = np.flatnonzero(sound) + 1

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.thresholds import PROVING_MULTIPLES
+
 if TYPE_CHECKING:
     from align.curves.loss_log import Integers
-
-# Steps 1, 3, 5 are the first and every second as well as every second from 0; so few prove nothing.
-LEAST_DISTANCE = LEAST_MULTIPLES = 3
 
 
 def distance_from_zero(steps: Integers) -> int:
@@ -22,7 +21,7 @@ def distance_from_zero(steps: Integers) -> int:
     if not (distances > 0).all():
         steps = np.unique(steps)
         distances = np.diff(steps)
-    if len(steps) < LEAST_MULTIPLES or (distance := int(distances.min())) < LEAST_DISTANCE:
+    if len(steps) < PROVING_MULTIPLES or (distance := int(distances.min())) < PROVING_MULTIPLES:
         return 0
     regular = not (distances % distance).any()
     return distance if regular and (int(steps[0]) + 1) % distance == 0 else 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from align.curves.loss_log import Integers
 
-USUAL_LENGTH = 10
+USUAL_LENGTH = 10  # format: `window_size` of mmengine's LogProcessor by default
 _SETTINGS = ("lr", "momentum", "memory")
 _PROCESSOR = re.compile(r"\blog_processor\s*=\s*dict\(")
 _BRACKET_OR_LENGTH = re.compile(r"[(\[{]|([)\]}])|\bwindow_size\s*=\s*([0-9]{1,9})")

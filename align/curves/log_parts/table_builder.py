@@ -14,8 +14,9 @@ import numpy as np
 
 from align.curves.columns.printed_column import ABSENT, PrintedColumn, are_filled, take_texts
 from align.curves.columns.printed_digits import FIXED, DigitColumn
-from align.curves.log_parts.text import LONGEST_NUMBER, is_null, is_number, shortened
+from align.curves.log_parts.text import is_null, is_number, shortened
 from align.curves.loss_log import RAW, LogTable, Series
+from align.curves.thresholds import LARGEST_STEP, LONGEST_NUMBER, REPEATED_TEXTS
 from align.errors import NoNumberError
 from align.words.catalogue import sentence
 
@@ -30,11 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=np.generic)
 
-# An epoch of so many steps, so many times, still fits into 64 bits.
-LARGEST_STEP = 2**31
-NO_STEP = -2
-# Where texts come again so often, each is read once.
-_ALIKE = 8
+NO_STEP = -2  # format: the mark of a text that is no step
 
 
 class TableBuilder:
@@ -184,7 +181,7 @@ class _Column:
     def _take(self, rows: Integers, texts: Sequence[str]) -> None:
         """Read numbers; of many that are alike, each only once. Raises ValueError if one is none."""
         unlike = set(texts)
-        if len(unlike) * _ALIKE > len(texts):
+        if len(unlike) * REPEATED_TEXTS > len(texts):
             packed, values = _read(texts)
             self.digits.add(packed, values)
         else:

@@ -12,6 +12,7 @@ import numpy as np
 
 from align.curves.columns.line_columns import field_at, layout_column
 from align.curves.columns.printed_column import ABSENT_FIELD
+from align.curves.thresholds import FAST_JSON_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 _PAIR = re.compile(r'[{,] *"([^"\\\0-\x1f]+)" *: *(?:"([^"\\\0-\x1f]*)"|([A-Za-z0-9+.-]+)) *')
 _LAST = re.compile(r"\}\s*")
-# A parser is faster with objects of more keys.
-_MOST_KEYS = 100
 
 
 class UniformObjects(NamedTuple):
@@ -61,7 +60,7 @@ def _read_object(line: str) -> _Object | None:
     keys: list[Field] = []
     values: dict[str, Field] = {}
     place = 0
-    while (found := _PAIR.match(line, place)) and (line[place] == "{") == (place == 0) and len(keys) < _MOST_KEYS:
+    while (found := _PAIR.match(line, place)) and (line[place] == "{") == (place == 0) and len(keys) < FAST_JSON_KEYS:
         keys.append(field_at(line, *found.span(1)))
         values[found[1]] = field_at(line, *found.span(2 if found[3] is None else 3))
         place = found.end()

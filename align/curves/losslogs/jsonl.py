@@ -19,6 +19,7 @@ from align.curves.log_parts.mmengine import is_training_object
 from align.curves.log_parts.table_reader import LogColumns, TableReader, find_columns, repeated_notes
 from align.curves.log_parts.text import known
 from align.curves.log_parts.uniform_json_lines import split_uniform_objects
+from align.curves.thresholds import LONGEST_REPAIRED, SHOWN_CHARACTERS
 from align.errors import EmptyLogError
 from align.words.catalogue import sentence
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Integers, LossLog
 
-_SHOWN = 40
-_LONGEST_REPAIRED = 10_000
 # A text, or a bare word with what may stand around it.
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:{}\[\]"]+')
 
@@ -134,7 +133,7 @@ def _object(line: str) -> list[tuple[str, Any]] | None:
     if not line.startswith("{"):
         return None
     found: list[tuple[str, Any]] | None = _parsed(line, list)
-    if found is None and len(line) <= _LONGEST_REPAIRED:
+    if found is None and len(line) <= LONGEST_REPAIRED:
         found = _parsed(_WORD.sub(_quoted, line), list)
     return found
 
@@ -160,7 +159,7 @@ def _text(value: object) -> str:
     """Return numbers and texts as they stand, all else shortened."""
     if isinstance(value, str):
         return value
-    return "null" if value is None else json.dumps(value)[:_SHOWN]
+    return "null" if value is None else json.dumps(value)[:SHOWN_CHARACTERS]
 
 
 PLUGIN = JsonlFormat()

@@ -22,11 +22,11 @@ from align.curves.line_formats.user_pattern import PatternFormat
 from align.curves.log_format import log_formats
 from align.curves.log_parts.cut_line import without_cut_line
 from align.curves.log_parts.window_words import find_window
-from align.curves.log_sources import HEAD_BYTES
 from align.curves.reading.declare_window import declare_window
 from align.curves.reading.join_resumed import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of, shown_lines
 from align.curves.reading.process_ranks import RankedSource, choose_rank, lines_by_rank
+from align.curves.thresholds import KEPT_ALLOCATION, LOG_HEAD_BYTES
 from align.errors import AmbiguousLogError, EmptyLogError, UnknownLogError, UsageError
 from align.words.catalogue import sentence
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
 
 
-# The most from which the C library learns what not to give back.
-_LARGE_PIECE = 30 << 20
 # Where no format knows a log; `--format` may ask for it too.
 LAST_RESORT = LinesFormat()
 
@@ -118,7 +116,7 @@ def _with_a_line(unknown: EmptyLogError) -> EmptyLogError:
     if not isinstance(unknown, UnknownLogError):
         return unknown
     first = Path(unknown.files[0])
-    suggested = suggest_pattern(open_log(first, HEAD_BYTES)) if first.is_file() else None
+    suggested = suggest_pattern(open_log(first, LOG_HEAD_BYTES)) if first.is_file() else None
     return unknown if suggested is None else UnknownLogError(unknown.files, *suggested)
 
 
@@ -228,7 +226,7 @@ def _spared_memory() -> Iterator[None]:
     """
     enabled = gc.isenabled()
     gc.disable()
-    _ = np.empty(_LARGE_PIECE, np.uint8)
+    _ = np.empty(KEPT_ALLOCATION, np.uint8)
     del _
     try:
         yield

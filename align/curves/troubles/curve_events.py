@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.skipped_steps import skipped_runs
-from align.curves.criteria.curve_shapes import MOST_EXCURSIONS, find_excursions, runs_of
+from align.curves.criteria.curve_shapes import find_excursions, runs_of
+from align.curves.criteria_thresholds import MOST_EXCURSIONS
 from align.curves.curve_result import CurveEvent
 from align.curves.metric_names import is_loss
+from align.curves.trouble_thresholds import MOST_EVENTS
 from align.curves.troubles.schedule_boundaries import find_boundaries
 from align.words.catalogue import sentence
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 
     from align.curves.curve_result import EventKind, Side
     from align.curves.loss_log import Booleans, Curve, Floats, Integers
-
-MOST_OF_A_KIND = 50
 
 
 class _Happened(NamedTuple):
@@ -37,7 +37,7 @@ class _Happened(NamedTuple):
 def find_events(
     reference: Curve, candidate: Curve, lr: tuple[Curve | None, Curve | None] = (None, None)
 ) -> tuple[tuple[CurveEvent, ...], tuple[str, ...]]:
-    """Find the events of both sides in the order of steps, of each kind and side the first `MOST_OF_A_KIND`; and notes.
+    """Find the events of both sides in the order of steps, of each kind and side the first `MOST_EVENTS`; and notes.
 
     A note tells how many there are where some were left out. `value` is the highest loss of a spike or an explosion,
     the number of points in a row that are not finite or were skipped, the learning rate from a boundary on, the loss
@@ -46,7 +46,7 @@ def find_events(
     with np.errstate(over="ignore", invalid="ignore"):
         happened = [*_of_side("reference", reference, lr[0]), *_of_side("candidate", candidate, lr[1])]
     events = [event for one in happened for event in _first_events(one)]
-    notes = [_left_out(one) for one in happened if len(one.steps) > MOST_OF_A_KIND]
+    notes = [_left_out(one) for one in happened if len(one.steps) > MOST_EVENTS]
     return tuple(sorted(events, key=lambda event: event.step)), tuple(notes)
 
 
@@ -75,7 +75,7 @@ def _runs(kind: EventKind, side: Side, curve: Curve, flags: Booleans) -> _Happen
 
 
 def _first_events(happened: _Happened) -> Iterator[CurveEvent]:
-    steps, values = (column[:MOST_OF_A_KIND].tolist() for column in (happened.steps, happened.values))
+    steps, values = (column[:MOST_EVENTS].tolist() for column in (happened.steps, happened.values))
     for step, value in zip(steps, values, strict=True):
         yield CurveEvent(happened.kind, step, happened.side, value)
 
@@ -83,4 +83,4 @@ def _first_events(happened: _Happened) -> Iterator[CurveEvent]:
 def _left_out(happened: _Happened) -> str:
     count = len(happened.steps)
     key = "loss_note.more_events" if count != MOST_EXCURSIONS else "loss_note.many_more_events"
-    return sentence(key, kind=happened.kind, side=happened.side, count=count, listed=MOST_OF_A_KIND)
+    return sentence(key, kind=happened.kind, side=happened.side, count=count, listed=MOST_EVENTS)

@@ -14,6 +14,7 @@ import numpy as np
 from align.curves.criteria.curve_shapes import find_excursions, noise_size, part_means
 from align.curves.criteria.other_metrics import OtherMetrics
 from align.curves.metric_names import is_loss
+from align.curves.trouble_thresholds import BEGINNING_POINTS, COURSE_PARTS
 
 if TYPE_CHECKING:
     from align.curves.criteria.curve_shapes import Excursion
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Curve, Floats, Integers, PairedCurves
 
 NOTHING_BESIDE = OtherMetrics()
-PARTS = 8
-BEGINNING = 5
 
 
 class FinitePoints(NamedTuple):
@@ -36,7 +35,7 @@ class FinitePoints(NamedTuple):
 
 
 class Course(NamedTuple):
-    """Where a loss starts, the levels of its `PARTS` parts, and how uncertain a level is."""
+    """Where a loss starts, the levels of its `COURSE_PARTS` parts, and how uncertain a level is."""
 
     start: float
     levels: Floats
@@ -100,7 +99,7 @@ class CurveEvidence:
 
     @cached_property
     def courses(self) -> tuple[Course, Course]:
-        """The courses of both sides; there have to be `PARTS` points."""
+        """The courses of both sides; there have to be `COURSE_PARTS` points."""
         return _course(self.points.reference), _course(self.points.candidate)
 
     @cached_property
@@ -124,6 +123,6 @@ class CurveEvidence:
 
 def _course(values: Floats) -> Course:
     """Take the start from few points, as a loss may do most of its way in them."""
-    beginning = min(BEGINNING, max(1, len(values) // 20))
-    uncertain = noise_size(values) / min(beginning, len(values) / PARTS) ** 0.5
-    return Course(float(np.mean(values[:beginning])), part_means(values, PARTS), uncertain)
+    beginning = min(BEGINNING_POINTS, max(1, len(values) // 20))
+    uncertain = noise_size(values) / min(beginning, len(values) / COURSE_PARTS) ** 0.5
+    return Course(float(np.mean(values[:beginning])), part_means(values, COURSE_PARTS), uncertain)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.curves.metric_names import same_metric
+from align.curves.trouble_thresholds import ANOTHER_FACTOR, COURSE_POINTS, SAME_FACTOR
 from align.curves.troubles import event_rules as events
 from align.curves.troubles import next_commands as commands
 from align.curves.troubles import noise_rules as noise
-from align.curves.troubles import shape_rules as rules
 from align.curves.troubles.loss_troubles import TROUBLES, Trouble
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # Metrics that are set, not measured.
 SET = frozenset({"lr", "loss_scale"})
-SAME_FACTOR, ANOTHER_FACTOR = 1e-3, 0.01
 
 
 def _ahead(evidence: CurveEvidence) -> int | None:
@@ -37,7 +36,7 @@ def _another_factor(evidence: CurveEvidence) -> int | None:
     """All values are the reference's times one factor, but for their digits."""
     points = evidence.points
     size = np.abs(points.reference)
-    if len(size) < rules.FEWEST or not size.all():
+    if len(size) < COURSE_POINTS or not size.all():
         return None
     factors = points.candidate / points.reference
     middle = float(np.median(factors))
