@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, TypeVar, Union
 
 from align.curves.axis.group_steps import group_sizes, group_steps
 from align.curves.axis.place_on_axis import cut_after, pair_curves, place_on_axis
+from align.curves.criteria.loss_commands import LogsOnCommandLine, name_logs
 from align.curves.criteria.other_metrics import read_other_metrics
 from align.curves.judging.compare_speed import compare_speed
 from align.curves.judging.judge_curves import judge_curves
 from align.curves.judging.log_summary import summarize_log
-from align.curves.judging.name_logs import LogsOnCommandLine, name_logs
 from align.curves.judging.thin_points import thin_points
 from align.curves.loss_log import AxisHints
 from align.curves.presets import GUIDE, find_preset
+from align.curves.reading.jobs import choose_job
 from align.curves.reading.read_logs import read_log
-from align.curves.reading.split_jobs import choose_job
 from align.curves.troubles.curve_events import find_events
 from align.errors import UsageError
 

@@ -8,7 +8,9 @@ most pairs of bytes.
 from __future__ import annotations
 
 import codecs
+import os
 import re
+import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from align.curves.line_layouts import find_layouts, pad_text
 from align.curves.thresholds import (
     BINARY_BYTES,
     BLOCK_LINES,
+    BYTES_LOOKED_AHEAD,
     LEAST_BLOCK_BYTES,
     LINE_LENGTH_BYTES,
     LOG_HEAD_BYTES,
@@ -27,18 +30,17 @@ from align.curves.thresholds import (
     UTF16_OTHER_ZEROS,
     UTF16_ZEROS,
 )
+from align.errors import UnreadableLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    from align.curves.file_bytes import FileBytes
     from align.curves.line_layouts import LineLayouts, PaddedText
     from align.curves.loss_log import Integers
 
 _LINE_END, _RETURN, _BLANKS = ord("\n"), ord("\r"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-
-
 _GBK = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xfe]{2})*")
 
 
@@ -219,3 +221,41 @@ def _decoded_line(line: bytes) -> str:
 
 def _without_colours(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
+
+
+class FileBytes:
+    """What a large file held when it was opened, by slices, as `bytes` have it; what is appended later is not seen.
+
+    It is read a piece at a time, as a log need not fit into memory twice.
+
+    The file stays open, so that one of the same name that takes its place is not taken for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; raises OSError."""
+        self._path, self._file = path, os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        self._size = os.fstat(self._file).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        """Read some of the bytes, fewer if the file has lost them; raises UnreadableLogError."""
+        start, stop, _ = part.indices(self._size)
+        pieces = []
+        try:
+            while start < stop and (piece := os.pread(self._file, stop - start, start)):
+                pieces.append(piece)
+                start += len(piece)
+        except OSError as error:
+            raise UnreadableLogError(self._path, error.strerror or str(error)) from error
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def find(self, wanted: bytes, start: int) -> int:
+        """Return where one byte stands next, from a place on; -1 if it does not."""
+        for place in range(start, self._size, BYTES_LOOKED_AHEAD):
+            found = self[place : place + BYTES_LOOKED_AHEAD].find(wanted)
+            if found >= 0:
+                return place + found
+        return -1

@@ -7,10 +7,12 @@ are put on one axis.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from align.curves.metric_names import find_metric
+from align.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +41,23 @@ class Window:
 
 RAW, SINCE_LAST_PRINT = Window("raw"), Window("since last print")
 EPOCH_SO_FAR, EPOCH_MEAN = Window("epoch so far"), Window("epoch mean")
+_FIXED = {window.kind: window for window in (RAW, SINCE_LAST_PRINT, EPOCH_SO_FAR, EPOCH_MEAN)}
+_OF_LAST = re.compile(r"(mean|median) of last ([1-9][0-9]{0,8})", re.ASCII)
+_FORMS_HINT = ", ".join(f"'{form}'" for form in ("mean of last 10", "median of last 10", *_FIXED))
+
+
+def find_window(text: str) -> Window:
+    """Return what `mean of last 10`, `since last print` ... stand for; raises UsageError for another text."""
+    words = " ".join(text.lower().split())
+    if words in _FIXED:
+        return _FIXED[words]
+    of_last = _OF_LAST.fullmatch(words)
+    if of_last is None:
+        raise UsageError(f"a value of a log cannot be {text!r}", f"give one of {_FORMS_HINT}, with any number")
+    length = int(of_last[2])
+    if length == 1:
+        return RAW
+    return Window("mean of last" if of_last[1] == "mean" else "median of last", length)
 
 
 @dataclass(frozen=True, slots=True)

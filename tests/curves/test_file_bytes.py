@@ -6,8 +6,7 @@ import codecs
 
 import pytest
 
-from align.curves.file_bytes import FileBytes
-from align.curves.log_sources import LogSource
+from align.curves.log_sources import FileBytes, LogSource
 from align.curves.thresholds import LEAST_BLOCK_BYTES
 
 LINES = b"".join(b"step %d loss 2.%06d\n" % (step, step) + b"\n" * (step % 3) for step in range(80_000))

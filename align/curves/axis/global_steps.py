@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.steps_from_epochs import steps_from_shares
-from align.curves.log_parts.first_step import distance_from_zero
+from align.curves.log_parts.counting import distance_from_zero
 from align.curves.loss_log import AxisHints
 from align.errors import StepsPerEpochError, UnknownEpochLengthError
 from align.words.catalogue import sentence

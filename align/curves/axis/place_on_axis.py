@@ -16,7 +16,7 @@ from align.curves.axis.match_windows import match_windows
 from align.curves.axis.skipped_steps import compare_skips, skips_of, until_step, with_skipped
 from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.loss_log import RAW, Curve, PairedCurves
-from align.curves.reading.split_jobs import choose_job
+from align.curves.reading.jobs import choose_job
 from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesError, UnorderedLogError
 from align.words.catalogue import sentence
 

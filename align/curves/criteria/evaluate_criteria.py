@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.curves.criteria.judge_against_reference_runs import judge_share
+from align.curves.criteria.runs_envelope import judge_share
 from align.curves.criteria_thresholds import FIRST_ROUNDING, LIMIT_ROUNDINGS
 from align.curves.curve_result import Criterion
 from align.curves.presets import GUIDE, limits_for

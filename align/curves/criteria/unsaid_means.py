@@ -57,8 +57,8 @@ class UnsaidMeans(NamedTuple):
         return f"--{self.side}-window '{MEAN_OF_LAST} {self.length}'"
 
     @property
-    def said(self) -> str:
-        """What a reader is told of it."""
+    def note(self) -> str:
+        """What a reader should know of it."""
         return sentence("loss_note.unsaid_means", **self._asdict(), option=self.option)
 
 

@@ -16,21 +16,20 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.line_formats.console_lines import COUNTERS, REST, SKIPPED, VALIDATION
-from align.curves.line_formats.headed_records import HeadedRecords, refuse_unnumbered_epochs
+from align.curves.log_parts.column_names import with_sum
 from align.curves.log_parts.counting import starts_again
 from align.curves.log_parts.cut_line import without_cut_line
+from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.log_parts.delimited import double_notes
-from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.sum_of_parts import with_sum
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_told_steps
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_parts.table_builder import NO_STEP, InvalidSteps, TableBuilder, read_told_steps
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation, phase_by_name
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import RAW, LossLog, Window
 from align.curves.thresholds import LARGEST_STEP
-from align.errors import EmptyLogError, UnorderedLogError
+from align.errors import EmptyLogError, SeveralRunsError, UnorderedLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Base, Booleans, Counting, Integers, LogTable
 
 _NOT_SKIPPED = ("", "False", "false", "0", "None")
+_LOSS = -1  # format: the mark of a line with a loss
 
 
 def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
@@ -262,3 +262,61 @@ def _counting(table: LogTable, lines: ConsoleLines) -> Counting:
         return "step in epoch"
     rows = table.metrics["loss"].rows
     return "step in epoch" if starts_again(table.steps[rows], table.epochs[rows]) else "global step"
+
+
+class HeadedRecords:
+    """Takes the lines that count and those with a loss, block by block, in file order.
+
+    Out of order, such lines cannot be sorted: what counts them is lost. Where the first lines of a log are missing, so
+    is what counts the losses up to the next such line; where all are, several epochs look like a run begun anew.
+
+    >>> records = HeadedRecords()
+    >>> records.add(np.array([1, 2, 3, 4]), np.array([-2, 0, 1, -2]), np.array([True, False, False, True]))
+    >>> records.unnumbered.tolist(), records.are_mixed
+    ([1], True)
+    """
+
+    def __init__(self) -> None:
+        self._counts: list[Integers] = []
+        self._lines: list[Integers] = []
+
+    def add(self, lines: Integers, counts: Integers, losses: Booleans) -> None:
+        """Take lines by their numbers: `counts` is what one tells that has no loss, negative if it does not count."""
+        told = losses | (counts >= 0)
+        self._counts.append(np.where(losses, _LOSS, counts)[told])
+        self._lines.append(lines[told])
+
+    @property
+    def unnumbered(self) -> Integers:
+        """The numbers of the lines with a loss above the first line that counts; none where no line does."""
+        counts, lines = self._told()
+        headers = np.flatnonzero(counts != _LOSS)
+        return lines[: headers[0]] if len(headers) else lines[:0]
+
+    @property
+    def are_mixed(self) -> bool:
+        """True if losses without a line that counts, or several under one, go with such lines without a loss."""
+        counts, _ = self._told()
+        followed = counts[:-1] != _LOSS
+        empty = followed & (counts[1:] > counts[:-1])
+        crowded = ~followed & (counts[1:] == _LOSS)
+        lone = len(self.unnumbered)
+        return lone > 1 or bool(empty.any() and (lone or crowded.any()))
+
+    def notes(self) -> tuple[str, ...]:
+        """Say which losses are left out."""
+        lines = self.unnumbered
+        return (sentence("headed_note.unnumbered", count=len(lines), line=int(lines[0])),) if len(lines) else ()
+
+    def _told(self) -> tuple[Integers, Integers]:
+        empty = np.zeros(0, np.int64)
+        return np.concatenate([empty, *self._counts]), np.concatenate([empty, *self._lines])
+
+
+def refuse_unnumbered_epochs(log: LossLog) -> None:
+    """Raise SeveralRunsError where no line tells the epoch, and steps start again with other losses."""
+    series = log.table.metrics["loss"]
+    kept = deduplicate_steps(log.table.steps[series.rows], series.values)
+    if kept.resumed is not None and kept.each == 1:
+        first = int(log.table.lines[series.rows][kept.index].min())
+        raise SeveralRunsError(log.label, len(kept.index), len(series.values) - len(kept.index), first)

@@ -12,8 +12,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from align.curves.log_parts.format_tables import check_keys, format_tables
-from align.curves.log_parts.window_words import find_window
-from align.curves.loss_log import RAW
+from align.curves.loss_log import RAW, find_window
 from align.errors import AlignError, MappingRuleError
 
 if TYPE_CHECKING:

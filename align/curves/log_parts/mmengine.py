@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.validation_metrics import phase_by_name
 from align.curves.loss_log import RAW, Window
 from align.words.catalogue import sentence
 

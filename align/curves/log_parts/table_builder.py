@@ -17,7 +17,7 @@ from align.curves.columns.printed_digits import FIXED, DigitColumn
 from align.curves.log_parts.text import is_null, is_number, shortened
 from align.curves.loss_log import RAW, LogTable, Series
 from align.curves.thresholds import LARGEST_STEP, LONGEST_NUMBER, REPEATED_TEXTS
-from align.errors import NoNumberError
+from align.errors import NoNumberError, NoStepError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Floats, Integers, LogRecord, Phase, Window
 
 T = TypeVar("T", bound=np.generic)
-
 NO_STEP = -2  # format: the mark of a text that is no step
 
 
@@ -267,6 +266,8 @@ def _emptied(parts: list[NDArray[T]]) -> NDArray[T]:
 
 
 _NO_NUMBERS = np.zeros(0, np.int64)
+
+
 # The columns of a table beside its metrics, with what stands where a block does not tell them.
 _USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": 0, "shares": np.nan}
 
@@ -323,3 +324,29 @@ def as_table(
         epochs=np.array([-1 if record.epoch is None else record.epoch for record in listed], np.int64),
     )
     return builder.build()
+
+
+class InvalidSteps:
+    """What was left out of a log, block by block; lines between the rows, which are neither, are none of it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first: tuple[int, str] = (0, "")
+
+    def look(self, lines: Integers, steps: Integers, texts: Sequence[str], losses: Sequence[str]) -> None:
+        """Look at the steps of a block, as read and as printed; texts are empty where the block has none."""
+        for row in np.flatnonzero(steps == NO_STEP).tolist() if len(texts) else ():
+            text = texts[row].strip()
+            if is_number(text) or (text and row < len(losses) and is_number(losses[row].strip())):
+                self._first = self._first if self._count else (int(lines[row]), shortened(text))
+                self._count += 1
+
+    def notes(self) -> tuple[str, ...]:
+        """Say how many rows are left out."""
+        line, text = self._first
+        return (sentence("logs_note.invalid_steps", count=self._count, text=text, line=line),) if self._count else ()
+
+    def refuse(self, label: str) -> None:
+        """Raise NoStepError if anything was left out: for a log of which nothing else is left."""
+        if self._count:
+            raise NoStepError(label, *self._first)

@@ -16,12 +16,10 @@ import numpy as np
 
 from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.counting import starts_again
-from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.known_tables import find_names, known_table
-from align.curves.log_parts.phases import OTHER_PHASES, phase_by_name
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
+from align.curves.log_parts.table_builder import NO_STEP, InvalidSteps, TableBuilder, read_steps
 from align.curves.log_parts.text import end_notes, is_null, is_number, only_epochs_note, with_point
-from align.curves.log_parts.validation_metrics import named_validation
+from align.curves.log_parts.validation_metrics import OTHER_PHASES, named_validation, phase_by_name
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.curves.metric_names import usual_names
 from align.curves.thresholds import MOST_COLUMNS

@@ -18,11 +18,10 @@ from align.curves.columns.printed_column import are_word, take_texts
 from align.curves.columns.printed_digits import Printed
 from align.curves.log_parts.mmengine import in_seconds, interval_window
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation, phase_by_name
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogBlock, LogSource

@@ -8,8 +8,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import existing_file
-from align.curves.file_bytes import FileBytes
-from align.curves.log_sources import LogSource, first_lines
+from align.curves.log_sources import FileBytes, LogSource, first_lines
 from align.curves.thresholds import LARGE_LOG_BYTES, LINES_OF_LAYOUT, LOG_HEAD_BYTES
 from align.errors import UnreadableLogError
 

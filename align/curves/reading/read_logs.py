@@ -17,17 +17,16 @@ import numpy as np
 from align.core.message_words import close_names, first_few
 from align.core.registry import check_packages
 from align.curves.line_formats.last_resort import LinesFormat
-from align.curves.line_formats.suggest_pattern import suggest_pattern
-from align.curves.line_formats.user_pattern import PatternFormat
+from align.curves.line_formats.line_reader import PatternFormat
+from align.curves.line_formats.write_pattern import suggest_pattern
 from align.curves.log_format import log_formats
 from align.curves.log_parts.cut_line import without_cut_line
-from align.curves.log_parts.window_words import find_window
-from align.curves.reading.declare_window import declare_window
-from align.curves.reading.join_resumed import join_logs
+from align.curves.loss_log import find_window
+from align.curves.reading.jobs import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of, shown_lines
 from align.curves.reading.process_ranks import RankedSource, choose_rank, lines_by_rank
 from align.curves.thresholds import KEPT_ALLOCATION, LOG_HEAD_BYTES
-from align.errors import AmbiguousLogError, EmptyLogError, UnknownLogError, UsageError
+from align.errors import AmbiguousLogError, EmptyLogError, MetricMissingError, UnknownLogError, UsageError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 
     from align.curves.log_format import LogFormat
     from align.curves.log_sources import LogSource
-    from align.curves.loss_log import LossLog
-
+    from align.curves.loss_log import LossLog, Window
 
 # Where no format knows a log; `--format` may ask for it too.
 LAST_RESORT = LinesFormat()
@@ -233,3 +231,14 @@ def _spared_memory() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def declare_window(log: LossLog, window: Window) -> LossLog:
+    """Take the training loss as a mean over these steps, with a note; raises MetricMissingError if there is none."""
+    name, metrics = log.loss_name, log.table.metrics
+    if name not in metrics:
+        raise MetricMissingError(log.label, "loss", sorted(metrics))
+    declared = {**metrics, name: replace(metrics[name], window=window)}
+    length = window.length if window.length > 1 else None
+    note = sentence("logs_note.as_said", metric=name, window=window.kind, length=length)
+    return replace(log, table=replace(log.table, metrics=declared)).with_notes((note,))

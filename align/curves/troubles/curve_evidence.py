@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.curves.axis.place_on_axis import cut_after, pair_curves
 from align.curves.criteria.curve_shapes import find_excursions, noise_size, part_means
+from align.curves.criteria.other_axis import find_shift
 from align.curves.criteria.other_metrics import OtherMetrics
+from align.curves.loss_log import RAW
 from align.curves.metric_names import is_loss
 from align.curves.trouble_thresholds import BEGINNING_POINTS, COURSE_PARTS
 
 if TYPE_CHECKING:
     from align.curves.criteria.curve_shapes import Excursion
+    from align.curves.criteria.examined_curves import ExaminedCurves
     from align.curves.curve_result import DriftTest, Side
     from align.curves.loss_log import Curve, Floats, Integers, PairedCurves
 
@@ -126,3 +130,49 @@ def _course(values: Floats) -> Course:
     beginning = min(BEGINNING_POINTS, max(1, len(values) // 20))
     uncertain = noise_size(values) / min(beginning, len(values) / COURSE_PARTS) ** 0.5
     return Course(float(np.mean(values[:beginning])), part_means(values, COURSE_PARTS), uncertain)
+
+
+def gather_evidence(
+    examined: ExaminedCurves, failed: frozenset[str], divergent: int | None, last_step: int | None, beside: OtherMetrics
+) -> CurveEvidence:
+    """Gather what the curves tell; `failed` and `divergent` are what the verdict found, `beside` what logs tell."""
+    ahead, (shift, ratio) = _ahead(examined, beside), examined.other_axis
+    return CurveEvidence(
+        pairs=examined.pairs,
+        metric=examined.reference.metric,
+        outside=examined.outside,
+        failed=failed,
+        divergent=divergent,
+        first_compared=examined.judged.first_compared,
+        first_agrees=examined.judged.first_agrees,
+        shift_option=shift.option if shift and not ahead else "",
+        update_behind=_update_behind(examined),
+        last_common=min(examined.ends.reference, examined.ends.candidate),
+        steps_per=ratio.option if ratio else "",
+        window=examined.means.option if examined.means else "",
+        ahead=ahead,
+        run_noise=examined.run_noise,
+        drift=examined.drift,
+        curves=(cut_after(examined.reference, last_step), cut_after(examined.candidate, last_step)),
+        beside=beside,
+    )
+
+
+def _update_behind(examined: ExaminedCurves) -> Side | None:
+    shift = examined.other_axis.shift
+    if shift is None or not shift.behind:
+        return None
+    return "reference" if shift.side == "candidate" else "candidate"
+
+
+def _ahead(examined: ExaminedCurves, beside: OtherMetrics) -> Side | None:
+    """Return the side that is a step ahead in a metric that is no loss: the losses show that its steps are right."""
+    shift = examined.other_axis.shift
+    if shift is None or is_loss(examined.reference.metric):
+        return None
+    left, right = beside.losses
+    if left is None or right is None:
+        return None if shift.option else shift.side
+    raw = left.window == right.window == RAW and left.axis == right.axis
+    losses = find_shift(left, right, pair_curves(left, right)) if raw else None
+    return None if losses is not None and losses.side == shift.side else shift.side

@@ -21,7 +21,7 @@ from align.curves.trouble_thresholds import (
     SCALE_FALLS,
     SCALE_POINTS,
 )
-from align.curves.troubles.schedule_boundaries import find_boundaries
+from align.curves.troubles.curve_events import find_boundaries
 
 if TYPE_CHECKING:
     from align.curves.curve_result import OtherMetric

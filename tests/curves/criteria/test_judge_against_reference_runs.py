@@ -11,8 +11,7 @@ from scipy.stats import binom
 
 from align.core.verdicts import Outcome
 from align.curves.axis.place_on_axis import pair_curves
-from align.curves.criteria.judge_against_reference_runs import drift_against_runs, judge_share
-from align.curves.criteria.runs_envelope import Envelope, make_envelope, pair_with_runs
+from align.curves.criteria.runs_envelope import Envelope, drift_against_runs, judge_share, make_envelope, pair_with_runs
 from align.curves.criteria_thresholds import FALSE_ALARM_RATE
 from align.curves.judging.judge_curves import judge_curves
 from align.curves.loss_log import Curve

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from align.curves.criteria.change_point import find_stretch
+from align.curves.criteria.change_test import find_stretch
 from align.curves.criteria.onset_interval import Onset, find_onset
 from align.curves.criteria_thresholds import FALSE_ALARM_RATE, ONSET_CONFIDENCE
 

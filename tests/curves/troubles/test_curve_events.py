@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from align.curves.loss_log import Curve, Skips
 from align.curves.trouble_thresholds import MOST_EVENTS
-from align.curves.troubles.curve_events import find_events
-from align.curves.troubles.schedule_boundaries import find_boundaries
+from align.curves.troubles.curve_events import find_boundaries, find_events
 
 if TYPE_CHECKING:
     from align.curves.curve_result import CurveEvent

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.curves.log_parts.uniform_json_lines import split_uniform_objects
 from align.curves.log_sources import LogBlock, LogSource
-from align.curves.losslogs.jsonl import PLUGIN
+from align.curves.losslogs.jsonl import PLUGIN, split_uniform_objects
 from align.curves.thresholds import LINES_PER_LAYOUT
 from align.errors import AlignError
 
