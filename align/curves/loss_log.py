@@ -113,9 +113,9 @@ class LossLog:
 
     `loss_name` is what the log calls its training loss. `base` is what it calls its first step (and first epoch); None
     where the format does not fix it and the smallest step has to tell. `steps_per_epoch` is given by the format
-    (`batch: [1/4]`) or None; a fraction only where shares of epochs are told. `notes` says what the plugin assumed or
-    could not read, `settled_by` what would tell the length of an epoch where the log leaves it open. `headed`: what
-    counts stands in lines of its own above the records, so that records out of order have lost it.
+    (`batch: [1/4]`) or None; a fraction only where shares of epochs are printed. `notes` says what the plugin assumed
+    or could not read, `length_advice` what would show the length of an epoch where the log leaves it open. `headed`:
+    what counts stands in lines of its own above the records, so that records out of order have lost it.
     """
 
     label: str
@@ -127,7 +127,7 @@ class LossLog:
     steps_per_epoch: float | None = None
     ignored_lines: int = 0
     notes: tuple[str, ...] = ()
-    settled_by: str = ""
+    length_advice: str = ""
     headed: bool = False
 
     def series(self, metric: str) -> Series | None:
@@ -155,7 +155,7 @@ class LossLog:
 class AxisHints:
     """What the user knows about how a log counts; None leaves it to the log.
 
-    `steps_per_epoch` may be a fraction where shares of epochs are told: 1001 batches, 8 of them a step, are 125.125.
+    `steps_per_epoch` may be a fraction where shares of epochs are printed: 1001 batches, 8 of them a step, are 125.125.
     `assumed`: where an epoch's length is open, the largest step stands for it, and points that tell shares of epochs
     are numbered in their order. That is enough to describe a log, not to compare it.
     """

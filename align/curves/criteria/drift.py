@@ -1,8 +1,8 @@
-"""Drift told apart from jitter: whether a difference keeps to one side, or moves.
+"""Drift distinguished from jitter: whether a difference keeps to one side, or moves.
 
 Without drift the sides could change places, so the difference is symmetric about zero. Neighbouring points are alike,
 so the tests look at averages over blocks that are not (`block_averages`); what correlation is left in the longest
-blocks is allowed for. A curve too short for that is not tested: there a wandering difference cannot be told from a
+blocks is allowed for. A curve too short for that is not tested: there a wandering difference cannot be known from a
 drifting one.
 """
 
@@ -38,8 +38,8 @@ def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
         return ()
     worth = int(count * (1.0 - correlation) / (1.0 + correlation))
     slope, *slope_test = _slope(blocks.means, worth)
-    told = {"length": blocks.length, "worth": worth}
-    sign, line = sentence("drift_test.symmetric", **told), sentence("drift_test.about_a_line", **told)
+    facts = {"length": blocks.length, "worth": worth}
+    sign, line = sentence("drift_test.symmetric", **facts), sentence("drift_test.about_a_line", **facts)
     return tuple(
         DriftTest(name, statistic, p, FALSE_ALARM_RATE / 2, p < FALSE_ALARM_RATE / 2, slope * count * scale, assumption)
         for name, (statistic, p), assumption in (

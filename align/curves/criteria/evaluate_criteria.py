@@ -1,6 +1,6 @@
 """The criteria of a loss verdict: what was found, what is allowed, where the bound comes from.
 
-Rounding to the printed digits widens every limit, and where that is more than the limit itself it is told. A criterion
+Rounding to the printed digits widens every limit, and where that is more than the limit itself it is noted. A criterion
 that cannot be evaluated is not made, so that it can never count as passed.
 """
 

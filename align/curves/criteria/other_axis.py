@@ -95,7 +95,7 @@ def find_other_axis(
 def find_common_base(reference: Curve, candidate: Curve) -> str:
     """Return `--reference-base 0` or `--candidate-base 0` if most steps meet so, "" if not.
 
-    A log that prints steps 9, 19, 29 ... may count from 0: only where nothing told its first step is that looked for.
+    A log that prints steps 9, 19, 29 ... may count from 0: only where nothing showed its first step is that looked for.
     """
     for side, moved, other in (("reference", reference, candidate), ("candidate", candidate, reference)):
         common = len(common_places(moved.steps + 1, other.steps)[0])

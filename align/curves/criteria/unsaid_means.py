@@ -1,7 +1,7 @@
 """A log whose values are means of several steps and do not say so, against one that prints single steps.
 
 Where the single steps, averaged, agree with it, or have its noise and did not before, that is what the log prints. Only
-the user knows: what is found is told with the option that says so, and nothing is averaged unasked.
+the user knows: what is found is noted with the option that says so, and nothing is averaged unasked.
 """
 
 from __future__ import annotations

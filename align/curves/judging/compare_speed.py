@@ -163,18 +163,18 @@ def _parts(side: _Times, steps: int, by_data: bool, with_tail: bool) -> _Parts:
 
 
 def _notes(name: str, side: _Times) -> list[str]:
-    told: list[str] = []
+    notes: list[str] = []
     if len(side.steady) < FEW_TIMES:
-        told.append(sentence("speed_note.few_times", count=len(side.steady), side=name))
+        notes.append(sentence("speed_note.few_times", count=len(side.steady), side=name))
     if side.series.window != RAW and side.speed.first_step is not None:
-        told.append(sentence("speed_note.first_of_means", side=name))
-    return told
+        notes.append(sentence("speed_note.first_of_means", side=name))
+    return notes
 
 
 def _doubts(left: _Times, right: _Times, slow_in: Bound) -> list[str]:
-    told: list[str] = []
+    notes: list[str] = []
     if left.series.window != right.series.window:
-        told.append(sentence("speed_note.unlike_spans"))
+        notes.append(sentence("speed_note.unlike_spans"))
     if slow_in == "compute" and not all(np.isfinite(side.waits).any() for side in (left, right)):
-        told.append(sentence("speed_note.waiting_untold"))
-    return told
+        notes.append(sentence("speed_note.waiting_untold"))
+    return notes

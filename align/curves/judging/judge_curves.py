@@ -88,8 +88,8 @@ def _look_again(examined: ExaminedCurves) -> str:
 
 def _drift_notes(examined: ExaminedCurves, points: CurvePoints) -> list[str]:
     difference = points.difference[np.isfinite(points.difference)]
-    told = drift_note(examined.drift, difference, within_limits=not examined.values_differ)
-    return [*_untested(examined), *([told] if told else [])]
+    drifts = drift_note(examined.drift, difference, within_limits=not examined.values_differ)
+    return [*_untested(examined), *([drifts] if drifts else [])]
 
 
 def _untested(examined: ExaminedCurves) -> list[str]:

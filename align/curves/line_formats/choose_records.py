@@ -63,7 +63,7 @@ def _without_fixed(roles: list[LineRoles]) -> list[LineRoles]:
     for one in roles:
         if one.loss is not None and one.step is not None:
             texts.setdefault(one.step.label, set()).add(one.step.text)
-    fixed = frozenset(label for label, told in texts.items() if label and len(told) == 1)
+    fixed = frozenset(label for label, unlike in texts.items() if label and len(unlike) == 1)
     if not fixed:
         return roles
     again = [roles_of_line(one.number, one.line, fixed=fixed) for one in roles]

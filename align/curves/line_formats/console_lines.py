@@ -32,7 +32,7 @@ _MARK = re.compile(r"(?<!\?P)<(#|\.\.\.|\w+)>")
 # What stands for a loss that is no number is kept, as NaN.
 _LOSS = rf"{NUMBER}(?:\(s?nan\)|\(ind\))?|None|null|[-+]?[0-9]\.#[A-Z]{{2,5}}"
 _INTEGER, _WORD, _ANYTHING = "[0-9]{1,12}", r"[\w.]{1,20}", "[^\\n]{0,300}?"
-# Where one name stands in several lines, its groups are told apart by what follows this.
+# Where one name stands in several lines, its groups are distinguished by what follows this.
 _AGAIN = "__"
 _TUPLES = ("lines", "validation", "header", "loss", "left_out")
 _COUNTS = ("global step", "step in epoch", "epoch")
@@ -173,12 +173,12 @@ def _compiled(expressions: Iterable[str]) -> re.Pattern[str]:
     """Join expressions, and number the groups of one name; raises re.error."""
     seen: dict[str, int] = {}
 
-    def told_apart(group: re.Match[str]) -> str:
+    def distinguished(group: re.Match[str]) -> str:
         seen[group[1]] = seen.get(group[1], 0) + 1
         return f"(?P<{group[1]}{_AGAIN}{seen[group[1]]}>"
 
     joined = "|".join(map(spelled_out, expressions))
-    return re.compile(re.sub(r"\(\?P<(\w+)>", told_apart, joined), re.MULTILINE)
+    return re.compile(re.sub(r"\(\?P<(\w+)>", distinguished, joined), re.MULTILINE)
 
 
 _KNOWN = {field.name for field in fields(ConsoleLines)} - {"path"}

@@ -94,11 +94,11 @@ def _table(header: int, names: tuple[str, ...], delimiter: str, below: Sequence[
     rows = [(line, cells) for line, cells in rows if loss is not None and is_number(cells[loss])]
     if loss is None or len(rows) < TEXT_TABLE_ROWS or rows[0][0] not in below[: LINES_TO_FIRST_ROW + 1]:
         return None
-    told = [cells for _, cells in rows]
-    step, epoch = (_counter(names, told, kinds) for kinds in (("through", "step"), ("epoch",)))
-    step = 0 if step is None and epoch is None and _is_index(names, told) else step
+    texts = [cells for _, cells in rows]
+    step, epoch = (_counter(names, texts, kinds) for kinds in (("through", "step"), ("epoch",)))
+    step = 0 if step is None and epoch is None and _is_index(names, texts) else step
     parts = tuple(name for name in names if loss_rank(name) is not None and (loss_rank(names[loss]) or 0) >= PART_RANK)
-    first = tuple(told[0][: len(names)])
+    first = tuple(texts[0][: len(names)])
     return HeaderTable(header, names, delimiter, rows[0][0], first, loss, step, epoch, parts if len(parts) > 1 else ())
 
 
@@ -163,8 +163,8 @@ def _is_index(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 def _is_of_training(names: Sequence[str]) -> bool:
     """Tell whether most names are such as trainings have."""
     known = log_words().names["table.words"]
-    told = [not known.isdisjoint(words_of(name)) for name in names if name]
-    return sum(told) * 2 > len(told)
+    texts = [not known.isdisjoint(words_of(name)) for name in names if name]
+    return sum(texts) * 2 > len(texts)
 
 
 def table_pattern(table: HeaderTable) -> str:

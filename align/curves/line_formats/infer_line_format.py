@@ -1,7 +1,7 @@
 """A LineFormat for a log that no format knows: its records found, an expression written, one held against the other.
 
 What the expression finds must be what was understood of the lines, or nothing is inferred. How steps are counted is
-told by all records, not by the sample.
+shown by all records, not by the sample.
 """
 
 from __future__ import annotations
@@ -141,9 +141,9 @@ def _unnamed(pattern: str) -> str:
 
 
 def _other_phase(roles: list[LineRoles]) -> list[str]:
-    """Return the words by which lines of another phase that tell a counter are told from the records."""
-    told = {word for one in roles if one.validation and one.counted for word in _WORD.findall(one.line)}
-    return sorted(filter(is_validation, told))
+    """Return the words by which lines of another phase with a counter differ from the records."""
+    words = {word for one in roles if one.validation and one.counted for word in _WORD.findall(one.line)}
+    return sorted(filter(is_validation, words))
 
 
 def _finds(line_format: LineFormat, records: Records, roles: list[LineRoles]) -> bool:
@@ -158,17 +158,17 @@ def _finds(line_format: LineFormat, records: Records, roles: list[LineRoles]) ->
         if one.loss is None or one.validation or match.start("loss") != one.loss.start:
             return False
         groups = match.groupdict()
-        if any(groups.get(name) and (told is None or told.text != groups[name]) for name, told in _told(one)):
+        if any(groups.get(name) and (role is None or role.text != groups[name]) for name, role in _roles_by_name(one)):
             return False
         found += one.number in wanted
     return found >= len(wanted)
 
 
-def _told(one: LineRoles) -> tuple[tuple[str, NumberInLine | None], ...]:
+def _roles_by_name(one: LineRoles) -> tuple[tuple[str, NumberInLine | None], ...]:
     return (("step", one.step), ("epoch", one.epoch))
 
 
-def settle_counting(inference: Inference, log: LossLog) -> Inference:
+def decide_counting(inference: Inference, log: LossLog) -> Inference:
     """Say how the records count, by all of them: through or inside epochs, from 0 or 1, how long an epoch is."""
     line_format, table, options, notes = inference.line_format, log.table, [], []
     steps, epochs = table.steps, table.epochs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.line_formats.infer_line_format import NAME, SUMMARY, Inference, infer_line_format, settle_counting
+from align.curves.line_formats.infer_line_format import NAME, SUMMARY, Inference, decide_counting, infer_line_format
 from align.curves.line_formats.line_reader import read_lines
 from align.curves.line_formats.log_words import is_validation, log_words, words_of
 from align.curves.line_formats.numbers_of_line import numbers_of_line
@@ -56,11 +56,11 @@ class LinesFormat:
         inference = known(infer_line_format(source), source, self.summary)
         _refuse_several(source.label, inference)
         log = read_lines(inference.line_format, source)
-        settled = settle_counting(inference, log)
-        if settled.line_format != inference.line_format:
-            log = read_lines(settled.line_format, source)
+        decided = decide_counting(inference, log)
+        if decided.line_format != inference.line_format:
+            log = read_lines(decided.line_format, source)
         _refuse_short_end(log, source)
-        return log.with_notes((*_told(settled), *settled.notes))
+        return log.with_notes((*_notes_of(decided), *decided.notes))
 
 
 def _is_json(source: LogSource) -> bool:
@@ -95,11 +95,11 @@ def _refuse_short_end(log: LossLog, source: LogSource) -> None:
         return
     if kept.resumed is not None:
         refuse_other_passes(source, table.lines[series.rows], steps, kept)
-    told = len(np.unique(np.stack([steps, series.values]), axis=1)[0])
+    distinct = len(np.unique(np.stack([steps, series.values]), axis=1)[0])
     left_out = len(np.unique(steps)) - len(kept.index)
-    if left_out > len(kept.index) or told > MANY_RUNS * len(kept.index) or _starts_over(log):
+    if left_out > len(kept.index) or distinct > MANY_RUNS * len(kept.index) or _starts_over(log):
         first = int(table.lines[series.rows][kept.index].min())
-        raise SeveralRunsError(log.label, len(kept.index), told - len(kept.index), first)
+        raise SeveralRunsError(log.label, len(kept.index), distinct - len(kept.index), first)
 
 
 def _starts_over(log: LossLog) -> bool:
@@ -116,7 +116,7 @@ def _starts_over(log: LossLog) -> bool:
     return any(last[step] != value for step, value in zip(steps[before].tolist(), series.values[before], strict=True))
 
 
-def _told(inference: Inference) -> tuple[str, ...]:
+def _notes_of(inference: Inference) -> tuple[str, ...]:
     """Say which parts of a line were taken, and what does the same by hand."""
     options = " ".join([f"--pattern {shlex.quote(inference.line_format.pattern)}", *inference.options])
     read_as = sentence("lines_note.read_as", line=inference.number, read=_marked(inference))
@@ -157,12 +157,14 @@ def refuse_other_passes(source: LogSource, lines: Integers, steps: Integers, kep
 
 
 def _begins_a_run(before: str, between: Sequence[str], after: str) -> bool:
-    told, begun = _run_numbers(before), _run_numbers(after)
-    return any(map(_run_numbers, between)) or any(told[name] != begun[name] for name in told.keys() & begun.keys())
+    earlier, begun = _run_numbers(before), _run_numbers(after)
+    return any(map(_run_numbers, between)) or any(
+        earlier[name] != begun[name] for name in earlier.keys() & begun.keys()
+    )
 
 
 def _run_numbers(line: str) -> dict[str, str]:
-    """Return the numbers of a line that tell one run from another, by the word in front."""
+    """Return the numbers of a line that distinguish one run from another, by the word in front."""
     words = {one.text: words_of(one.label)[-1:] for one in numbers_of_line(line) if one.whole}
     return {word: text for text, last in words.items() for word in last if word in log_words().names["runs.words"]}
 

@@ -160,15 +160,15 @@ class _Reading:
         )
 
     def _carried_on(self, found: Sequence[FoundLine]) -> Iterator[FoundLine]:
-        """Yield the records of training, each with the counters that it lacks from the line that told them last."""
+        """Yield the records of training, each with the counters that it lacks from the line that had them last."""
         for row in found:
             groups, carried = row.groups, self._carried
-            told = {name: groups[name] for name in self._counters if groups[name]}
+            given = {name: groups[name] for name in self._counters if groups[name]}
             if not any(groups[name] for name in self._metrics):
-                self._carried = {**carried, **told, "validation": groups.get("validation", "")}
+                self._carried = {**carried, **given, "validation": groups.get("validation", "")}
                 self._ignored += 1
                 self._rows = 0
-            elif groups.get("validation") or (carried.get("validation") and not told):
+            elif groups.get("validation") or (carried.get("validation") and not given):
                 self._validation += 1
             else:
                 self._rows += 1
@@ -254,7 +254,7 @@ class PatternFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all lines that match; raises EmptyLogError if none has a loss, UsageError if that takes for ever."""
         log = read_lines(self._format, source)
-        return replace(log, settled_by=_TOTAL) if self._leaves_total(source) else log
+        return replace(log, length_advice=_TOTAL) if self._leaves_total(source) else log
 
     def _leaves_total(self, source: LogSource) -> bool:
         """Tell whether a number of steps stands behind the step, and no group takes it."""

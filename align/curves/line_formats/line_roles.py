@@ -33,7 +33,7 @@ _WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
 class LineRoles:
     """The numbers of a line by their role; `losses` of training, the surest first, with their ranks.
 
-    `place` says how the step is told: by a name that counts through, by another, by a ratio without a name
+    `place` says how the step is known: by a name that counts through, by another, by a ratio without a name
     (`[20/5004]`), or by standing first in the line. `validation`: what it tells is of another phase.
     """
 
@@ -132,8 +132,8 @@ def _losses(found: list[NumberInLine], bare: bool) -> tuple[tuple[int, NumberInL
 def _of_validation(line: str, found: list[NumberInLine], losses: tuple[tuple[int, NumberInLine], ...]) -> bool:
     """Tell by the words in front of the loss, but for names of other numbers; without a loss by counters' names."""
     if not losses:
-        told = [one.label for one in found if counter_kind(one.label)]
-        return any(map(is_validation, told)) or any(is_loss_name(one.label) for one in found) or _starts_so(line)
+        counters = [one.label for one in found if counter_kind(one.label)]
+        return any(map(is_validation, counters)) or any(is_loss_name(one.label) for one in found) or _starts_so(line)
     return is_validation(text_before(line, losses[0][1], found))
 
 

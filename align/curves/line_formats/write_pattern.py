@@ -30,7 +30,7 @@ _SIGNS = re.compile(r"[^\w.+-]*$")
 def record_pattern(roles: LineRoles, *, rate: bool = True, overflow: bool = False) -> str:
     """Return an expression with the groups step, total, epoch, loss and lr, as far as the line has them.
 
-    With `overflow` also that of an overflow told behind them.
+    With `overflow` also that of an overflow behind them.
     """
     parts = [("step", roles.step), ("epoch", roles.epoch), ("loss", roles.loss), ("lr", roles.rate if rate else None)]
     placed = sorted(((name, one) for name, one in parts if one), key=lambda part: part[1].start)
@@ -41,8 +41,8 @@ def record_pattern(roles: LineRoles, *, rate: bool = True, overflow: bool = Fals
         joined = name == "step" and roles.place == "ratio" and end is not None and one.after >= end
         pieces += piece if not pieces or (joined and not _WORDS.search(roles.line[end : one.start])) else f".*?{piece}"
         end = one.end
-    told = _OVERFLOW.search(roles.line, end or 0) if overflow else None
-    return pieces + (rf".*?{_escaped(told[1])}(?P<overflow>True|False)" if told else "")
+    named = _OVERFLOW.search(roles.line, end or 0) if overflow else None
+    return pieces + (rf".*?{_escaped(named[1])}(?P<overflow>True|False)" if named else "")
 
 
 _OVERFLOW = re.compile(r"\b(overflow(?: cond)?\s*(?:is|:|=)\s*)(?:True|False)\b")
@@ -82,7 +82,7 @@ def _piece(line: str, one: NumberInLine, name: str) -> str:
     if not _LETTERS.search(one.label):
         glued = rf"(?<![\w.])(?P<{name}>{_COUNT}){re.escape(one.unit)}"
         return glued if one.unit and name in ("step", "epoch") else _unnamed_piece(line, one, group)
-    words = _told_words(one.label, name)
+    words = _known_words(one.label, name)
     glue = line[one.label_end : one.start]
     start = line.rfind(words[0], one.label_start, one.label_end) if len(words) == 1 else -1
     start = start if start >= 0 else one.label_end - len(one.label[one.label.rfind(words[0]) :])
@@ -95,7 +95,7 @@ def _piece(line: str, one: NumberInLine, name: str) -> str:
 _LETTERS = re.compile(r"[A-Za-z\u4e00-\u9fff]")
 
 
-def _told_words(label: str, name: str) -> list[str]:
+def _known_words(label: str, name: str) -> list[str]:
     """Return the words of a label that the expression asks for: of a counter the last, with its phase in front."""
     words = label.split()
     if name in ("step", "epoch"):
@@ -158,12 +158,12 @@ def _worth(line: str, shapes: Counter[str]) -> tuple[int, bool, int]:
     numbers = numbers_of_line(line) if len(line) < SUGGESTION_CHARACTERS * 2 else []
     if not numbers:
         return (0, False, shapes[_NUMBER.sub("#", line)])
-    told = roles_of_line(0, line).counted + any(is_loss_name(one.label) for one in numbers)
-    return (told + (len(numbers) > 1), not is_validation(line), shapes[_NUMBER.sub("#", line)])
+    named = roles_of_line(0, line).counted + any(is_loss_name(one.label) for one in numbers)
+    return (named + (len(numbers) > 1), not is_validation(line), shapes[_NUMBER.sub("#", line)])
 
 
 def _suggested(line: str) -> str:
-    """Return an expression for a counter and a loss: those told by their names, else the first and the last number."""
+    """Return an expression for a counter and a loss: those known by their names, else the first and the last number."""
     numbers, roles = numbers_of_line(line), roles_of_line(0, line)
     step = roles.step or roles.epoch or next((one for one in numbers if one.whole), None)
     others = [one for one in numbers if one is not step and one.start != (step.start if step else -1)]

@@ -1,4 +1,4 @@
-"""What loggers write as tables, told by their columns: `[[table]]` in `mappings/log_formats/`.
+"""What loggers write as tables, known by their columns: `[[table]]` in `mappings/log_formats/`.
 
 CSV files, JSON lines and event files of these loggers are read like any others, but what a loss is the mean of and what
 the first step is called are known.

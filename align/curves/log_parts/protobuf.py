@@ -1,7 +1,7 @@
 """The fields of protocol-buffer messages, of many messages at once, so that no protobuf package is needed.
 
 A million events are a million tiny messages: all of them step from field to field together. What is no message is
-told by its index, never read half.
+named by its index, never read half.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ NO_STEP = -2  # format: the mark of a text that is no step
 class TableBuilder:
     """Takes blocks of records, in file order or nearly so. `window_of` and `phase_of` tell of a metric by its name.
 
-    What stands for `loss` and is no number is kept as NaN and told in `notes`; of other metrics it is left out.
+    What stands for `loss` and is no number is kept as NaN and reported in `notes`; of other metrics it is left out.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TableBuilder:
     ) -> None:
         self._window_of, self._phase_of, self._loss, self._printed_of = window_of, phase_of, loss, printed_of
         self._columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _USUAL}
-        self._told: set[str] = set()
+        self._named: set[str] = set()
         self._metrics: dict[str, _Column] = {}
         self._count = self.ignored = 0
 
@@ -77,7 +77,7 @@ class TableBuilder:
             self.ignored += len(steps) - count
         for name, column in columns.items():
             self._columns[name].append(np.broadcast_to(_USUAL[name], count) if column is None else column)
-        self._told.update(name for name, column in columns.items() if column is not None)
+        self._named.update(name for name, column in columns.items() if column is not None)
         rows = np.arange(self._count, self._count + count)
         for name, texts in metrics.items():
             if name not in self._metrics:
@@ -105,9 +105,9 @@ class TableBuilder:
         return table if (np.diff(table.lines) >= 0).all() else take_rows(table, np.argsort(table.lines, kind="stable"))
 
     def _joined(self, name: str) -> NDArray[Any] | None:
-        """Put a column together, so that its parts can go; None if no record told it."""
+        """Put a column together, so that its parts can go; None if no record had it."""
         parts = self._columns.pop(name)
-        return np.concatenate(parts) if self._count and name in self._told else None
+        return np.concatenate(parts) if self._count and name in self._named else None
 
     def refuse_words(self, label: str) -> None:
         """Raise NoNumberError if losses were added, but none is a number; not after `build`."""
@@ -274,13 +274,13 @@ _USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": 0, "shar
 
 def read_steps(texts: Sequence[str]) -> Integers:
     """Read steps or epochs, also when printed as `10.0`; NO_STEP for what is no integer in [0, 2^31)."""
-    values = read_told_numbers(texts)
+    values = read_printed_numbers(texts)
     with np.errstate(invalid="ignore"):
         valid = (values >= 0) & (values < LARGEST_STEP) & (values == np.floor(values))
     return np.where(valid, values, NO_STEP).astype(np.int64)
 
 
-def read_told_steps(texts: Sequence[str]) -> Integers:
+def read_printed_steps(texts: Sequence[str]) -> Integers:
     """Read the steps of a column in which some texts may be empty; NO_STEP there."""
     filled = are_filled(texts)
     if filled.all():
@@ -291,7 +291,7 @@ def read_told_steps(texts: Sequence[str]) -> Integers:
     return steps
 
 
-def read_told_numbers(texts: Sequence[str]) -> Floats:
+def read_printed_numbers(texts: Sequence[str]) -> Floats:
     """Read numbers; NaN for a text that is none."""
     if isinstance(texts, PrintedColumn) and texts.numbers is not None:
         return texts.numbers.values

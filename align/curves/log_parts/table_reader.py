@@ -226,14 +226,14 @@ def _counting(columns: LogColumns, table: LogTable) -> Counting:
 
 
 def _window(columns: LogColumns, name: str) -> Window:
-    """Means of an epoch are told by the name, or by a log that counts nothing else."""
+    """Means of an epoch are known by the name, or by a log that counts nothing else."""
     if columns.table:
         return RAW if phase_by_name(name) == "validation" else columns.table.window_of(name)
     return EPOCH_MEAN if columns.step is None or _plain(name).endswith("_epoch") else RAW
 
 
 def _base(names: Iterable[str]) -> Base | None:
-    """Lightning, told by its pairs `x_step` and `x_epoch`, counts from 0; other tables do not say."""
+    """Lightning, known by its pairs `x_step` and `x_epoch`, counts from 0; other tables do not say."""
     plain = {_plain(name) for name in names}
     return (
         0 if any(f"{name.removesuffix('_step')}_epoch" in plain for name in plain if name.endswith("_step")) else None

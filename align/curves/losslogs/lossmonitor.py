@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Integers, LogTable, LossLog
 
-# Whatever stands in place of the loss is taken, without a full stop after it, and told from a number afterwards.
+# Whatever stands in place of the loss is taken, without a full stop after it, and held against a number afterwards.
 _LOSS = re.compile(
     r"epoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*(?:loss:[ \t]*)?(?:\[[ \t]*)?"
     r"([^\s\],;|)]*[^\s\],;|).])",

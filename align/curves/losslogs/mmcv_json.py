@@ -84,9 +84,9 @@ class _Reading:
         if not found.columns:
             return
         lines = block.numbers[found.places]
-        objects, modes, told_epochs, told = found.columns
-        training, epochs = are_word(modes, "train"), read_steps(told_epochs)
-        steps = carry_forward(read_steps(told), training, self._step)
+        objects, modes, printed_epochs, printed = found.columns
+        training, epochs = are_word(modes, "train"), read_steps(printed_epochs)
+        steps = carry_forward(read_steps(printed), training, self._step)
         for validated, at in by_phase(~training):
             columns = in_seconds(pair_columns(take_texts(objects, at), _PAIR))
             metrics = {name: texts for name, texts in columns.items() if name not in _COUNTERS}

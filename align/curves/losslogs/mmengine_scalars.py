@@ -102,8 +102,8 @@ class _Reading:
         if not found.columns:
             return
         lines = block.numbers[found.places]
-        objects, told = found.columns
-        training, printed = have_word(objects, '"iter": '), read_steps(told)
+        objects, counters = found.columns
+        training, printed = have_word(objects, '"iter": '), read_steps(counters)
         trained = carry_forward(printed, training, self._step)
         steps = np.where(trained == NO_STEP, NO_STEP, np.maximum(printed, trained))
         for validated, at in by_phase(~training):

@@ -33,13 +33,13 @@ def choose_job(log: LossLog, job: int | None = None) -> LossLog:
     """
     jobs = split_jobs(log)
     if job is None and len(jobs) > 1:
-        raise MixedJobsError(log.label, [_told(one) for one in jobs])
+        raise MixedJobsError(log.label, [_extent(one) for one in jobs])
     if job is not None and not 1 <= job <= len(jobs):
         raise UsageError(f"{log.label} has no job {job}", f"give a number from 1 to {len(jobs)}")
     if len(jobs) == 1:
         return log
     number = job or 1
-    first, last, _ = _told(jobs[number - 1])
+    first, last, _ = _extent(jobs[number - 1])
     note = sentence("logs_note.job", number=number, count=len(jobs), first=first, last=last)
     return jobs[number - 1].with_notes((note,))
 
@@ -65,7 +65,7 @@ def _begins(log: LossLog) -> Integers:
     return begins
 
 
-def _told(log: LossLog) -> tuple[int, int, int]:
+def _extent(log: LossLog) -> tuple[int, int, int]:
     """Return the first and the last line of a job and its total of steps."""
     lines, totals = log.table.lines, log.table.totals
     return int(lines.min()), int(lines.max()), 0 if totals is None else int(totals.max())

@@ -56,7 +56,7 @@ def beginnings(path: Path) -> Iterator[LogSource]:
 
 
 def shown_lines(source: LogSource) -> LogSource:
-    """Return the first lines of each layout, by which a format is told; a document as it is, as all of it is needed."""
+    """Return the first lines of each layout, by which a format is known; a document whole, as all of it is needed."""
     return source if source.is_binary or _DOCUMENT.match(source.data) else first_lines(source, LINES_OF_LAYOUT)
 
 

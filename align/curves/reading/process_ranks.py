@@ -32,7 +32,7 @@ _CLEAR = (
     + _RANK
     + rb"/[\w./-]{1,80}:(?:[0-9]{1,9}:)?[ \t]?",
 )
-# What is told of each clear prefix by a search that is quick where nothing is found.
+# What a search that is quick where nothing is found knows of each clear prefix.
 _HINTS = (
     re.compile(rb"(?:ank|default|trainer|worker) ?[0-9]"),
     re.compile(rb"\]<std"),

@@ -1,6 +1,6 @@
 """Loss logs read as they are: found, recognised by their content, taken apart by rank, put together after a resume.
 
-Formats are told by the beginning of a file, as to ask all of them about all of a long log would take longer than to
+Formats are known by the beginning of a file, as to ask all of them about all of a long log would take longer than to
 read it; only where none knows the beginning do they see more.
 """
 
@@ -184,12 +184,12 @@ def _of_one_rank(
 ) -> tuple[Mapping[Path, Recognised], tuple[str, ...]]:
     """Keep the files of one rank, the lowest if none is asked for, where the names of several tell unlike ones."""
     ranks = {file: rank_of(file) for file in files}
-    told = sorted({rank for rank in ranks.values() if rank is not None})
-    if len(told) < 2:
+    distinct = sorted({rank for rank in ranks.values() if rank is not None})
+    if len(distinct) < 2:
         return files, ()
-    rank = told[0] if wanted.rank is None else wanted.rank
-    if rank not in told:
-        listed = ", ".join(map(str, told))
+    rank = distinct[0] if wanted.rank is None else wanted.rank
+    if rank not in distinct:
+        listed = ", ".join(map(str, distinct))
         raise UsageError(f"no file is of rank {rank}: there are ranks {listed}", "choose another rank, or leave it out")
     kept = {file: known for file, known in files.items() if ranks[file] in (None, rank)}
     others = first_few([file.name for file in files if file not in kept])

@@ -72,9 +72,9 @@ def _in_order(trouble: Trouble, commands: list[str], evidence: CurveEvidence) ->
     if rate is None:
         return [*_forward_first(trouble, evidence), *commands]
     looked_at = compare_logs(RATES)
-    told = [one for one in commands if one.startswith(f"{looked_at} #")] or [rates_differ(rate)]
+    of_rates = [one for one in commands if one.startswith(f"{looked_at} #")] or [rates_differ(rate)]
     others = [one for one in commands if not one.startswith(looked_at)]
-    return [*told[:1], *_forward_first(trouble, evidence), *others]
+    return [*of_rates[:1], *_forward_first(trouble, evidence), *others]
 
 
 def _forward_first(trouble: Trouble, evidence: CurveEvidence) -> list[str]:

@@ -67,7 +67,7 @@ class CurveEvidence:
     which the shorter log ends, `ahead` the side whose values come a step early though its steps are counted right.
     `run_noise` is the noise of one reference run, where there are some: `pairs` then hold their mean. `drift` are the
     tests for one. `curves` are the reference and the candidate whole, `beside` is what the logs tell beside them;
-    without these, fewer classes can be told.
+    without these, fewer classes can be named.
     """
 
     metric: str

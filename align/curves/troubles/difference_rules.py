@@ -46,7 +46,7 @@ SLOPES = {"drift_test.slope", "drift_test.slope_against_runs"}
 def converges_slower(evidence: CurveEvidence) -> int | None:
     """The candidate comes down the reference's way, a fixed number of times slower: that explains the difference.
 
-    Of a straight line a drift along a line cannot be told from that.
+    Of a straight line a drift along a line cannot be distinguished from that.
     """
     points = evidence.points
     if not evidence.of_loss or len(points.steps) < NOISE_RULE_POINTS:

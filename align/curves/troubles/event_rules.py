@@ -87,8 +87,8 @@ def differing_rate(evidence: CurveEvidence) -> OtherMetric | None:
 def _persistent(curve: Curve, skips: Skips) -> int | None:
     """Return where a run of skipped steps starts that is long or lasts to the end, or the first of many."""
     runs, steps = skipped_runs(curve), printed_steps(curve)
-    told = len(steps) * int((skips.ends - skips.starts).max())
-    if told >= OVERFLOW_STEPS and int(skips.counts.sum()) >= OVERFLOW_SHARE * told:
+    passed = len(steps) * int((skips.ends - skips.starts).max())
+    if passed >= OVERFLOW_STEPS and int(skips.counts.sum()) >= OVERFLOW_SHARE * passed:
         return int(runs.first[0])
     lasting = (runs.counts >= OVERFLOWS_IN_A_ROW) | ((runs.counts >= SKIPS_AT_THE_END) & (runs.last == steps[-1]))
     lasting &= runs.whole

@@ -1,4 +1,4 @@
-"""Noise of a difference, told from what a fault does: around 0, of both signs, and in many points.
+"""Noise of a difference, distinguished from what a fault does: around 0, of both signs, and in many points.
 
 Two trainings that see other batches, or other random numbers, jitter against each other from the beginning on. Two that
 only round in other ways part later: rounding grows, as chaos makes it.
