@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.signal import lfilter
 
-from align.curves.criteria.change_point import find_stretch
+from align.curves.criteria.change_test import find_stretch
 from align.curves.criteria.onset_interval import find_onset
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from align.core.parameters import Parameter
 from align.core.protocols import CheckpointFormat, ModelReader, ModelRunner
 from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.compare_losses import compare_losses
+from align.curves.line_formats.console_lines import console_formats, read_console_table
 from align.curves.line_formats.console_reader import read_console
-from align.curves.line_formats.format_files import console_formats, read_console_table
 from align.curves.log_format import LogFormat
 from align.curves.log_parts.format_tables import read_format_tables
 from align.curves.log_sources import LogSource

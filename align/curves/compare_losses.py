@@ -5,27 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Union
 
 from align.curves.axis.group_steps import group_sizes, group_steps
 from align.curves.axis.place_on_axis import cut_after, pair_curves, place_on_axis
+from align.curves.criteria.loss_commands import LogsOnCommandLine, name_logs
 from align.curves.criteria.other_metrics import read_other_metrics
 from align.curves.judging.compare_speed import compare_speed
 from align.curves.judging.judge_curves import judge_curves
 from align.curves.judging.log_summary import summarize_log
-from align.curves.judging.name_logs import LogsOnCommandLine, name_logs
 from align.curves.judging.thin_points import thin_points
 from align.curves.loss_log import AxisHints
 from align.curves.presets import GUIDE, find_preset
+from align.curves.reading.jobs import choose_job
 from align.curves.reading.read_logs import read_log
-from align.curves.reading.split_jobs import choose_job
 from align.curves.troubles.curve_events import find_events
 from align.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from align.curves.curve_result import CurveComparison, Side
     from align.curves.loss_log import Curve, LogSummary, LossLog
@@ -144,16 +143,17 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
     if last_step is not None and last_step < 1:
         raise UsageError(f"the last step is {last_step}", "give a global step, counted from 1")
     criteria, sizes = find_preset(preset, presets), group_sizes(steps_per)
-    left, right = (reading.read(log, metric) for reading, log in zip(readings, logs, strict=True))
-    placed = [partial(_place, hints=one.hints, size=size) for one, size in zip(readings, sizes, strict=True)]
-    curves = placed[0](left, metric), placed[1](right, metric)
-    if logs[1] in reference_runs:
-        raise UsageError("the candidate is one of the runs of the reference", "give it as the candidate only")
-    others = [log for log in reference_runs if log != logs[0]]
-    runs = [curves[0], *(placed[0](readings[0].read(log, metric), metric) for log in others)] if reference_runs else []
-    beside = read_other_metrics(
-        left, right, metric, lambda log, name: cut_after(placed[log is right](log, name), last_step), criteria
+    left, right = (
+        _LogSide(reading, reading.read(log, metric), size)
+        for reading, log, size in zip(readings, logs, sizes, strict=True)
     )
+    curves = left.curve(metric), right.curve(metric)
+    runs = [curves[0], *_other_runs(left, logs, reference_runs, metric)] if reference_runs else []
+
+    def place(log: LossLog, name: str) -> Curve:
+        return cut_after((right if log is right.log else left).curve(name), last_step)
+
+    beside = read_other_metrics(left.log, right.log, metric, place, criteria)
     comparison = judge_curves(*curves, pair_curves(*curves, last_step), last_step, criteria, runs, beside)
     asked = {
         "--metric": None if metric == "loss" else metric,
@@ -168,7 +168,7 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
             next_command=name_logs(comparison.next_command, named),
             events=(*comparison.events, *events),
             others=beside.others,
-            speed=compare_speed(left, right, steps_per),
+            speed=compare_speed(left.log, right.log, steps_per),
             notes=(*comparison.notes, *notes, *beside.notes),
         )
     )
@@ -177,6 +177,28 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
 def describe_log(log: Log, *, metric: str = "loss", reading: LogReading = LogReading()) -> LogSummary:
     """Tell what is understood of one log; raises as `compare_losses` does."""
     return summarize_log(reading.read(log, metric), metric, reading.hints)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LogSide:
+    """One side: how its logs are read, the log, and how many of its steps are taken as one."""
+
+    reading: LogReading
+    log: LossLog
+    size: int
+
+    def curve(self, metric: str) -> Curve:
+        """Put a metric on the axis that both sides share."""
+        return group_steps(place_on_axis(self.log, metric, self.reading.hints), self.size)
+
+
+def _other_runs(side: _LogSide, logs: tuple[Log, Log], runs: Sequence[Log], metric: str) -> Iterator[Curve]:
+    """Yield the curves of further runs of the reference; raises UsageError if the candidate is one of them."""
+    if logs[1] in runs:
+        raise UsageError("the candidate is one of the runs of the reference", "give it as the candidate only")
+    for log in runs:
+        if log != logs[0]:
+            yield replace(side, log=side.reading.read(log, metric)).curve(metric)
 
 
 def _on_command_line(
@@ -189,10 +211,6 @@ def _on_command_line(
     of_logs = {**readings[0].options("reference"), **readings[1].options("candidate")}
     of_logs["--steps-per"] = None if steps_per == (1, 1) else "{}:{}".format(*steps_per)
     return LogsOnCommandLine(reference, candidate, of_logs, asked)
-
-
-def _place(log: LossLog, metric: str, *, hints: AxisHints, size: int) -> Curve:
-    return group_steps(place_on_axis(log, metric, hints), size)
 
 
 def _sides(given: PerSide[N]) -> tuple[N | None, N | None]:

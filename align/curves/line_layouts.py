@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from align.curves.thresholds import LAYOUTS_ONE_BY_ONE, LINES_PER_LAYOUT, ROWS_TOGETHER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -27,16 +29,9 @@ if TYPE_CHECKING:
 else:
     Letters = Any
 
-# Lines of a block, as a rule, for each layout: with fewer there is little to win.
-LEAST_ALIKE = 4
-# Numbers are read eight digits at a time, backwards from their end: so many bytes stand before the first line.
-PADDING = 24
+PADDING = 24  # format: bytes before the first line, as numbers are read in up to three words backwards from their end
 _ZERO, _NINE, _DIGITS, _LINE_END = np.uint8(ord("0")), np.uint8(ord("9")), 10, ord("\n")
-_SHORT = 1 << 16
-# So many layouts of one length are looked for one by one.
-_FEW = 24
-# Rows that are looked at as one, as numpy is slow with short ones.
-_TOGETHER = 8
+_SHORT = 1 << 16  # format: what uint16 holds
 # What an expression may say of digits without telling one from another: classes, counts, names of groups.
 _ALL_DIGITS = re.compile(r"(?<!\\)\{[0-9]*,?[0-9]*\}|\(\?P<\w+>")
 _CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])+\]", re.DOTALL)
@@ -88,8 +83,8 @@ def find_layouts(text: str | PaddedText) -> LineLayouts | None:
     """Part the lines of a text by layout; None if there are too many layouts to be worth it."""
     letters, ends = pad_text(text) if isinstance(text, str) else text
     starts = np.append(PADDING, ends[:-1] + 1)
-    found = list(islice(_layouts(letters, starts, ends - starts), len(starts) // LEAST_ALIKE + 1))
-    if len(found) * LEAST_ALIKE > len(starts):
+    found = list(islice(_layouts(letters, starts, ends - starts), len(starts) // LINES_PER_LAYOUT + 1))
+    if len(found) * LINES_PER_LAYOUT > len(starts):
         return None
     found.sort(key=lambda layout: int(layout.rows[0]))
     kinds = np.zeros(len(starts), np.int64)
@@ -136,7 +131,7 @@ def _layouts_of_length(rows: Integers, lines: Letters) -> Iterator[_Layout]:
 
 def _alike(rows: Integers, lines: Letters) -> Iterator[tuple[Integers, Letters]]:
     """Take the lines like the first, then those like the first of the rest, and so on; each with one of them."""
-    for _ in range(_FEW):
+    for _ in range(LAYOUTS_ONE_BY_ONE):
         digits = np.less(lines[0] - _ZERO, _DIGITS)
         most = np.where(digits, _DIGITS - 1, 0).astype(np.uint8)
         whole = (lines - np.where(digits, _ZERO, lines[0]) <= most).all(axis=1)
@@ -153,12 +148,12 @@ def _alike(rows: Integers, lines: Letters) -> Iterator[tuple[Integers, Letters]]
 
 def _extreme(which: np.ufunc, lines: Letters) -> Letters:
     """Return the least or the largest letter of each column."""
-    few, width = len(lines) % _TOGETHER, lines.shape[1]
+    few, width = len(lines) % ROWS_TOGETHER, lines.shape[1]
     rest: Letters = which.reduce(lines[:few], axis=0) if few else lines[0]
     if few == len(lines):
         return rest
-    joined = which.reduce(lines[few:].reshape(-1, _TOGETHER * width), axis=0)
-    extreme: Letters = which(which.reduce(joined.reshape(_TOGETHER, width), axis=0), rest)
+    joined = which.reduce(lines[few:].reshape(-1, ROWS_TOGETHER * width), axis=0)
+    extreme: Letters = which(which.reduce(joined.reshape(ROWS_TOGETHER, width), axis=0), rest)
     return extreme
 
 

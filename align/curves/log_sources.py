@@ -8,7 +8,9 @@ most pairs of bytes.
 from __future__ import annotations
 
 import codecs
+import os
 import re
+import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,25 +18,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.curves.line_layouts import find_layouts, pad_text
+from align.curves.thresholds import (
+    BINARY_BYTES,
+    BLOCK_LINES,
+    BYTES_LOOKED_AHEAD,
+    LEAST_BLOCK_BYTES,
+    LINE_LENGTH_BYTES,
+    LOG_HEAD_BYTES,
+    MOST_BLOCK_BYTES,
+    UTF16_BYTES,
+    UTF16_OTHER_ZEROS,
+    UTF16_ZEROS,
+)
+from align.errors import UnreadableLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    from align.curves.file_bytes import FileBytes
     from align.curves.line_layouts import LineLayouts, PaddedText
     from align.curves.loss_log import Integers
 
-# What is made of so many lines fits into a processor's cache, and is enough for what each block costs.
-BLOCK_LINES = 1 << 14
-LEAST_BYTES, MOST_BYTES = 1 << 20, 1 << 22
-HEAD_BYTES = 1 << 20
-_BINARY_BYTES = _SHOWN_BYTES = 1 << 16
 _LINE_END, _RETURN, _BLANKS = ord("\n"), ord("\r"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-
-
-# So much of a text shows that one byte of most pairs is zero, and the other hardly ever.
-_PAIRS_BYTES, LEAST_ZERO, MOST_ZERO = 1 << 12, 0.4, 0.1
 _GBK = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xfe]{2})*")
 
 
@@ -42,9 +48,9 @@ def _utf16(data: bytes) -> str:
     """Return the name of the encoding of UTF-16 text; "" for all else."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    head = data[:_PAIRS_BYTES]
+    head = data[:UTF16_BYTES]
     first, second = head[::2].count(0), head[1::2].count(0)
-    if max(first, second) < LEAST_ZERO * len(head) / 2 or min(first, second) > MOST_ZERO * max(first, second):
+    if max(first, second) < UTF16_ZEROS * len(head) / 2 or min(first, second) > UTF16_OTHER_ZEROS * max(first, second):
         return ""
     return "" if not head else "utf-16-le" if second > first else "utf-16-be"
 
@@ -93,7 +99,7 @@ class LogSource:
 
     def __init__(self, label: str, data: bytes | FileBytes, metric: str = "loss") -> None:
         self.label, self.metric = label, metric
-        head = data[:_PAIRS_BYTES]
+        head = data[:UTF16_BYTES]
         if wide := _utf16(head):
             data = data[:].decode(wide, errors="replace").encode()
         self._content = data[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else data
@@ -113,9 +119,9 @@ class LogSource:
     @property
     def is_binary(self) -> bool:
         """True if the beginning holds a zero byte, as event files do and no text does."""
-        return b"\0" in self._content[:_BINARY_BYTES]
+        return b"\0" in self._content[:BINARY_BYTES]
 
-    def head(self, size: int = HEAD_BYTES) -> LogSource:
+    def head(self, size: int = LOG_HEAD_BYTES) -> LogSource:
         """Return the beginning: whole lines, `size` bytes or fewer if there is a line's end among them."""
         if len(self._content) <= size:
             return self
@@ -134,7 +140,7 @@ class LogSource:
 
     def blocks(self) -> Iterable[LogBlock]:
         """Give the cleaned lines in order, in blocks of a size that suits the processor."""
-        return self._few_blocks if len(self._content) <= HEAD_BYTES else self._made_blocks()
+        return self._few_blocks if len(self._content) <= LOG_HEAD_BYTES else self._made_blocks()
 
     @cached_property
     def _few_blocks(self) -> tuple[LogBlock, ...]:
@@ -152,8 +158,8 @@ class LogSource:
 
     def _block_bytes(self) -> int:
         """Return how many bytes hold the lines of a block, going by some at the beginning."""
-        shown = self._content[:_SHOWN_BYTES]
-        return min(max(BLOCK_LINES * len(shown) // (shown.count(b"\n") + 1), LEAST_BYTES), MOST_BYTES)
+        shown = self._content[:LINE_LENGTH_BYTES]
+        return min(max(BLOCK_LINES * len(shown) // (shown.count(b"\n") + 1), LEAST_BLOCK_BYTES), MOST_BLOCK_BYTES)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number, content) of every cleaned line."""
@@ -215,3 +221,41 @@ def _decoded_line(line: bytes) -> str:
 
 def _without_colours(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
+
+
+class FileBytes:
+    """What a large file held when it was opened, by slices, as `bytes` have it; what is appended later is not seen.
+
+    It is read a piece at a time, as a log need not fit into memory twice.
+
+    The file stays open, so that one of the same name that takes its place is not taken for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; raises OSError."""
+        self._path, self._file = path, os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        self._size = os.fstat(self._file).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        """Read some of the bytes, fewer if the file has lost them; raises UnreadableLogError."""
+        start, stop, _ = part.indices(self._size)
+        pieces = []
+        try:
+            while start < stop and (piece := os.pread(self._file, stop - start, start)):
+                pieces.append(piece)
+                start += len(piece)
+        except OSError as error:
+            raise UnreadableLogError(self._path, error.strerror or str(error)) from error
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def find(self, wanted: bytes, start: int) -> int:
+        """Return where one byte stands next, from a place on; -1 if it does not."""
+        for place in range(start, self._size, BYTES_LOOKED_AHEAD):
+            found = self[place : place + BYTES_LOOKED_AHEAD].find(wanted)
+            if found >= 0:
+                return place + found
+        return -1

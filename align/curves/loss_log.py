@@ -7,11 +7,13 @@ are put on one axis.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from align.core.verdicts import ShownResult
 from align.curves.metric_names import find_metric
+from align.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +42,23 @@ class Window:
 
 RAW, SINCE_LAST_PRINT = Window("raw"), Window("since last print")
 EPOCH_SO_FAR, EPOCH_MEAN = Window("epoch so far"), Window("epoch mean")
+_FIXED = {window.kind: window for window in (RAW, SINCE_LAST_PRINT, EPOCH_SO_FAR, EPOCH_MEAN)}
+_OF_LAST = re.compile(r"(mean|median) of last ([1-9][0-9]{0,8})", re.ASCII)
+_FORMS_HINT = ", ".join(f"'{form}'" for form in ("mean of last 10", "median of last 10", *_FIXED))
+
+
+def find_window(text: str) -> Window:
+    """Return what `mean of last 10`, `since last print` ... stand for; raises UsageError for another text."""
+    words = " ".join(text.lower().split())
+    if words in _FIXED:
+        return _FIXED[words]
+    of_last = _OF_LAST.fullmatch(words)
+    if of_last is None:
+        raise UsageError(f"a value of a log cannot be {text!r}", f"give one of {_FORMS_HINT}, with any number")
+    length = int(of_last[2])
+    if length == 1:
+        return RAW
+    return Window("mean of last" if of_last[1] == "mean" else "median of last", length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +114,9 @@ class LossLog:
 
     `loss_name` is what the log calls its training loss. `base` is what it calls its first step (and first epoch); None
     where the format does not fix it and the smallest step has to tell. `steps_per_epoch` is given by the format
-    (`batch: [1/4]`) or None; a fraction only where shares of epochs are told. `notes` says what the plugin assumed or
-    could not read, `settled_by` what would tell the length of an epoch where the log leaves it open. `headed`: what
-    counts stands in lines of its own above the records, so that records out of order have lost it.
+    (`batch: [1/4]`) or None; a fraction only where shares of epochs are printed. `notes` says what the plugin assumed
+    or could not read, `length_advice` what would show the length of an epoch where the log leaves it open. `headed`:
+    what counts stands in lines of its own above the records, so that records out of order have lost it.
     """
 
     label: str
@@ -109,7 +128,7 @@ class LossLog:
     steps_per_epoch: float | None = None
     ignored_lines: int = 0
     notes: tuple[str, ...] = ()
-    settled_by: str = ""
+    length_advice: str = ""
     headed: bool = False
 
     def series(self, metric: str) -> Series | None:
@@ -137,7 +156,7 @@ class LossLog:
 class AxisHints:
     """What the user knows about how a log counts; None leaves it to the log.
 
-    `steps_per_epoch` may be a fraction where shares of epochs are told: 1001 batches, 8 of them a step, are 125.125.
+    `steps_per_epoch` may be a fraction where shares of epochs are printed: 1001 batches, 8 of them a step, are 125.125.
     `assumed`: where an epoch's length is open, the largest step stands for it, and points that tell shares of epochs
     are numbered in their order. That is enough to describe a log, not to compare it.
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-MILLI = 1e-3
+MILLI = 1e-3  # format: seconds
 # Each metric by the name under which it is compared, and what logs call it, the surest first.
 NAMES: dict[str, tuple[str, ...]] = {
     "lr": ("lr", "learning_rate", "base_lr", "lr/pg0", "x/lr0", "lr-SGD", "lr-Adam", "lr-AdamW", "current_lr"),

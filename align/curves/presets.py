@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, isinf
 from typing import TYPE_CHECKING
 
+from align.curves.criteria_thresholds import SHARE_OF_LOSS
 from align.curves.metric_names import is_loss, same_metric
 from align.errors import UsageError
 from align.words.catalogue import sentence
@@ -17,7 +18,6 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SHARE_OF_LOSS = 0.1
 NOT_ASKED = inf
 
 

@@ -1,4 +1,8 @@
-"""The user's own limits of loss curves, as the project file writes them.
+r"""The user's own limits of loss curves, and expressions for the lines of logs, as the project file writes them.
+
+[loss]
+pattern = 'step (?P<step>\d+) .*loss (?P<loss>\S+)'
+candidate_pattern = '...'            # where one side's log is another; `reference_pattern` too
 
 [loss.presets.strict]
 first_abs = 1e-4                     # of abs and rel the looser one holds; one may be left out
@@ -15,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from align.curves.metric_names import same_metric
 from align.curves.presets import GUIDE, PRESETS, CurveLimits, Preset
-from align.curves.read_patterns import PATTERN_KEYS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 _PARTS = ("first", "mean", "every")
 _BOUNDS = {f"{part}_{kind}" for part in _PARTS for kind in ("abs", "rel")}
 _KEYS = {*_BOUNDS, "source", "points", "drift"}
+PATTERN_KEYS = ("pattern", "reference_pattern", "candidate_pattern")
 
 
 def read_presets(document: dict[str, Any]) -> dict[str, Preset]:
@@ -88,3 +92,18 @@ def _fits(key: str, value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int if key == "points" else (int, float)):
         return False
     return isfinite(value) and value >= (key == "points")
+
+
+def read_patterns(document: dict[str, Any]) -> tuple[str, str]:
+    """Return the expressions of the reference and the candidate; "" where the project file has none."""
+    loss = document.get("loss", {})
+    usual = loss.get("pattern", "")
+    return loss.get("reference_pattern", usual), loss.get("candidate_pattern", usual)
+
+
+def pattern_faults(document: dict[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with them as texts; what they find is seen when a log is read."""
+    loss = document.get("loss", {})
+    for key in PATTERN_KEYS if isinstance(loss, dict) else ():
+        if key in loss and (not isinstance(loss[key], str) or not loss[key].strip()):
+            yield f"[loss] {key} must be text, not {loss[key]!r}"

@@ -28,8 +28,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import existing_file
-from align.curves.read_patterns import pattern_faults, read_patterns
-from align.curves.read_presets import preset_faults, read_presets
+from align.curves.read_presets import pattern_faults, preset_faults, read_patterns, read_presets
 from align.errors import ProjectFileError
 from align.forward.allowances import NO_ALLOWANCES, Allowances, allowance_faults, read_allowances
 

@@ -22,7 +22,7 @@ from align.curves.curve_result import (
     SideSpeed,
     SpeedComparison,
 )
-from align.curves.line_formats.format_files import console_formats
+from align.curves.line_formats.console_lines import console_formats
 from align.curves.log_format import log_formats
 from align.curves.loss_log import Curve, LogSummary, MetricSummary, Window
 

@@ -11,9 +11,8 @@ import typer
 
 from align.cli.main import build_app
 from align.curves.loss_log import PairedCurves
+from align.curves.troubles.classify_trouble import METRIC_TROUBLES, TROUBLES, Trouble
 from align.curves.troubles.curve_evidence import CurveEvidence
-from align.curves.troubles.loss_troubles import TROUBLES, Trouble
-from align.curves.troubles.metric_troubles import METRIC_TROUBLES
 from align.words.catalogue import catalogue
 
 COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.line_formats.format_files import console_formats
+from align.curves.line_formats.console_lines import console_formats
 from align.curves.log_format import log_formats
 from align.curves.log_sources import LogSource
 from align.errors import CannotRunError, EmptyLogError

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.line_formats.format_files import console_formats
+from align.curves.line_formats.console_lines import console_formats
 from align.curves.log_format import LogFormat, log_formats
 from align.curves.log_sources import LogSource
 from align.curves.reading.process_ranks import choose_rank

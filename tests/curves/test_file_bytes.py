@@ -6,8 +6,8 @@ import codecs
 
 import pytest
 
-from align.curves.file_bytes import FileBytes
-from align.curves.log_sources import LEAST_BYTES, LogSource
+from align.curves.log_sources import FileBytes, LogSource
+from align.curves.thresholds import LEAST_BLOCK_BYTES
 
 LINES = b"".join(b"step %d loss 2.%06d\n" % (step, step) + b"\n" * (step % 3) for step in range(80_000))
 
@@ -21,7 +21,7 @@ LINES = b"".join(b"step %d loss 2.%06d\n" % (step, step) + b"\n" * (step % 3) fo
         LINES,
         LINES[:-9],
         LINES + b"\n\n",
-        b"\n" * (LEAST_BYTES + 5) + b"a\n",
+        b"\n" * (LEAST_BLOCK_BYTES + 5) + b"a\n",
         LINES.replace(b"\n", b"\r\n"),
     ],
 )

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.curves.log_sources import HEAD_BYTES, LEAST_BYTES, LogSource
+from align.curves.log_sources import LogSource
+from align.curves.thresholds import LEAST_BLOCK_BYTES, LOG_HEAD_BYTES
 
 
 @pytest.mark.parametrize(
@@ -41,9 +42,9 @@ def test_zeros_of_binary_files_are_no_encoding() -> None:
 
 def test_blocks_are_whole_lines_with_numbers_that_go_on() -> None:
     line = "x" * 99 + "\n"
-    source = LogSource.of_text(line * (3 * HEAD_BYTES // len(line)))
+    source = LogSource.of_text(line * (3 * LOG_HEAD_BYTES // len(line)))
     blocks = list(source.blocks())
-    assert len(blocks) == pytest.approx(3 * HEAD_BYTES / LEAST_BYTES, abs=1)
+    assert len(blocks) == pytest.approx(3 * LOG_HEAD_BYTES / LEAST_BLOCK_BYTES, abs=1)
     assert [number for block in blocks for number in block.numbers.tolist()] == list(
         range(1, source.data.count(b"\n") + 1)
     )

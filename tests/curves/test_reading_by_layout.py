@@ -109,7 +109,7 @@ def test_what_is_read_by_layout_is_what_is_read_line_by_line(
     form: str, oddity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pattern, path = PATTERN if form == "pattern" else "", tmp_path / "train.log"
-    monkeypatch.setattr(log_sources, "MOST_BYTES", 3000)
+    monkeypatch.setattr(log_sources, "MOST_BLOCK_BYTES", 3000)
     found: list[LineLayouts | None] = []
     find_layouts = log_sources.find_layouts
     for style in (".4f", ".6E", ""):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.steps_from_epochs import steps_from_shares
-from align.curves.log_parts.first_step import distance_from_zero
+from align.curves.log_parts.counting import distance_from_zero
 from align.curves.loss_log import AxisHints
 from align.errors import StepsPerEpochError, UnknownEpochLengthError
 from align.words.catalogue import sentence
@@ -38,7 +38,7 @@ class Numbering:
 
 
 def number_steps(log: LossLog, series: Series, hints: AxisHints | None = None) -> Numbering:
-    """Number the values of a metric by the global step; raises StepsPerEpochError where that cannot be told."""
+    """Number the values of a metric by the global step; raises StepsPerEpochError where that cannot be known."""
     hints = hints or AxisHints()
     if log.counting == "share of epochs" and log.table.shares is not None:
         return _by_share(
@@ -109,15 +109,15 @@ class _Epochs(NamedTuple):
         first = 0 if self.log.base == 0 or int(self.epochs.min()) == 0 else 1
         return self.epochs[series.rows] - first, self.log.table.steps[series.rows] + (1 - self.base)
 
-    def told_length(self, loss: Series) -> int | None:
+    def printed_length(self, loss: Series) -> int | None:
         """Return the steps of an epoch that all records tell alike; raises StepsPerEpochError if they differ."""
         totals = self.log.table.totals
-        told = self.epochs[:0] if totals is None else totals[loss.rows][totals[loss.rows] > 0]
-        if not len(told):
+        printed = self.epochs[:0] if totals is None else totals[loss.rows][totals[loss.rows] > 0]
+        if not len(printed):
             return None
-        if told.min() != told.max():
-            raise StepsPerEpochError(self.log.label, f"its epochs have from {told.min()} to {told.max()} steps")
-        return int(told[0])
+        if printed.min() != printed.max():
+            raise StepsPerEpochError(self.log.label, f"its epochs have from {printed.min()} to {printed.max()} steps")
+        return int(printed[0])
 
 
 def _inside_epochs(
@@ -125,7 +125,7 @@ def _inside_epochs(
 ) -> Numbering:
     """Count on over epochs: epochs * length + step; the loss tells the length if it is not known."""
     (epochs_of_loss, inside_of_loss), (epochs, inside) = counted.places(loss), counted.places(series)
-    length = length or counted.told_length(loss)
+    length = length or counted.printed_length(loss)
     if length is None and not epochs_of_loss.any() and not epochs.any():
         return Numbering(inside, "step", counted.base, None, notes)
     if length is None:
@@ -146,12 +146,12 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: 
     order = np.lexsort((inside, epochs))
     crossing = np.diff(epochs[order]) > 0
     if not crossing.any():
-        hint = log.settled_by or StepsPerEpochError.GIVE_IT
+        hint = log.length_advice or StepsPerEpochError.GIVE_IT
         raise UnknownEpochLengthError(log.label, "it shows no complete epoch", hint)
     within = np.diff(inside[order])[~crossing]
     within = within[within > 0]
     if not len(within) or np.median(within) != 1:
-        hint = log.settled_by or StepsPerEpochError.GIVE_IT
+        hint = log.length_advice or StepsPerEpochError.GIVE_IT
         raise UnknownEpochLengthError(
             log.label, "it prints only some steps, so an epoch may be longer than its last one", hint
         )
@@ -165,8 +165,8 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: 
 def _copies(shares: Floats, values: Floats) -> int:
     """Return 2 where the second half of a log is the first once more, else 1."""
     half, odd = divmod(len(shares), 2)
-    told = np.stack([shares, values])
-    return 2 if not odd and np.array_equal(told[:, :half], told[:, half:], equal_nan=True) else 1
+    both = np.stack([shares, values])
+    return 2 if not odd and np.array_equal(both[:, :half], both[:, half:], equal_nan=True) else 1
 
 
 def _by_share(log: LossLog, shares: Floats, copies: int, hints: AxisHints) -> Numbering:

@@ -71,7 +71,7 @@ def _have_the_same_spans(reference: Curve, candidate: Curve) -> bool:
 
 def _smoothed(fine: Curve, wide: Curve) -> Averages:
     """Make of the values of a finer curve those of the wider that can be made; a median is made of nothing else."""
-    fine, told = fill_skipped(fine)
+    fine, printed = fill_skipped(fine)
     spans = spans_of(fine)
     tiles = tile(spans, spans_of(wide))
     if MEDIAN in (fine.window.kind, wide.window.kind):
@@ -81,7 +81,7 @@ def _smoothed(fine: Curve, wide: Curve) -> Averages:
     if "epoch" in wide.window.kind:
         left_out = np.zeros_like(left_out)
     alike = ~tiles.many | (left_out == 0) | (left_out == skipped)
-    made = average(fine, tiles.take(alike), left_out[alike] > 0, told)
+    made = average(fine, tiles.take(alike), left_out[alike] > 0, printed)
     return made._replace(curve=replace(made.curve, window=wide.window), unlike=int(np.count_nonzero(~alike)))
 
 

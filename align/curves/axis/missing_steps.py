@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.curves.thresholds import NARROW_DISTANCES, PERIODS_TRIED
+
 if TYPE_CHECKING:
     from align.curves.loss_log import Integers
-
-TRIED_PERIODS = 100
-# The crossing from one epoch to the next, and the last distance in an epoch.
-NARROW_IN_AN_EPOCH = 2
 
 
 class MissingSteps(NamedTuple):
@@ -93,10 +91,10 @@ def _width_of_runs(gaps: Integers) -> Integers:
 def _repeats_with_epochs(gaps: Integers, wide: Integers) -> bool:
     """Tell whether the distances repeat, two times or more, as the first, every n-th and the last of an epoch do."""
     periods = wide[1:] - wide[:1]
-    for period in periods[(wide[:1] < periods) & (periods <= len(gaps) // 2)][:TRIED_PERIODS].tolist():
+    for period in periods[(wide[:1] < periods) & (periods <= len(gaps) // 2)][:PERIODS_TRIED].tolist():
         first = gaps[:period]
         narrow = np.count_nonzero(first < first.max() - 1)
-        once = narrow <= NARROW_IN_AN_EPOCH and np.array_equal(first, gaps[period : 2 * period])
+        once = narrow <= NARROW_DISTANCES and np.array_equal(first, gaps[period : 2 * period])
         if once and np.array_equal(gaps[period:], gaps[:-period]):
             return True
     return False

@@ -16,7 +16,7 @@ from align.curves.axis.match_windows import match_windows
 from align.curves.axis.skipped_steps import compare_skips, skips_of, until_step, with_skipped
 from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.loss_log import RAW, Curve, PairedCurves
-from align.curves.reading.split_jobs import choose_job
+from align.curves.reading.jobs import choose_job
 from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesError, UnorderedLogError
 from align.words.catalogue import sentence
 
@@ -32,15 +32,15 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
     Raises MetricMissingError, StepsPerEpochError, MixedJobsError, MixedProcessesError, UnorderedLogError.
     """
     log = choose_job(log)
-    series, told = with_skipped(log, find_series(log, metric), metric)
+    series, printed = with_skipped(log, find_series(log, metric), metric)
     numbering = number_steps(log, series, hints)
     kept = deduplicate_steps(numbering.steps, series.values, headed=log.headed)
     if kept.each > 1:
         raise MixedProcessesError(log.label, metric, kept.each)
-    if kept.unsettled:
-        raise UnorderedLogError(log.label, metric, kept.unsettled)
+    if kept.unclear:
+        raise UnorderedLogError(log.label, metric, kept.unclear)
     at = slice(None) if kept.whole else kept.index
-    steps, told = numbering.steps[at], told[at]
+    steps, printed = numbering.steps[at], printed[at]
     curve = Curve(
         label=log.label,
         metric=metric,
@@ -57,7 +57,7 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         phase=series.phase,
         resumed=kept.resumed,
     )
-    return curve if told.all() or not told.any() else curve.take(told)
+    return curve if printed.all() or not printed.any() else curve.take(printed)
 
 
 def find_series(log: LossLog, metric: str) -> Series:
@@ -144,5 +144,5 @@ def _skipped_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
             key = "skip_note.one_side" if lone.exact else "skip_note.one_side_by_then"
             yield sentence(key, count=lone.steps, side=side, first=lone.first)
     if apart.shared:
-        told = all(curve.skips is None or bool(curve.skips.whole.all()) for curve in (reference, candidate))
-        yield sentence("skip_note.both_sides" if told else "skip_note.both_sides_untold", count=apart.shared)
+        exact = all(curve.skips is None or bool(curve.skips.whole.all()) for curve in (reference, candidate))
+        yield sentence("skip_note.both_sides" if exact else "skip_note.both_sides_untold", count=apart.shared)

@@ -13,11 +13,11 @@ import numpy as np
 
 from align.curves.loss_log import Skips
 from align.curves.metric_names import is_loss
+from align.curves.thresholds import SKIPS_AT_THE_END
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Curve, Integers, LossLog, Series
 
-AT_THE_END = 5
 NO_STEPS = np.zeros(0, np.int64)
 NO_SKIPS = Skips(NO_STEPS, NO_STEPS, NO_STEPS)
 
@@ -31,7 +31,7 @@ class SkippedByOneSide(NamedTuple):
 
 
 class SkipComparison(NamedTuple):
-    """Skipped steps of two logs: those that each has alone, and how many both have, at most where which is not told."""
+    """Skipped steps of two logs: those that each has alone, and how many both have, at most where a log names none."""
 
     reference: SkippedByOneSide
     candidate: SkippedByOneSide
@@ -57,11 +57,11 @@ def with_skipped(log: LossLog, series: Series, metric: str) -> tuple[Series, Boo
     if log.table.skipped is None or series.phase != "training" or not is_loss(metric):
         return series, np.ones(len(series.rows), np.bool_)
     rows = np.union1d(series.rows, np.flatnonzero(log.table.skipped))
-    told = np.isin(rows, series.rows, assume_unique=True)
-    at = np.searchsorted(series.rows, rows[told])
+    printed = np.isin(rows, series.rows, assume_unique=True)
+    at = np.searchsorted(series.rows, rows[printed])
     values, resolution = np.full(len(rows), np.nan), np.zeros(len(rows))
-    values[told], resolution[told] = series.values[at], series.resolution[at]
-    return replace(series, rows=rows, values=values, resolution=resolution), told
+    values[printed], resolution[printed] = series.values[at], series.resolution[at]
+    return replace(series, rows=rows, values=values, resolution=resolution), printed
 
 
 def skips_of(log: LossLog, rows: Integers, steps: Integers) -> Skips | None:
@@ -96,17 +96,17 @@ def fill_skipped(curve: Curve) -> tuple[Curve, Booleans]:
     steps = printed_steps(curve)
     if len(steps) == len(curve.steps):
         return curve, np.ones(len(steps), np.bool_)
-    told = np.isin(steps, curve.steps, assume_unique=True)
+    printed = np.isin(steps, curve.steps, assume_unique=True)
     values, resolution = np.full(len(steps), np.nan), np.zeros(len(steps))
-    values[told], resolution[told] = curve.values, curve.resolution
+    values[printed], resolution[printed] = curve.values, curve.resolution
     resumed = None if curve.resumed is None else np.isin(steps, curve.steps[curve.resumed])
-    return replace(curve, steps=steps, values=values, resolution=resolution, resumed=resumed), told
+    return replace(curve, steps=steps, values=values, resolution=resolution, resumed=resumed), printed
 
 
 def steps_to_the_end(curve: Curve) -> Integers:
     """Return the steps that a log tells of, up to the last value if nothing but skipped steps comes after it."""
     steps, runs = printed_steps(curve), skipped_runs(curve)
-    at_the_end = (runs.last == steps[-1:]) & runs.whole & (runs.counts >= AT_THE_END)
+    at_the_end = (runs.last == steps[-1:]) & runs.whole & (runs.counts >= SKIPS_AT_THE_END)
     return curve.steps if at_the_end.any() else steps
 
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.thresholds import (
+    EPOCH_SHARE_DIGITS,
+    EPOCH_SHARE_ROUNDING,
+    LAST_STEP_SHARE,
+    SHARE_LEAST_DECIMALS,
+    SHARE_MOST_DECIMALS,
+)
 from align.errors import StepsPerEpochError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Floats, Integers
 
-# Trainers print two decimals or more, and all digits if it is more than so many.
-LEAST_DECIMALS, MOST_DECIMALS = 2, 12
-_DECIMALS = range(LEAST_DECIMALS, MOST_DECIMALS)
-# Some print so many digits whatever the size: 0.1234, then 1.234.
-SIGNIFICANT = 4
-ROUNDING = 1e-6
-# The last step of an epoch may have fewer batches than others: shares of whole steps are then off by up to one.
-LAST_STEP = 1.0
+_DECIMALS = range(SHARE_LEAST_DECIMALS, SHARE_MOST_DECIMALS)
 KEEP_MORE_HINT = "compare a log that tells steps: the trainer's state file, or its output with the progress bars"
 
 
@@ -34,16 +34,16 @@ def steps_from_shares(label: str, shares: Floats, length: float) -> tuple[Intege
     fraction (1001 batches, 8 of them a step: 125.125) the last step of an epoch has fewer batches.
     """
     units = _printed_units(shares) * length
-    if units.max() > 1 + ROUNDING:
+    if units.max() > 1 + EPOCH_SHARE_ROUNDING:
         return _evenly(label, shares * length, units, length)
     epochs = np.floor(shares) if length != int(length) else np.zeros(len(shares))
     exact = (shares - epochs) * length
-    off = np.abs(exact - np.rint(exact)) > units / 2 + ROUNDING * length
+    off = np.abs(exact - np.rint(exact)) > units / 2 + EPOCH_SHARE_ROUNDING * length
     if not off.any():
         return (epochs * np.ceil(length) + np.rint(exact)).astype(np.int64), ()
     share = shares[off][0]
     reason = sentence("axis_fault.no_whole_number", share=share, length=length)
-    return _evenly(label, shares * length, units, length, LAST_STEP, reason)
+    return _evenly(label, shares * length, units, length, LAST_STEP_SHARE, reason)
 
 
 def _printed_units(shares: Floats) -> Floats:
@@ -54,14 +54,14 @@ def _printed_units(shares: Floats) -> Floats:
     unit = next((10.0**-decimals for decimals in _DECIMALS if _needs_no_more(shares, decimals)), 0.0)
     magnitudes = np.floor(np.log10(np.maximum(shares, unit or 1.0)))
     units = np.full(len(shares), unit)
-    if unit and _needs_no_more(shares, SIGNIFICANT - 1 - magnitudes):
-        units = np.maximum(units, 10.0 ** (magnitudes + 1 - SIGNIFICANT))
+    if unit and _needs_no_more(shares, EPOCH_SHARE_DIGITS - 1 - magnitudes):
+        units = np.maximum(units, 10.0 ** (magnitudes + 1 - EPOCH_SHARE_DIGITS))
     return units
 
 
 def _needs_no_more(shares: Floats, decimals: Floats | int) -> bool:
     scale = 10.0**decimals
-    return np.allclose(shares, np.rint(shares * scale) / scale, rtol=0, atol=10.0**-MOST_DECIMALS)
+    return np.allclose(shares, np.rint(shares * scale) / scale, rtol=0, atol=10.0**-SHARE_MOST_DECIMALS)
 
 
 def _evenly(
@@ -75,8 +75,8 @@ def _evenly(
     at = np.arange(len(exact))
     places, unit = at - np.maximum.accumulate(np.where(anew, at, 0)) + 1, units.max()
     least, most = (exact - units / 2 - slack) / places, (exact + units / 2 + slack) / places
-    distance = int(np.ceil(least.max() - ROUNDING))
-    if not (distance > unit + 2 * slack and distance <= most.min() + ROUNDING < distance + 1):
+    distance = int(np.ceil(least.max() - EPOCH_SHARE_ROUNDING))
+    if not (distance > unit + 2 * slack and distance <= most.min() + EPOCH_SHARE_ROUNDING < distance + 1):
         coarse = sentence("axis_fault.printed_alike", length=length, steps=unit)
         raise StepsPerEpochError(label, reason or coarse, KEEP_MORE_HINT)
     return places * distance, (sentence("axis_note.even_distance", distance=distance),)

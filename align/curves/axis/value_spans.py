@@ -18,7 +18,7 @@ from align.curves.loss_log import RAW
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Curve, Floats, Integers
 
-UNKNOWN = -1
+UNKNOWN = -1  # format: the mark of a start that is not known
 MEDIAN = "median of last"
 
 
@@ -83,14 +83,14 @@ def tile(fine: Spans, wide: Spans) -> Tiles:
     return Tiles(first[filled], last[filled] + 1, wide.ends[filled])
 
 
-def average(curve: Curve, tiles: Tiles, without: Booleans | None = None, told: Booleans | None = None) -> Averages:
+def average(curve: Curve, tiles: Tiles, without: Booleans | None = None, printed: Booleans | None = None) -> Averages:
     """Average a curve's values over the spans that they fill, each by the number of steps that it stands for.
 
     `without` tells which means are to be made without the steps that changed no weight; all others are made with them,
-    where they have values: those `told`. A mean of rounded values is rounded no more than they are.
+    where they have values: those `printed`. A mean of rounded values is rounded no more than they are.
     """
-    told = np.ones(len(curve.steps), np.bool_) if told is None else told
-    weights = np.where(told, _weights(curve, skipped=True), np.nan)
+    printed = np.ones(len(curve.steps), np.bool_) if printed is None else printed
+    weights = np.where(printed, _weights(curve, skipped=True), np.nan)
     total = range_sums(weights, tiles)
     values, resolution = (_means(column, weights, tiles, total) for column in (curve.values, curve.resolution))
     if without is not None and without.any():
@@ -99,7 +99,7 @@ def average(curve: Curve, tiles: Tiles, without: Booleans | None = None, told: B
         total[without] = range_sums(weights, part)
         values[without] = _means(curve.values, weights, part, total[without])
         resolution[without] = _means(curve.resolution, weights, part, total[without])
-    usable = np.where(tiles.many, total > 0, told[tiles.first])
+    usable = np.where(tiles.many, total > 0, printed[tiles.first])
     tiles = tiles.take(usable)
     made = replace(
         curve,
@@ -108,7 +108,7 @@ def average(curve: Curve, tiles: Tiles, without: Booleans | None = None, told: B
         resolution=resolution[usable],
         resumed=_any(curve.resumed, tiles),
     )
-    return Averages(made, _count_used(tiles, told), int(np.count_nonzero(tiles.many)))
+    return Averages(made, _count_used(tiles, printed), int(np.count_nonzero(tiles.many)))
 
 
 def range_sums(values: Floats, tiles: Tiles) -> Floats:
@@ -164,8 +164,8 @@ def _means(values: Floats, weights: Floats, tiles: Tiles, total: Floats) -> Floa
     return means
 
 
-def _count_used(tiles: Tiles, told: Booleans) -> int:
-    """Count the told values that are in one range or more."""
-    count = len(told) + 1
+def _count_used(tiles: Tiles, printed: Booleans) -> int:
+    """Count the printed values that are in one range or more."""
+    count = len(printed) + 1
     begun = np.bincount(tiles.first, minlength=count) - np.bincount(tiles.stop, minlength=count)
-    return int(np.count_nonzero(np.cumsum(begun)[:-1] * told))
+    return int(np.count_nonzero(np.cumsum(begun)[:-1] * printed))

@@ -25,20 +25,18 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"([-+]?)([0-9]*)(?:(\.)([0-9]*))?(?:[eE]([-+]?)([0-9]{1,3}))?")
 _TO_ZEROS = str.maketrans("123456789", "0" * 9)
-_WORD = 8
+_WORD = 8  # format: bytes of a word of 64 bits
 _LOW_DIGITS = 2 * _WORD
-# More have to be read one by one: that many digits fit into 64 bits.
-_MOST_DIGITS, _MOST_DECIMALS = 18, 22
-# A third word of a mantissa beyond that does not fit.
-_MOST_HIGH = 900
-_EXACT = 2**53
+# More have to be read one by one.
+_MOST_DIGITS, _MOST_DECIMALS = 18, 22  # format: digits that 64 bits hold, and powers of ten that float64 holds
+_MOST_HIGH = 900  # format: with more of it, a third word of a mantissa does not fit into 64 bits
+_EXACT = 2**53  # format: whole numbers that float64 holds
 _TENS = 10.0 ** np.arange(_MOST_DECIMALS + 1)
 _WHOLE_TENS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.uint64)
 _KEPT = np.array([(2**64 - 1) >> 8 * (8 - count) << 8 * (8 - count) for count in range(_WORD + 1)], np.uint64)
 _ZEROS = np.uint64(0x3030303030303030)
-_SPLIT = 2.0**27 + 1
-# The rest of a long division is known to better than that share of it.
-_DOUBT = 2.0**-40
+_SPLIT = 2.0**27 + 1  # format: splits a float64 into halves of 26 bits (Dekker)
+_DOUBT = 2.0**-40  # format: the rest of a long division is known to better than that share of it
 
 
 class NumberForm(NamedTuple):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from align.curves.thresholds import ALL_DIGITS, EXACT_BITS, PRINTED_VALUES, ROUNDED_DECIMALS, ROUNDED_VALUES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -21,17 +23,10 @@ if TYPE_CHECKING:
     from align.curves.columns.number_forms import NumberColumn
     from align.curves.loss_log import Floats, Integers
 
-ENOUGH_VALUES = 5
-# So many unlike values, of at least so many decimals, that no binary float holds exactly show that a loss was rounded.
-ENOUGH_ROUNDED = 2
-LEAST_DECIMALS = 2
-EXACT_BITS = 12
-# Nine digits tell every float32, fifteen every float64; rounded columns show less, the others as a rule more.
-ALL_DIGITS = 8
-FLOAT64_DIGITS = 15
+FLOAT64_DIGITS = 15  # format: decimal digits that each float64 keeps
 _FLOAT64 = 10 ** (FLOAT64_DIGITS - 1)
 _ZERO, _ONE, _POINT, _EXPONENT = map(ord, "01.e")
-_LOWER_CASE = 0x20
+_LOWER_CASE = 0x20  # format: the bit of lower case in ASCII
 
 
 class Printed(NamedTuple):
@@ -75,7 +70,7 @@ class DigitColumn:
         With `places` those of the block are `texts[places]`: of many that are alike, each is looked at once.
         """
         self._count += len(texts) if places is None else len(places)
-        if self._count < ENOUGH_VALUES:
+        if self._count < PRINTED_VALUES:
             self._few.append((texts, values, places))
             return
         self._look_at_few()
@@ -105,7 +100,7 @@ class DigitColumn:
             self._figures.append(_figures(numbers.exponents, numbers.decimals, numbers.decimals))
         elif not self._exact:
             figures = _figures(numbers.exponents, numbers.significant(), numbers.decimals)
-            padded = not self._padded and numbers.has_padded(LEAST_DECIMALS)
+            padded = not self._padded and numbers.has_padded(ROUNDED_DECIMALS)
             self._learn(numbers.values, finite, figures, padded)
 
     def _learn(
@@ -123,9 +118,9 @@ class DigitColumn:
         self._finite.append(finite if places is None else finite[places])
         self._figures.append(figures if places is None else figures[:, places])
         self._padded |= padded
-        if len(self._rounded) < ENOUGH_ROUNDED:
+        if len(self._rounded) < ROUNDED_VALUES:
             known = values[finite & (np.abs(values) < _LARGE)]
-            self._rounded.update(np.unique(known[known * 2**EXACT_BITS % 1 != 0])[:ENOUGH_ROUNDED].tolist())
+            self._rounded.update(np.unique(known[known * 2**EXACT_BITS % 1 != 0])[:ROUNDED_VALUES].tolist())
 
     def resolution(self, printed: Printed | None = None) -> Floats:
         """Return the unit of the last printed digit of each number, 0.0 where the log prints all digits.
@@ -143,7 +138,7 @@ class DigitColumn:
         if printed and (units := _known_units(printed, finite, exponents, significant, decimals)) is not None:
             return units
         significant = np.maximum(1, significant)
-        if finite.sum() < ENOUGH_VALUES or not (self._padded or self._was_rounded(int(decimals[finite].max()))):
+        if finite.sum() < PRINTED_VALUES or not (self._padded or self._was_rounded(int(decimals[finite].max()))):
             return none
         if decimals[finite].min() == decimals[finite].max():
             return _powers_of_ten(exponents, finite)
@@ -155,7 +150,7 @@ class DigitColumn:
 
     def _was_rounded(self, most_decimals: int) -> bool:
         """Tell whether enough unlike values could not have been printed so short with all their digits."""
-        return self._measured and most_decimals >= LEAST_DECIMALS and len(self._rounded) >= ENOUGH_ROUNDED
+        return self._measured and most_decimals >= ROUNDED_DECIMALS and len(self._rounded) >= ROUNDED_VALUES
 
 
 def printed_resolution(texts: Sequence[str], measured: bool = True) -> Floats:
@@ -186,16 +181,15 @@ def _look_at(texts: NDArray[np.bytes_], finite: NDArray[np.bool_]) -> tuple[NDAr
     decimals = np.maximum(0, ends - points - 1)
     significant = np.where(leading < ends, ends - leading - (points > leading) + (points == ends), 0)
     last_zero = letters[np.arange(len(texts)), np.maximum(ends - 1, 0)] == _ZERO
-    padded = bool((last_zero & (decimals >= LEAST_DECIMALS) & finite).any())
+    padded = bool((last_zero & (decimals >= ROUNDED_DECIMALS) & finite).any())
     exponents = -decimals
     for row in np.flatnonzero((ends < lengths) & finite).tolist():
         exponents[row] += max(-_FAR, min(_FAR, int(texts[row][ends[row] + 1 :])))
     return np.stack([exponents, significant, decimals]).astype(np.int16), padded
 
 
-# Beyond what any float64 has, and whole numbers all.
-_FAR = 9999
-_LARGE = 2.0**52
+_FAR = 9999  # format: an exponent beyond that of any float64
+_LARGE = 2.0**52  # format: float64 holds no fractions from there on
 
 
 def _first(found: NDArray[np.bool_], otherwise: NDArray[np.int64]) -> NDArray[np.int64]:

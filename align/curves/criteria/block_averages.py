@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.curves.criteria_thresholds import SUM_ROUNDING
+
 if TYPE_CHECKING:
     from align.curves.loss_log import Floats
-
-# What sums leave of a constant or of a straight line, as a part of it.
-ROUNDING = 1e-12
 
 
 class Blocks(NamedTuple):
@@ -50,7 +49,7 @@ def centred_times(count: int) -> Floats:
 def _correlation(values: Floats, detrend: bool) -> float:
     around = values - _line(values) if detrend and values.shape[-1] > 1 else values
     whole = float(np.vdot(around, around))
-    if whole <= ROUNDING**2 * float(np.vdot(values, values)):
+    if whole <= SUM_ROUNDING**2 * float(np.vdot(values, values)):
         return 0.0
     return float(np.vdot(around[..., 1:], around[..., :-1])) / whole
 

@@ -12,25 +12,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.core.thresholds import FLOAT64_ROUNDING
 from align.curves.criteria.onset_shapes import even_edges, fit_shapes, shapes_of, take_cells, what_is_left
+from align.curves.criteria_thresholds import (
+    AGREEING_SCORE,
+    ARRANGEMENT_ROUNDS,
+    CHANGE_BLOCKS,
+    EXCURSION_WEIGHT,
+    FALSE_ALARM_RATE,
+    ONSETS_TRIED,
+    REARRANGEMENTS,
+    STRETCH_CELLS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from align.curves.criteria.onset_shapes import Cells
-    from align.curves.loss_log import Floats
-
-# The chance of a false alarm of both tests together; each is held to half of it.
-LEVEL = 0.01
-REARRANGED = 599
-# Looked at so many at a time: chance is mostly told from a change by the first of them.
-ARRANGEMENTS = (29, 120, 225, 225)
-# So many onsets are tried: the ones between them look like these.
-ONSETS = 80
-FEWEST_BLOCKS = 8
-# A stretch that ends is looked for in so many cells: it may be short.
-MOST_CELLS = 4000
-ROUNDING = 1e-9
+    from align.curves.loss_log import Booleans, Floats
 
 
 class Change(NamedTuple):
@@ -67,15 +66,15 @@ def lasts_longer_than_chance(scores: Floats, first: int, last: int) -> bool:
     Such a stretch chose its own ends, so it is held against any stretch of all of the curve, shape (points,), with its
     blocks in other orders.
     """
-    count = min(len(scores), MOST_CELLS)
+    count = min(len(scores), STRETCH_CELLS)
     edges, left = np.arange(count + 1) * len(scores) // count, scores.copy()
     for part in (slice(None, first), slice(first, last + 1), slice(last + 1, None)):
         left[part] -= np.mean(scores[part]) if len(scores[part]) else 0.0
     cells, blocks = take_cells(scores, edges), independent_blocks(take_cells(left, edges).values)
     values = cells.values * cells.sizes
     found, arrangements = _largest_stretch(values[None]), _moved(values, blocks.length, np.random.default_rng(0))
-    p_value = _share_as_large(float(found[0]), map(_largest_stretch, arrangements), LEVEL)
-    return not blocks.alike and p_value <= LEVEL
+    p_value = _share_as_large(float(found[0]), map(_largest_stretch, arrangements), FALSE_ALARM_RATE)
+    return not blocks.alike and p_value <= FALSE_ALARM_RATE
 
 
 def independent_blocks(left: Floats) -> Blocks:
@@ -84,7 +83,7 @@ def independent_blocks(left: Floats) -> Blocks:
     A correlation within half of its standard error is taken for none: blocks that are too long cannot show a change.
     """
     length, means, whole = 1, left, float(np.mean(left**2))
-    while _is_alike(means) and len(means) // 2 >= FEWEST_BLOCKS:
+    while _is_alike(means) and len(means) // 2 >= CHANGE_BLOCKS:
         means = means[: len(means) // 2 * 2].reshape(-1, 2).mean(1)
         length *= 2
     spread = float(np.mean(means**2)) * len(means) / max(len(means) - 2, 1)
@@ -101,21 +100,21 @@ def _find(values: Floats, *, sizes: bool) -> Change | None:
         return None
     p_value = _p_value(cells, shapes, blocks.length, sizes=sizes)
     at = int(np.argmin(fits.left.min(axis=0)))
-    return Change(int(cells.edges[at]), p_value) if p_value <= LEVEL / 2 else None
+    return Change(int(cells.edges[at]), p_value) if p_value <= FALSE_ALARM_RATE / 2 else None
 
 
 def _p_value(cells: Cells, shapes: Floats, length: int, *, sizes: bool) -> float:
-    """Compare the largest standardised sum along a shape with that of `REARRANGED` arrangements of the blocks."""
-    values, source, shapes = cells.values, np.random.default_rng(0), shapes[:, :: -(-len(shapes[0]) // ONSETS)]
+    """Compare the largest standardised sum along a shape with that of `REARRANGEMENTS` arrangements of the blocks."""
+    values, source, shapes = cells.values, np.random.default_rng(0), shapes[:, :: -(-len(shapes[0]) // ONSETS_TRIED)]
     if sizes:
         values = values - np.average(values, weights=cells.sizes)
         shapes = shapes - (shapes @ cells.sizes / cells.sizes.sum())[..., None]
     spread = np.sqrt((shapes * shapes) @ cells.sizes)[..., None]
-    along = np.divide(shapes, spread, out=np.zeros_like(shapes), where=spread > ROUNDING) * cells.sizes
+    along = np.divide(shapes, spread, out=np.zeros_like(shapes), where=spread > FLOAT64_ROUNDING) * cells.sizes
     along = along.reshape(-1, len(values))
     found, rearranged = _largest(along, values[None], sizes=sizes)[0], (_moved if sizes else _flipped)
     largest = (_largest(along, arrangement, sizes=sizes) for arrangement in rearranged(values, length, source))
-    return _share_as_large(found, largest, LEVEL / 2)
+    return _share_as_large(found, largest, FALSE_ALARM_RATE / 2)
 
 
 def _share_as_large(found: float, arranged: Iterable[Floats], level: float) -> float:
@@ -125,8 +124,8 @@ def _share_as_large(found: float, arranged: Iterable[Floats], level: float) -> f
     """
     seen, as_large = 1, 1
     for largest in arranged:
-        seen, as_large = seen + len(largest), as_large + int(np.sum(largest >= found * (1.0 - ROUNDING)))
-        if as_large > level * (REARRANGED + 1):
+        seen, as_large = seen + len(largest), as_large + int(np.sum(largest >= found * (1.0 - FLOAT64_ROUNDING)))
+        if as_large > level * (REARRANGEMENTS + 1):
             break
     return as_large / seen
 
@@ -147,14 +146,14 @@ def _largest(along: Floats, values: Floats, *, sizes: bool) -> Floats:
 
 def _flipped(values: Floats, length: int, source: np.random.Generator) -> Iterator[Floats]:
     blocks = -(-len(values) // length)
-    for count in ARRANGEMENTS:
+    for count in ARRANGEMENT_ROUNDS:
         signs = 2.0 * source.integers(0, 2, (count, blocks)) - 1.0
         yield np.repeat(signs, length, axis=1)[:, : len(values)] * values
 
 
 def _moved(values: Floats, length: int, source: np.random.Generator) -> Iterator[Floats]:
     blocks = -(-len(values) // length)
-    for count in ARRANGEMENTS:
+    for count in ARRANGEMENT_ROUNDS:
         places = np.argsort(source.random((count, blocks)), axis=1)
         starts = np.repeat(places * length, length, axis=1) + np.tile(np.arange(length), blocks)
         # Only the last block may reach beyond the end, by as much in each arrangement.
@@ -166,3 +165,41 @@ def _is_alike(values: Floats) -> bool:
     whole, count = float(values @ values), len(values)
     correlation = float(values[1:] @ values[:-1]) / whole if whole else -1.0
     return bool(correlation + 2.0 / count > 0.5 / count**0.5)
+
+
+class Stretch(NamedTuple):
+    """The indices of the first and the last point of a stretch that is outside; `ended`: what follows it agrees."""
+
+    first: int
+    last: int
+    ended: bool = False
+
+
+def find_stretch(difference: Floats, limit: Floats, within: Booleans) -> Stretch | None:
+    """Find the stretch over which sizes of `difference` are most beyond `limit`; None if there are only excursions.
+
+    Each point scores by how far it is outside or inside, at most 1 either way, so that no single one outweighs another.
+    The stretch with the largest sum is the one that a CUSUM chart (Page, Biometrika 41, 100, 1954) would mark. All have
+    shape (points,). A point without a limit (NaN) counts by `within` alone. Where the difference is zero up
+    to a step and outside its limit from there on, the stretch starts exactly there.
+    """
+    totals = np.concatenate([[0.0], np.cumsum(score_points(difference, limit, within))])
+    lowest = np.minimum.accumulate(totals)
+    end = int(np.argmax(totals - lowest))
+    if not totals[end] - lowest[end] > (0.0 if end == len(difference) else EXCURSION_WEIGHT):
+        return None
+    first = int(np.flatnonzero(totals[:end] == lowest[end])[-1])
+    rest = totals[-1] - totals[end]
+    return Stretch(first, end - 1, bool(rest < -EXCURSION_WEIGHT and rest < AGREEING_SCORE * (len(difference) - end)))
+
+
+def score_points(difference: Floats, limit: Floats, within: Booleans | None = None) -> Floats:
+    """Return how far each point, shape (points,), is beyond its limit, in limits, from -1 to 1.
+
+    What has no such score is 1, or -1 where it is `within` its limit.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        beyond = np.abs(difference) / limit - 1.0
+    extreme = 1.0 if within is None else np.where(within, -1.0, 1.0)
+    scores: Floats = np.clip(np.where(np.isnan(beyond), extreme, beyond), -1.0, 1.0)
+    return scores

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.ndimage import median_filter
 
+from align.curves.criteria_thresholds import (
+    EXCURSION_NOISES,
+    EXCURSION_POINTS,
+    EXCURSION_SHARE,
+    MEDIAN_WIDTH,
+    MOST_EXCURSIONS,
+    NOISE_BLOCK,
+    NOISE_SAMPLING,
+    OF_NORMAL,
+    STAYING_POINTS,
+)
+
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Floats, Integers
-
-WIDTH = 11
-# 1.4826 times the median of the absolute values is the standard deviation of a normal distribution.
-OF_NORMAL = 1.4826
-# The noise of a block is taken from every fourth point: a median of 64 is good to a sixth, in a quarter of the time.
-NOISE_BLOCK, SAMPLED = 256, 4
-OUTLYING = 8.0
-OUTLYING_SHARE = 0.1
-FEWEST = 4
-MOST_EXCURSIONS = 1000
-STAYS = 3
 
 
 class Excursion(NamedTuple):
@@ -50,7 +51,7 @@ def fill_non_finite(values: Floats) -> Floats:
     return latest_values
 
 
-def running_median(values: Floats, width: int = WIDTH) -> Floats:
+def running_median(values: Floats, width: int = MEDIAN_WIDTH) -> Floats:
     """Return the median of `width` points around each; a monotone curve is its own, at its ends too."""
     width = min(width, (len(values) - 1) // 2 * 2 + 1)
     if width < 3:
@@ -82,20 +83,20 @@ def runs_of(flags: Booleans) -> tuple[Integers, Integers]:
 
 
 def find_excursions(values: Floats, resolution: float = 0.0) -> tuple[Excursion, ...]:
-    """Find where a curve leaves the median of the points before by `OUTLYING` times its noise and a tenth, upwards.
+    """Find where a curve leaves the median of the points before, upwards, by many times its noise and a tenth.
 
     Few points tell little of their noise: then it takes more. An excursion ends at the first point that is back half
     of the way to that level; one that does not end and is not sudden is a slow rise and none. At most
     `MOST_EXCURSIONS`.
     """
-    if len(values) < FEWEST or not np.isfinite(values).any():
+    if len(values) < EXCURSION_POINTS or not np.isfinite(values).any():
         return ()
     values = fill_non_finite(values)
     smooth = running_median(values)
     before = _level_before(values, smooth)
-    outlying = OUTLYING * (1.0 + FEWEST / len(values) ** 0.5)
+    outlying = EXCURSION_NOISES * (1.0 + EXCURSION_POINTS / len(values) ** 0.5)
     allowed = np.maximum(outlying * _local_noise(np.abs(values - smooth)), resolution)
-    allowed = np.maximum(allowed, OUTLYING_SHARE * np.abs(before))
+    allowed = np.maximum(allowed, EXCURSION_SHARE * np.abs(before))
     found: list[Excursion] = []
     end = 0
     for start in np.flatnonzero(values - before > allowed).tolist():
@@ -103,7 +104,7 @@ def find_excursions(values: Floats, resolution: float = 0.0) -> tuple[Excursion,
             continue
         end = _first_at_most(values, start + 1, before[start] + allowed[start] / 2)
         peak = start + int(np.argmax(values[start:end]))
-        returns = end < len(values) or end - start < STAYS
+        returns = end < len(values) or end - start < STAYING_POINTS
         if returns or _is_sudden(values, start, before[start]):
             found.append(Excursion(start, end, peak, float(values[peak] - before[start]), returns))
         if len(found) == MOST_EXCURSIONS:
@@ -113,18 +114,18 @@ def find_excursions(values: Floats, resolution: float = 0.0) -> tuple[Excursion,
 
 def _is_sudden(values: Floats, start: int, before: float) -> bool:
     """Tell whether half of a rise is made within a twentieth of the curve, or it is ten times the level before it."""
-    soon = max(2 * WIDTH, len(values) // 20)
+    soon = max(2 * MEDIAN_WIDTH, len(values) // 20)
     height = float(values[start:].max()) - before
-    return float(values[start : start + soon].max()) - before >= height / 2 or height >= abs(before) / OUTLYING_SHARE
+    return float(values[start : start + soon].max()) - before >= height / 2 or height >= abs(before) / EXCURSION_SHARE
 
 
 def _level_before(values: Floats, smooth: Floats) -> Floats:
-    """Return the median of the `WIDTH` points before each, of fewer at the beginning; the first stands for itself."""
+    """Return the median of MEDIAN_WIDTH points before each, of fewer at the beginning; the first stands for itself."""
     shifted = np.empty_like(values)
-    for at in range(min(WIDTH, len(values))):
+    for at in range(min(MEDIAN_WIDTH, len(values))):
         shifted[at] = np.median(values[: max(at, 1)])
-    if len(values) > WIDTH:
-        shifted[WIDTH:] = smooth[WIDTH // 2 : -(WIDTH // 2) - 1]
+    if len(values) > MEDIAN_WIDTH:
+        shifted[MEDIAN_WIDTH:] = smooth[MEDIAN_WIDTH // 2 : -(MEDIAN_WIDTH // 2) - 1]
     return shifted
 
 
@@ -133,7 +134,7 @@ def _local_noise(sizes: Floats) -> Floats:
     if len(sizes) < NOISE_BLOCK:
         return np.full(len(sizes), OF_NORMAL * np.median(sizes))
     blocks = len(sizes) // NOISE_BLOCK
-    medians = np.median(sizes[: blocks * NOISE_BLOCK].reshape(blocks, NOISE_BLOCK)[:, ::SAMPLED], axis=1)
+    medians = np.median(sizes[: blocks * NOISE_BLOCK].reshape(blocks, NOISE_BLOCK)[:, ::NOISE_SAMPLING], axis=1)
     padded = np.pad(medians, 1, mode="edge")
     local = np.repeat(np.maximum(np.maximum(padded[:-2], padded[2:]), medians), NOISE_BLOCK)
     return OF_NORMAL * np.pad(local, (0, len(sizes) - len(local)), mode="edge")

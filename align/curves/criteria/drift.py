@@ -1,8 +1,8 @@
-"""Drift told apart from jitter: whether a difference keeps to one side, or moves.
+"""Drift distinguished from jitter: whether a difference keeps to one side, or moves.
 
 Without drift the sides could change places, so the difference is symmetric about zero. Neighbouring points are alike,
 so the tests look at averages over blocks that are not (`block_averages`); what correlation is left in the longest
-blocks is allowed for. A curve too short for that is not tested: there a wandering difference cannot be told from a
+blocks is allowed for. A curve too short for that is not tested: there a wandering difference cannot be known from a
 drifting one.
 """
 
@@ -14,18 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import bdtr, stdtr
 
-from align.curves.criteria.block_averages import ROUNDING, average_blocks, centred_times
+from align.curves.criteria.block_averages import average_blocks, centred_times
+from align.curves.criteria_thresholds import DRIFT_BLOCKS, DRIFT_CORRELATION, FALSE_ALARM_RATE, SUM_ROUNDING
 from align.curves.curve_result import DriftTest
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.criteria.block_averages import Blocks
     from align.curves.loss_log import Floats
-
-# The false-alarm rate of both tests together; each is held to half of it (Bonferroni).
-LEVEL = 0.01
-FEWEST = 20
-MOST_CORRELATED = 0.6
 
 
 def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
@@ -36,16 +32,16 @@ def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
     a training grows or shrinks.
     """
     scale = float(np.abs(difference).max(initial=0.0)) or 1.0
-    blocks = average_blocks(difference / scale, FEWEST, detrend=True)
+    blocks = average_blocks(difference / scale, DRIFT_BLOCKS, detrend=True)
     count, correlation = len(blocks.means), _at_most(blocks)
-    if correlation > MOST_CORRELATED:
+    if correlation > DRIFT_CORRELATION:
         return ()
     worth = int(count * (1.0 - correlation) / (1.0 + correlation))
     slope, *slope_test = _slope(blocks.means, worth)
-    told = {"length": blocks.length, "worth": worth}
-    sign, line = sentence("drift_test.symmetric", **told), sentence("drift_test.about_a_line", **told)
+    facts = {"length": blocks.length, "worth": worth}
+    sign, line = sentence("drift_test.symmetric", **facts), sentence("drift_test.about_a_line", **facts)
     return tuple(
-        DriftTest(name, statistic, p, LEVEL / 2, p < LEVEL / 2, slope * count * scale, assumption)
+        DriftTest(name, statistic, p, FALSE_ALARM_RATE / 2, p < FALSE_ALARM_RATE / 2, slope * count * scale, assumption)
         for name, (statistic, p), assumption in (
             (sentence("drift_test.sign"), _sign(blocks.means, worth / count), sign),
             (sentence("drift_test.slope"), slope_test, line),
@@ -71,7 +67,7 @@ def drift_note(tests: tuple[DriftTest, ...], difference: Floats, *, within_limit
 def _at_most(blocks: Blocks) -> float:
     """Return what the correlation may be: without the bias of taking a line out, and a standard error more."""
     count = len(blocks.means)
-    if count < FEWEST:
+    if count < DRIFT_BLOCKS:
         return 1.0
     return max(0.0, (blocks.correlation * count + 2) / (count - 4) + 1 / sqrt(count))
 
@@ -100,7 +96,7 @@ def _slope(means: Floats, worth: int) -> tuple[float, float, float]:
     residual = means - means.mean() - slope * times
     leverage = 1.0 / count + times * times / spread
     error = sqrt(float(np.sum((times * residual / (1.0 - leverage)) ** 2)) * count / worth) / spread
-    if abs(slope) * count <= ROUNDING * float(np.abs(means).max()):
+    if abs(slope) * count <= SUM_ROUNDING * float(np.abs(means).max()):
         return 0.0, 0.0, 1.0
     if error == 0.0:
         return slope, float(np.copysign(np.inf, slope)), 0.0

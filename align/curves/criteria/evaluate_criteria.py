@@ -1,6 +1,6 @@
 """The criteria of a loss verdict: what was found, what is allowed, where the bound comes from.
 
-Rounding to the printed digits widens every limit, and where that is more than the limit itself it is told. A criterion
+Rounding to the printed digits widens every limit, and where that is more than the limit itself it is noted. A criterion
 that cannot be evaluated is not made, so that it can never count as passed.
 """
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.curves.criteria.judge_against_reference_runs import judge_share
+from align.curves.criteria.runs_envelope import judge_share
+from align.curves.criteria_thresholds import FIRST_ROUNDING, LIMIT_ROUNDINGS
 from align.curves.curve_result import Criterion
 from align.curves.presets import GUIDE, limits_for
 from align.words.catalogue import sentence
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from align.curves.curve_result import DriftTest
     from align.curves.loss_log import Floats, PairedCurves
     from align.curves.presets import CurveLimits, Preset
-
-# What float32 arithmetic in another order leaves of a loss, with room.
-FIRST_ROUNDING = 1e-5
-# Of a difference of two values, in units of the last place.
-ROUNDINGS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +92,7 @@ def measure_points(
         own = _own_limits(limits, size, first) if envelope is None else envelope.half_width
         limit = np.where(finite, own + pairs.widening if envelope is None else np.maximum(own, pairs.widening), np.nan)
         # Values that are printed alike or next to each other differ by a multiple of the last digit, but for rounding.
-        below = difference < limit - ROUNDINGS * np.spacing(size)
+        below = difference < limit - LIMIT_ROUNDINGS * np.spacing(size)
     within = np.where(finite, below | (difference == 0.0), alike)
     agrees = first and bool(difference[0] <= max(FIRST_ROUNDING * size[0], pairs.widening[0]))
     hidden = float(pairs.widening[finite & (pairs.widening > own)].max(initial=0.0))

@@ -10,15 +10,14 @@ import numpy as np
 from align.curves.axis.missing_steps import find_missing_steps, starts_late
 from align.curves.axis.place_on_axis import cadence, cut_after
 from align.curves.axis.skipped_steps import printed_steps, steps_to_the_end
-from align.curves.criteria.change_point import find_stretch
+from align.curves.criteria.change_test import find_stretch
 from align.curves.criteria.curve_shapes import noise_size
 from align.curves.criteria.drift import find_drift
 from align.curves.criteria.evaluate_criteria import Ends, evaluate_steps, evaluate_values, measure_points
-from align.curves.criteria.judge_against_reference_runs import drift_against_runs
-from align.curves.criteria.one_step_shift import find_shift
-from align.curves.criteria.runs_envelope import pair_with_runs
-from align.curves.criteria.steps_ratio import find_ratio
+from align.curves.criteria.other_axis import find_other_axis
+from align.curves.criteria.runs_envelope import drift_against_runs, pair_with_runs
 from align.curves.criteria.unsaid_means import find_unsaid_means
+from align.curves.criteria_thresholds import COMMON_POINTS
 from align.curves.presets import GUIDE
 from align.words.catalogue import sentence
 
@@ -26,17 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.curves.axis.missing_steps import MissingSteps
-    from align.curves.criteria.change_point import Stretch
+    from align.curves.criteria.change_test import Stretch
     from align.curves.criteria.evaluate_criteria import JudgedPoints
-    from align.curves.criteria.one_step_shift import Shift
+    from align.curves.criteria.other_axis import OtherAxis
     from align.curves.criteria.runs_envelope import Envelope
-    from align.curves.criteria.steps_ratio import Ratio
     from align.curves.criteria.unsaid_means import UnsaidMeans
     from align.curves.curve_result import Criterion, DriftTest
     from align.curves.loss_log import Curve, Integers, PairedCurves
     from align.curves.presets import Preset
 
-ENOUGH_POINTS = 10
 OF_VALUES = frozenset({"first", "mean", "every", "share", "drift", "non-finite"})
 
 
@@ -54,8 +51,7 @@ class ExaminedCurves:
     judged: JudgedPoints
     criteria: dict[str, Criterion]
     holes: dict[str, tuple[MissingSteps, ...]]
-    shift: Shift | None
-    ratio: Ratio | None
+    other_axis: OtherAxis
     means: UnsaidMeans | None
     too_few: str
     ends: Ends
@@ -96,7 +92,7 @@ def examine_curves(
     runs: Sequence[Curve] = (),
 ) -> ExaminedCurves:
     """Find what can be found of two curves up to `last_step`; raises UsageError for runs that make no envelope."""
-    shift = find_shift(reference, candidate, pairs, preset)
+    other_axis = find_other_axis(reference, candidate, pairs, preset, whole=last_step is None and not runs)
     envelope = None
     if runs:
         pairs, envelope = pair_with_runs(runs, candidate, last_step)
@@ -116,8 +112,7 @@ def examine_curves(
         judged=judged,
         criteria=criteria | evaluate_steps(ends, missing) if criteria else {},
         holes=holes,
-        shift=shift,
-        ratio=find_ratio(reference, candidate, pairs, preset) if last_step is None and not runs else None,
+        other_axis=other_axis,
         means=None if runs else find_unsaid_means(curves[0], curves[1], pairs, preset),
         too_few=_too_few(pairs, judged, missing) or _late(pairs, judged, left, right),
         ends=ends,
@@ -139,7 +134,7 @@ def _drift(pairs: PairedCurves, envelope: Envelope | None) -> tuple[DriftTest, .
 
 def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:
     common = len(pairs.steps)
-    if 0 < common < ENOUGH_POINTS and 2 * missing >= common:
+    if 0 < common < COMMON_POINTS and 2 * missing >= common:
         return sentence("loss_verdict.more_missing", count=common, missing=missing)
     if common == 1 and not judged.first_compared:
         return sentence("loss_verdict.one_point", step=pairs.steps[0], metric=judged.metric)
@@ -147,7 +142,7 @@ def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:
 
 
 def _late(pairs: PairedCurves, judged: JudgedPoints, left: Integers, right: Integers) -> str:
-    if judged.first_compared or not 0 < len(pairs.steps) < ENOUGH_POINTS:
+    if judged.first_compared or not 0 < len(pairs.steps) < COMMON_POINTS:
         return ""
     late = {"reference": starts_late(left, right), "candidate": starts_late(right, left)}
     sides = [side for side, is_late in late.items() if is_late]

@@ -12,36 +12,38 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.curves.criteria.change_point import score_points
-from align.curves.criteria.change_test import find_mean_change, find_size_change, lasts_longer_than_chance
-from align.curves.criteria.curve_shapes import OF_NORMAL, fill_non_finite, noise_size, running_median
-from align.curves.criteria.onset_noise import possible_noises
-from align.curves.criteria.onset_shapes import FEWEST_BEFORE, Cells, even_edges, fit_shapes, shapes_of, take_cells
+from align.curves.criteria.change_test import (
+    find_mean_change,
+    find_size_change,
+    independent_blocks,
+    lasts_longer_than_chance,
+    score_points,
+)
+from align.curves.criteria.curve_shapes import fill_non_finite, noise_size, running_median
+from align.curves.criteria.onset_shapes import Cells, even_edges, fit_shapes, shapes_of, take_cells, what_is_left
+from align.curves.criteria_thresholds import (
+    AT_ONCE_SHARE,
+    CLEAR_NOISES,
+    CUT_NOISES,
+    IMMATERIAL_AT_ZERO,
+    IMMATERIAL_SHARE,
+    LARGER_NOISE,
+    LEVEL_BEFORE,
+    LEVEL_POINTS,
+    OF_NORMAL,
+    ONE_SIDED_SHARE,
+    ONSET_POINTS,
+    ONSET_POSTERIOR,
+    POINTS_AFTER_CLEAR,
+    POINTS_BEFORE,
+    QUIET_NOISES,
+    ZOOM_ROUNDS,
+)
 
 if TYPE_CHECKING:
-    from align.curves.criteria.change_point import Stretch
-    from align.curves.criteria.onset_noise import Noises
+    from align.curves.criteria.change_test import Stretch
+    from align.curves.criteria.onset_shapes import Fits
     from align.curves.loss_log import Floats, Integers
-
-CONFIDENCE = 0.95
-# The interval that is given holds more of the posterior, as shapes and noise are never quite as assumed.
-HELD = 0.98
-FEWEST = 16
-# What is below that part of its limit is no difference that matters.
-IMMATERIAL = 0.1
-# Nor is that part of the largest difference, where the limit is zero.
-SMALLEST = 1e-9
-# A difference is clear at so many standard deviations of its noise; a point further off its neighbours is cut back.
-CLEAR, OUTLYING = 6.0, 4.0
-# A difference keeps to one side if its sum is that part of the sum of its sizes.
-ONE_SIDED = 0.5
-# A difference that is there before it sets in has that part of the limit as its standard deviation.
-LEVEL_BEFORE = 0.25
-# What sets in at once has half of its size from its first point on.
-AT_ONCE = 0.5
-# So many points after a difference has become clear still count, and so many of few points do at least.
-FOLLOWING, BEFORE = 3, 8
-ZOOMS = 12
 
 
 class Onset(NamedTuple):
@@ -69,14 +71,14 @@ def find_onset(difference: Floats, limit: Floats, stretch: Stretch | None) -> On
     """
     end = len(difference) if stretch is None or not stretch.ended else stretch.last + 1
     known = np.isfinite(difference[:end]) & np.isfinite(limit[:end])
-    if np.count_nonzero(known) < FEWEST:
+    if np.count_nonzero(known) < ONSET_POINTS:
         return None
     values = fill_non_finite(np.where(known, difference[:end], np.nan))
     allowed = fill_non_finite(np.where(known, limit[:end], np.nan))
     scale = float(np.abs(values).max())
     if scale == 0.0:
         return None
-    values, floor = values / scale, np.maximum(IMMATERIAL * allowed / scale, SMALLEST)
+    values, floor = values / scale, np.maximum(IMMATERIAL_SHARE * allowed / scale, IMMATERIAL_AT_ZERO)
     if stretch is not None and _jumps_at(values, floor, stretch.first):
         return Onset(stretch.first, stretch.first, stretch.first)
     located = _fact(values, floor, stretch)
@@ -91,10 +93,10 @@ def find_onset(difference: Floats, limit: Floats, stretch: Stretch | None) -> On
 
 def _jumps_at(values: Floats, floor: Floats, at: int) -> bool:
     """Tell whether a point is beyond its limit, and the ones right before it do not differ by anything that matters."""
-    before = np.abs(values[max(0, at - BEFORE) : at])
-    noise = noise_size(values[:at] if at >= BEFORE else values)
+    before = np.abs(values[max(0, at - POINTS_BEFORE) : at])
+    noise = noise_size(values[:at] if at >= POINTS_BEFORE else values)
     quiet = bool(np.all(before <= floor[at - len(before) : at])) and noise <= float(np.median(floor))
-    return quiet and bool(abs(values[at]) > floor[at] / IMMATERIAL)
+    return quiet and bool(abs(values[at]) > floor[at] / IMMATERIAL_SHARE)
 
 
 def _fact(values: Floats, floor: Floats, stretch: Stretch | None) -> _Located | None:
@@ -120,7 +122,7 @@ def _tested(values: Floats, floor: Floats) -> _Located | None:
     if change is None:
         return None
     before = values[: change.at]
-    if len(before) >= BEFORE:
+    if len(before) >= POINTS_BEFORE:
         # Most values of coarse digits are equal, and their median is no noise.
         noise = max(OF_NORMAL * float(np.median(np.abs(before))), noise_size(before))
     return _Located(change.at, noise, of_sizes)
@@ -129,12 +131,12 @@ def _tested(values: Floats, floor: Floats) -> _Located | None:
 def _is_clear(values: Floats, stretch: Stretch) -> bool:
     """Tell whether most points of a stretch are so far beyond all that was there before it that no test is needed."""
     before, inside = values[: stretch.first], np.abs(values[stretch.first : stretch.last + 1])
-    enough = len(before) >= BEFORE and len(inside) >= BEFORE
-    return enough and bool(np.median(inside) > CLEAR * np.sqrt(np.mean(before**2)))
+    enough = len(before) >= POINTS_BEFORE and len(inside) >= POINTS_BEFORE
+    return enough and bool(np.median(inside) > CLEAR_NOISES * np.sqrt(np.mean(before**2)))
 
 
 def _one_sided(values: Floats) -> bool:
-    return bool(abs(float(np.sum(values))) >= ONE_SIDED * float(np.sum(np.abs(values))))
+    return bool(abs(float(np.sum(values))) >= ONE_SIDED_SHARE * float(np.sum(np.abs(values))))
 
 
 def _posterior(values: Floats, floor: Floats, located: _Located) -> Onset:
@@ -144,30 +146,30 @@ def _posterior(values: Floats, floor: Floats, located: _Located) -> Onset:
     wanted = (np.abs(values[:end]) if located.of_sizes else values[:end]) / unit
     smooth = running_median(wanted)
     # A point is outlying by the noise that there is where it stands, and that may be larger from the onset on.
-    outlying = OUTLYING * np.maximum(noise_size(values[located.at : end]) / unit, 1.0)
+    outlying = CUT_NOISES * np.maximum(noise_size(values[located.at : end]) / unit, 1.0)
     wanted = smooth + np.clip(wanted - smooth, -outlying, outlying)
     return _zoom_in(wanted, float(np.mean(floor[:end] / unit)), of_sizes=located.of_sizes)
 
 
 def _clear_from(values: Floats, floor: Floats, located: _Located) -> int:
     """Return the number of points up to where the difference is beyond its limit and far beyond its noise."""
-    clear = np.maximum(floor / IMMATERIAL, CLEAR * located.noise)[located.at :]
+    clear = np.maximum(floor / IMMATERIAL_SHARE, CLEAR_NOISES * located.noise)[located.at :]
     smooth = running_median(np.abs(values)) if located.of_sizes else np.abs(running_median(values))
     beyond = np.flatnonzero(smooth[located.at :] > clear)
-    end = located.at + int(beyond[0]) + FOLLOWING if len(beyond) else len(values)
-    return min(max(end, FEWEST), len(values))
+    end = located.at + int(beyond[0]) + POINTS_AFTER_CLEAR if len(beyond) else len(values)
+    return min(max(end, ONSET_POINTS), len(values))
 
 
 def _zoom_in(values: Floats, floor: float, *, of_sizes: bool) -> Onset:
     """Take the posterior over cells, smaller and smaller ones where it lies; `floor` is noise that is always there."""
     edges, noises = even_edges(len(values)), None
-    for _ in range(ZOOMS):
+    for _ in range(ZOOM_ROUNDS):
         cells = take_cells(values, edges)
         if noises is None:
             noises = possible_noises(cells, floor, of_sizes=of_sizes)
         chances, gradual = _chances(cells, noises, floor, of_sizes=of_sizes)
         held = np.argsort(-chances, kind="stable")
-        held = held[: int(np.searchsorted(np.cumsum(chances[held]), HELD)) + 1]
+        held = held[: int(np.searchsorted(np.cumsum(chances[held]), ONSET_POSTERIOR)) + 1]
         first, last = int(held.min()), int(held.max())
         finer = _finer(edges, first, last)
         if len(finer) <= len(edges):
@@ -184,18 +186,18 @@ def _chances(cells: Cells, noises: Noises, floor: float, *, of_sizes: bool) -> t
     """
     shapes = shapes_of(cells.edges)
     even, quiet = noises
-    level = 0.0 if of_sizes else even.variance / (LEVEL_BEFORE * floor / IMMATERIAL) ** 2
+    level = 0.0 if of_sizes else even.variance / (LEVEL_BEFORE * floor / IMMATERIAL_SHARE) ** 2
     from_zero, free = fit_shapes(cells, shapes, zero=level)
     logs = [noise.log_likelihoods(cells, from_zero) for noise in quiet]
     if not of_sizes:
         logs.append(even.log_likelihoods(cells, from_zero))
     logs.append(even.log_likelihoods(cells, free) - 0.5 * np.log(len(cells.values)))
-    logs[-1][:, :FEWEST_BEFORE] = -np.inf
+    logs[-1][:, :LEVEL_POINTS] = -np.inf
     highest = max(float(one.max()) for one in logs)
     chances = np.exp(np.stack(logs) - highest)
     chances /= chances.sum()
     at_onset = float(np.sum(chances * np.diagonal(shapes, axis1=1, axis2=2)))
-    return chances.sum(axis=(0, 1)), at_onset < AT_ONCE
+    return chances.sum(axis=(0, 1)), at_onset < AT_ONCE_SHARE
 
 
 def _finer(edges: Integers, first: int, last: int) -> Integers:
@@ -205,3 +207,62 @@ def _finer(edges: Integers, first: int, last: int) -> Integers:
     within = start + even_edges(stop - start)
     finer: Integers = np.unique(np.concatenate([edges[:first], within, edges[last:]]))
     return finer
+
+
+class EvenNoise(NamedTuple):
+    """Noise of one size: a point has that `variance` in sums of many, so many cells are `worth` an independent one."""
+
+    variance: float
+    worth: float
+
+    def log_likelihoods(self, cells: Cells, fits: Fits) -> Floats:
+        """Return the logarithm of how likely the cells are, shape (shapes, onsets), but for a term that all share."""
+        size = len(cells.values) / (2.0 * self.worth) * np.log(self.variance / self.worth)
+        likelihoods: Floats = -fits.left / (2.0 * self.variance) - size
+        return likelihoods
+
+
+class QuietNoise(NamedTuple):
+    """Noise of the size `before` up to the onset, and one that is larger from there on.
+
+    Two trainings that start alike differ by rounding until something sets in, and by noise of their own from there on.
+    For each size of the noise before it an onset is as likely as normal noise of two variances makes it (Inclan and
+    Tiao, J. Am. Stat. Assoc. 89, 913, 1994), the second being the one that fits best.
+    """
+
+    before: float
+    worth: float
+
+    def log_likelihoods(self, cells: Cells, from_zero: Fits) -> Floats:
+        """Return the same for shapes from zero, each with the size that fits best from its onset on."""
+        count = len(cells.values)
+        quiet, rest = np.arange(count), np.arange(count, 0, -1)
+        squares = np.append(0.0, np.cumsum(cells.sizes * cells.values**2)[:-1])
+        left = np.maximum(from_zero.left - squares, 0.0)
+        variance = np.maximum(left / np.maximum(rest - 1, 1), (LARGER_NOISE * self.before) ** 2)
+        of_quiet = squares / (2.0 * self.before**2) + quiet * np.log(self.before)
+        likelihoods: Floats = -(of_quiet + left / (2.0 * variance) + rest / 2.0 * np.log(variance)) / self.worth
+        return likelihoods
+
+
+class Noises(NamedTuple):
+    """What the noise may be: of one size, or much smaller before the onset."""
+
+    even: EvenNoise
+    quiet: tuple[QuietNoise, ...]
+
+
+def possible_noises(cells: Cells, floor: float, *, of_sizes: bool) -> Noises:
+    """Return noise of one size, and noises of `floor` and 2, 4, 8 ... times that before the onset.
+
+    `of_sizes`: the values are sizes, which have a level of their own before the onset.
+    """
+    shapes = shapes_of(cells.edges)
+    from_zero, free = fit_shapes(cells, shapes)
+    left = what_is_left(cells, shapes, free if of_sizes or free.left.min() < from_zero.left.min() else from_zero)
+    worth, count = independent_blocks(left).worth, len(left)
+    variance = worth * float(np.mean(cells.sizes * left**2)) * count / max(count - 3, 1)
+    sizes = (floor * 2.0**power for power in range(QUIET_NOISES))
+    largest = float(np.abs(cells.values).max())
+    quiet = tuple(QuietNoise(size, worth) for size in sizes if LARGER_NOISE * size <= largest)
+    return Noises(EvenNoise(max(variance, floor**2), worth), quiet)

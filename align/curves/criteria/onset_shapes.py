@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.curves.criteria_thresholds import LEVEL_POINTS, ONSET_CELLS, SATURATING, SUM_ROUNDING
+
 if TYPE_CHECKING:
     from align.curves.loss_log import Floats, Integers
-
-CELLS = 160
-# A level is reached after that part of what follows the onset, along its power of two thirds.
-SATURATING = (0.05, 0.2, 0.5)
-# A level before the change takes points to be known from.
-FEWEST_BEFORE = 2
-# What sums leave of a shape that fits, as a part of the values.
-ROUNDING = 1e-12
 
 
 class Cells(NamedTuple):
@@ -39,8 +33,8 @@ class Fits(NamedTuple):
 
 
 def even_edges(points: int) -> Integers:
-    """Return the edges of at most `CELLS` cells of about equal size."""
-    cells = min(points, CELLS)
+    """Return the edges of at most `ONSET_CELLS` cells of about equal size."""
+    cells = min(points, ONSET_CELLS)
     return np.arange(cells + 1) * points // cells
 
 
@@ -66,12 +60,12 @@ def fit_shapes(cells: Cells, shapes: Floats, zero: float = 0.0) -> tuple[Fits, F
     of_values = float((weights * values) @ values)
     from_zero = Fits(False, np.maximum(of_values - _explained(along, squares, whole), 0.0))
     explained = _explained(along - sums * (total / whole), squares - sums**2 / whole, whole)
-    explained[:, :FEWEST_BEFORE] = 0.0
+    explained[:, :LEVEL_POINTS] = 0.0
     return from_zero, Fits(True, np.maximum(of_values - total**2 / whole - explained, 0.0))
 
 
 def _explained(along: Floats, squares: Floats, whole: float) -> Floats:
-    explained: Floats = np.divide(along**2, squares, out=np.zeros_like(squares), where=squares > ROUNDING * whole)
+    explained: Floats = np.divide(along**2, squares, out=np.zeros_like(squares), where=squares > SUM_ROUNDING * whole)
     return explained
 
 
@@ -83,7 +77,7 @@ def what_is_left(cells: Cells, shapes: Floats, fits: Fits) -> Floats:
     known = np.stack(columns, axis=1)
     fitted = known @ np.linalg.lstsq(known * root[:, None], cells.values * root, rcond=None)[0]
     left: Floats = cells.values - fitted
-    left[np.abs(left) <= ROUNDING * np.abs(cells.values).max()] = 0.0
+    left[np.abs(left) <= SUM_ROUNDING * np.abs(cells.values).max()] = 0.0
     return left
 
 

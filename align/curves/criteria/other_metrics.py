@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Union
 import numpy as np
 
 from align.curves.axis.place_on_axis import pair_curves
-from align.curves.criteria.change_point import find_stretch
+from align.curves.criteria.change_test import find_stretch
 from align.curves.criteria.evaluate_criteria import measure_points
 from align.curves.curve_result import OtherMetric
 from align.curves.loss_log import Curve

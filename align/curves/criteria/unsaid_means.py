@@ -1,7 +1,7 @@
 """A log whose values are means of several steps and do not say so, against one that prints single steps.
 
 Where the single steps, averaged, agree with it, or have its noise and did not before, that is what the log prints. Only
-the user knows: what is found is told with the option that says so, and nothing is averaged unasked.
+the user knows: what is found is noted with the option that says so, and nothing is averaged unasked.
 """
 
 from __future__ import annotations
@@ -13,6 +13,19 @@ import numpy as np
 
 from align.curves.axis.place_on_axis import cadence, common_places, pair_curves
 from align.curves.criteria.curve_shapes import noise_size
+from align.curves.criteria_thresholds import (
+    ALIKE_AFTER,
+    COURSE_CORRELATION,
+    EXPLAINING_POINTS,
+    LEAST_SCATTER,
+    LEFT_UNEXPLAINED,
+    NOISE_POINTS,
+    RUNNING_LENGTHS,
+    SCATTER_PARTS,
+    SMALLER_AFTER,
+    SMOOTHER,
+    UNLIKE_BEFORE,
+)
 from align.curves.loss_log import RAW, Window
 from align.curves.metric_names import is_loss
 from align.curves.presets import GUIDE, limits_for
@@ -26,20 +39,7 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Curve, Floats, PairedCurves
     from align.curves.presets import Preset
 
-ENOUGH_POINTS = 8
-# An explanation leaves that part of the difference, if both sides saw the same batches.
-CLEARLY = 0.1
-# Means of other batches: so many points, noises so many times apart before and alike after, a smaller difference.
-ENOUGH_FOR_NOISE, APART, ALIKE, LESS = 24, 1.8, 1.4, 0.7
-# Single steps follow a course of their own, and are no noise, above that correlation of neighbours.
-MOST_ALIKE = 0.7
-# Noise is there in each part of a training, if only so small a part of it as the loss goes down.
-PARTS, LEAST_SCATTER = 4, 0.02
-# Running means are at least so much smoother than single steps: those of 5 steps have 0.2 of their roughness.
-SMOOTHER = 0.5
 MEAN_OF_LAST: Final = "mean of last"
-# What loggers average that print each step.
-RUNNING = (5, 10, 20, 50, 100)
 
 
 class UnsaidMeans(NamedTuple):
@@ -57,8 +57,8 @@ class UnsaidMeans(NamedTuple):
         return f"--{self.side}-window '{MEAN_OF_LAST} {self.length}'"
 
     @property
-    def said(self) -> str:
-        """What a reader is told of it."""
+    def note(self) -> str:
+        """What a reader should know of it."""
         return sentence("loss_note.unsaid_means", **self._asdict(), option=self.option)
 
 
@@ -70,7 +70,7 @@ def find_unsaid_means(
     Of several lengths the one that leaves least is taken.
     """
     raw = reference.window == candidate.window == RAW and reference.axis == candidate.axis == "step"
-    if not raw or not is_loss(reference.metric) or len(pairs.steps) < ENOUGH_POINTS:
+    if not raw or not is_loss(reference.metric) or len(pairs.steps) < EXPLAINING_POINTS:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         of_candidate = _of_side("candidate", candidate, reference, preset)
@@ -82,14 +82,14 @@ def _of_side(side: Side, curve: Curve, other: Curve, preset: Preset) -> Iterator
     every = cadence(curve.steps)
     if cadence(other.steps) != 1 or (every == 1 and _roughness(curve) >= SMOOTHER * _roughness(other)):
         return
-    for length in (every,) if every > 1 else RUNNING:
+    for length in (every,) if every > 1 else RUNNING_LENGTHS:
         try:
             pairs = pair_curves(other, replace(curve, window=Window(MEAN_OF_LAST, length)))
         except UnlikeCurvesError:
             continue
         at, at_other = common_places(curve.steps, pairs.steps)
         single = other.values[common_places(other.steps, pairs.steps[at_other])[0]]
-        if len(pairs.steps) < ENOUGH_POINTS or not len(at) == len(single) == len(pairs.steps):
+        if len(pairs.steps) < EXPLAINING_POINTS or not len(at) == len(single) == len(pairs.steps):
             continue
         before, after = _mean_size(single - curve.values[at]), _mean_size(pairs.reference - pairs.candidate)
         if not np.isfinite([before, after]).all():
@@ -104,16 +104,16 @@ def _agree(pairs: PairedCurves, preset: Preset, before: float, after: float) -> 
     scale = float(np.mean(np.abs(pairs.reference)))
     absolute, relative = limits_for("loss", scale, preset).of_each()
     allowed = max(absolute, relative * scale) + float(np.mean(pairs.widening))
-    return after < before and after <= min(allowed, CLEARLY * before)
+    return after < before and after <= min(allowed, LEFT_UNEXPLAINED * before)
 
 
 def _of_one_noise(single: Floats, pairs: PairedCurves, before: float, after: float) -> bool:
     """Tell whether averaging makes the noise of both sides alike that was not, and brings them together."""
-    if len(single) < ENOUGH_FOR_NOISE or not after <= LESS * before:
+    if len(single) < NOISE_POINTS or not after <= SMALLER_AFTER * before:
         return False
     averaged, means, alone = (noise_size(values) for values in (pairs.reference, pairs.candidate, single))
     small, large = sorted((averaged, means))
-    return bool(0.0 < large <= ALIKE * small and alone >= APART * means)
+    return bool(0.0 < large <= ALIKE_AFTER * small and alone >= UNLIKE_BEFORE * means)
 
 
 def _roughness(curve: Curve) -> float:
@@ -126,8 +126,8 @@ def _roughness(curve: Curve) -> float:
 def _scatters(differences: Floats) -> bool:
     """Tell whether single steps lie about their running means all the time, and without a course of their own."""
     values = differences - np.mean(differences)
-    sizes = [float(np.median(np.abs(part))) for part in np.array_split(values, PARTS)]
-    alike = float(values[1:] @ values[:-1]) <= MOST_ALIKE * float(values @ values)
+    sizes = [float(np.median(np.abs(part))) for part in np.array_split(values, SCATTER_PARTS)]
+    alike = float(values[1:] @ values[:-1]) <= COURSE_CORRELATION * float(values @ values)
     return alike and min(sizes) > LEAST_SCATTER * max(sizes)
 
 

@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.global_steps import number_steps
+from align.curves.criteria_thresholds import (
+    FEW_TIMES,
+    MOST_WARM_UP,
+    SLOWER_RATIO,
+    TAIL_PERCENTILE,
+    WARM_UP_SHARE,
+    WARMING_UP,
+)
 from align.curves.curve_result import SideSpeed, SpeedComparison
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT
 from align.errors import StepsPerEpochError
@@ -21,14 +29,6 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from align.curves.curve_result import Bound
     from align.curves.loss_log import Floats, Integers, LossLog, Series
-
-# Below that no reason is sought.
-SLOWER = 1.1
-# A first value is one of warming up if it is so many times the usual one; at most so many, of so large a part of all.
-WARMING_UP = 2.0
-MOST_WARM_UP, WARM_UP_SHARE = 20, 0.1
-TAIL_PERCENTILE = 95
-FEW = 20
 
 
 class _Times(NamedTuple):
@@ -146,11 +146,11 @@ def _slow_in(left: _Times, right: _Times, steps_per: tuple[int, int]) -> Bound:
     alike = left.series.window == right.series.window
     parts = [_parts(side, count, bool(both_wait), alike) for side, count in zip((left, right), steps_per, strict=True)]
     excess = _Parts(*(own - other for own, other in zip(parts[1], parts[0], strict=True)))
-    if sum(parts[1]) >= SLOWER * sum(parts[0]):
+    if sum(parts[1]) >= SLOWER_RATIO * sum(parts[0]):
         names: tuple[Bound, ...] = ("data", "compute", "tail")
         return names[int(np.argmax(excess))]
     groups = min(int(side.spans.sum()) / count for side, count in zip((left, right), steps_per, strict=True))
-    return "start" if right.start - left.start >= (SLOWER - 1.0) * groups * sum(parts[0]) else "none"
+    return "start" if right.start - left.start >= (SLOWER_RATIO - 1.0) * groups * sum(parts[0]) else "none"
 
 
 def _parts(side: _Times, steps: int, by_data: bool, with_tail: bool) -> _Parts:
@@ -163,18 +163,18 @@ def _parts(side: _Times, steps: int, by_data: bool, with_tail: bool) -> _Parts:
 
 
 def _notes(name: str, side: _Times) -> list[str]:
-    told: list[str] = []
-    if len(side.steady) < FEW:
-        told.append(sentence("speed_note.few_times", count=len(side.steady), side=name))
+    notes: list[str] = []
+    if len(side.steady) < FEW_TIMES:
+        notes.append(sentence("speed_note.few_times", count=len(side.steady), side=name))
     if side.series.window != RAW and side.speed.first_step is not None:
-        told.append(sentence("speed_note.first_of_means", side=name))
-    return told
+        notes.append(sentence("speed_note.first_of_means", side=name))
+    return notes
 
 
 def _doubts(left: _Times, right: _Times, slow_in: Bound) -> list[str]:
-    told: list[str] = []
+    notes: list[str] = []
     if left.series.window != right.series.window:
-        told.append(sentence("speed_note.unlike_spans"))
+        notes.append(sentence("speed_note.unlike_spans"))
     if slow_in == "compute" and not all(np.isfinite(side.waits).any() for side in (left, right)):
-        told.append(sentence("speed_note.waiting_untold"))
-    return told
+        notes.append(sentence("speed_note.waiting_untold"))
+    return notes

@@ -12,22 +12,23 @@ import numpy as np
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.curves.axis.place_on_axis import cadence
-from align.curves.criteria.common_base_option import find_common_base
-from align.curves.criteria.drift import FEWEST, drift_note
+from align.curves.axis.skipped_steps import printed_steps
+from align.curves.criteria.drift import drift_note
 from align.curves.criteria.examined_curves import ExaminedCurves, examine_curves
 from align.curves.criteria.loss_commands import compare_logs, describe_log
+from align.curves.criteria.other_axis import find_common_base
+from align.curves.criteria_thresholds import DRIFT_BLOCKS
 from align.curves.curve_result import CurveComparison, CurvePoints
-from align.curves.judging.curve_notes import curve_notes, hidden_by_rounding
 from align.curves.judging.locate_divergence import change_events, locate_divergence
 from align.curves.presets import GUIDE
 from align.curves.troubles.classify_trouble import classify_trouble
-from align.curves.troubles.curve_evidence import NOTHING_BESIDE
-from align.curves.troubles.gather_evidence import gather_evidence
+from align.curves.troubles.curve_evidence import NOTHING_BESIDE, gather_evidence
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from align.curves.criteria.evaluate_criteria import JudgedPoints
     from align.curves.criteria.other_metrics import OtherMetrics
     from align.curves.curve_result import Criterion
     from align.curves.loss_log import Curve, PairedCurves
@@ -87,13 +88,13 @@ def _look_again(examined: ExaminedCurves) -> str:
 
 def _drift_notes(examined: ExaminedCurves, points: CurvePoints) -> list[str]:
     difference = points.difference[np.isfinite(points.difference)]
-    told = drift_note(examined.drift, difference, within_limits=not examined.values_differ)
-    return [*_untested(examined), *([told] if told else [])]
+    drifts = drift_note(examined.drift, difference, within_limits=not examined.values_differ)
+    return [*_untested(examined), *([drifts] if drifts else [])]
 
 
 def _untested(examined: ExaminedCurves) -> list[str]:
     """Say what was to be tested and could not be; drift is where there are points enough."""
-    asked = examined.judged.limits.drift or len(examined.pairs.steps) >= FEWEST
+    asked = examined.judged.limits.drift or len(examined.pairs.steps) >= DRIFT_BLOCKS
     untested: list[str] = (
         [sentence("loss_note.drift_untested")] if asked and examined.criteria and not examined.drift else []
     )
@@ -182,3 +183,49 @@ def _what_a_pass_covers(examined: ExaminedCurves, coverage: Coverage) -> list[st
         first = examined.pairs.steps[examined.outside[0]]
         said.append(sentence("loss_verdict.single_points", count=len(examined.outside), step=first))
     return [*said, *_untested(examined), *hidden_by_rounding(judged)]
+
+
+def curve_notes(examined: ExaminedCurves) -> tuple[str, ...]:
+    """Return all notes on two curves, those of their pairing first."""
+    explained = [found.note for found in (*examined.other_axis, examined.means) if found]
+    return (
+        *examined.pairs.notes,
+        *_cadence_notes(examined.reference, examined.candidate),
+        *_hole_notes(examined),
+        *_exceptions(examined),
+        *hidden_by_rounding(examined.judged),
+        *explained,
+    )
+
+
+def hidden_by_rounding(judged: JudgedPoints) -> list[str]:
+    """Say what rounding to the printed digits hides, where it is more than the criteria allow."""
+    return [sentence("loss_note.hidden_by_digits", difference=judged.hidden)] if judged.hidden else []
+
+
+def _cadence_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
+    printed = [printed_steps(curve) for curve in (reference, candidate)]
+    cadences = [cadence(steps) for steps in printed]
+    if cadences[0] != cadences[1]:
+        by_steps = reference.axis == "step"
+        key = "loss_note.steps_apart" if by_steps else "loss_note.epochs_apart"
+        yield sentence(key, reference=cadences[0], candidate=cadences[1])
+        return
+    for side, curve, other in (("reference", reference, printed[1]), ("candidate", candidate, printed[0])):
+        lone = np.setdiff1d(curve.steps, other, assume_unique=True)
+        if len(lone):
+            key = "loss_note.steps_of_one_side" if curve.axis == "step" else "loss_note.epochs_of_one_side"
+            yield sentence(key, count=len(lone), side=side, first=lone[0])
+
+
+def _hole_notes(examined: ExaminedCurves) -> Iterator[str]:
+    for side, holes in examined.holes.items():
+        if holes:
+            missing, first = sum(hole.missing for hole in holes), holes[0]
+            yield sentence("loss_note.missing", count=missing, side=side, before=first.before, after=first.after)
+
+
+def _exceptions(examined: ExaminedCurves) -> Iterator[str]:
+    alike = examined.pairs.steps[~examined.judged.finite & examined.judged.within]
+    if len(alike):
+        yield sentence("loss_note.non_finite_alike", count=len(alike), first=alike[0])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.curves.criteria.curve_shapes import OF_NORMAL
-from align.curves.criteria.onset_interval import BEFORE, CONFIDENCE, FEWEST, OUTLYING, Onset, find_onset
+from align.curves.criteria.onset_interval import Onset, find_onset
+from align.curves.criteria_thresholds import CUT_NOISES, OF_NORMAL, ONSET_CONFIDENCE, ONSET_POINTS, POINTS_BEFORE
 from align.curves.curve_result import CurveEvent, DivergentSteps
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def locate_divergence(examined: ExaminedCurves, failed: frozenset[str], points: 
         return Divergence(facts[0], _in_steps(examined, fact, 1.0), None if onset is None else onset.likely)
     if onset is None:
         return Divergence()
-    return Divergence(onset.likely, _in_steps(examined, onset, CONFIDENCE), onset.likely)
+    return Divergence(onset.likely, _in_steps(examined, onset, ONSET_CONFIDENCE), onset.likely)
 
 
 def change_events(examined: ExaminedCurves, changed: int | None, points: CurvePoints) -> tuple[CurveEvent, ...]:
@@ -69,11 +69,11 @@ def change_events(examined: ExaminedCurves, changed: int | None, points: CurvePo
 
 def _first_is_usual(difference: Floats, onset: Onset | None) -> bool:
     """Tell whether the first difference is no larger than the noise that comes after it: then it is noise, too."""
-    if onset is not None and onset.first <= BEFORE:
+    if onset is not None and onset.first <= POINTS_BEFORE:
         return False
     rest = difference[1 : None if onset is None else onset.first]
     noise = OF_NORMAL * float(np.median(np.abs(rest[np.isfinite(rest)])))
-    return bool(abs(difference[0]) <= OUTLYING * noise)
+    return bool(abs(difference[0]) <= CUT_NOISES * noise)
 
 
 def _facts(examined: ExaminedCurves, failed: frozenset[str]) -> list[int]:
@@ -84,7 +84,7 @@ def _facts(examined: ExaminedCurves, failed: frozenset[str]) -> list[int]:
 
 
 def _has_few(points: CurvePoints) -> bool:
-    return int(np.count_nonzero(np.isfinite(points.difference))) < FEWEST
+    return int(np.count_nonzero(np.isfinite(points.difference))) < ONSET_POINTS
 
 
 def _fact_steps(examined: ExaminedCurves, facts: list[int], changed: int) -> DivergentSteps | None:

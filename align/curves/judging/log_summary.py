@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> LogSummary:
-    """Tell how a log counts and what it holds, also where its global steps cannot be told.
+    """Tell how a log counts and what it holds, also where its global steps cannot be known.
 
     Raises MetricMissingError, StepsPerEpochError (what was given contradicts the log), MixedJobsError.
     """
-    series, told = find_series(log, metric), hints or AxisHints()
+    series, known = find_series(log, metric), hints or AxisHints()
     unknown: tuple[str, ...] = ()
     try:
-        number_steps(log, series, told)
+        number_steps(log, series, known)
     except UnknownEpochLengthError as error:
-        told = replace(told, assumed=True)
+        known = replace(known, assumed=True)
         unknown = (sentence("loss_note.steps_unknown", reason=error.reason, advice=error.hint),)
-    curve = place_on_axis(log, metric, told)
-    numbering = number_steps(log, series, told)
+    curve = place_on_axis(log, metric, known)
+    numbering = number_steps(log, series, known)
     runs = skipped_runs(curve)
     return LogSummary(
         label=log.label,

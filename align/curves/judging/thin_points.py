@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.curves.axis.skipped_steps import skipped_runs
+from align.curves.criteria_thresholds import MOST_POINTS, POINTS_AT_ENDS, STRETCHES
 from align.curves.loss_log import Skips
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.curve_result import CurveComparison, CurvePoints
     from align.curves.loss_log import Booleans, Curve, Floats, Integers
-
-MOST_POINTS = 10_000
-STRETCHES = 1_000
-ENDS = 100
 
 
 def thin_points(comparison: CurveComparison) -> CurveComparison:
@@ -40,7 +37,7 @@ def _thinned_points(points: CurvePoints, named: Integers) -> CurvePoints:
     if len(points.step) <= MOST_POINTS:
         return points
     kept = _kept(points.step, named, points.reference, points.candidate, points.difference)
-    kept[np.flatnonzero(~points.within)[:ENDS]] = True
+    kept[np.flatnonzero(~points.within)[:POINTS_AT_ENDS]] = True
     columns = {one.name: getattr(points, one.name)[kept] for one in fields(points) if one.name != "count"}
     return replace(points, **columns)
 
@@ -58,12 +55,12 @@ def _thinned_curve(curve: Curve, named: Integers) -> Curve:
 def _kept(steps: Integers, named: Integers, *columns: Floats) -> Booleans:
     """Mark both ends, what is named with its neighbours, what is not finite first, and each stretch's extremes."""
     kept = np.zeros(len(steps), np.bool_)
-    kept[:ENDS] = kept[-ENDS:] = True
+    kept[:POINTS_AT_ENDS] = kept[-POINTS_AT_ENDS:] = True
     places = np.searchsorted(steps, named)
     for offset in (-1, 0, 1):
         kept[np.clip(places + offset, 0, len(steps) - 1)] = True
     for column in columns:
-        kept[np.flatnonzero(~np.isfinite(column))[:ENDS]] = True
+        kept[np.flatnonzero(~np.isfinite(column))[:POINTS_AT_ENDS]] = True
         for values in (column, -column):
             kept[_lowest_of_stretches(values)] = True
     return kept

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.curves.line_formats.line_roles import LineRoles, roles_of_line
 from align.curves.line_formats.log_words import PART_RANK, log_words
+from align.curves.thresholds import LINES_BELOW_COUNTER, RECORD_FIELDS, SAMPLE_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
     from align.curves.line_formats.numbers_of_line import NumberInLine
     from align.curves.log_sources import LogSource
 
-# So many lines that might tell something show what there is; a lone record must look like one by its many numbers.
-SAMPLE_LINES = 4000
-LONE_FIELDS = 4
-# A loss stands at most so many lines below its counter.
-FARTHEST = 80
 _TELLING = re.compile(
     r"(?i)loss|cost|epoch|step|iter|batch|train|update|\bep\b|\bit\b|\bval|eval|test|lr\b|rate|损失|轮|迭代|步"
 )
@@ -67,7 +63,7 @@ def _without_fixed(roles: list[LineRoles]) -> list[LineRoles]:
     for one in roles:
         if one.loss is not None and one.step is not None:
             texts.setdefault(one.step.label, set()).add(one.step.text)
-    fixed = frozenset(label for label, told in texts.items() if label and len(told) == 1)
+    fixed = frozenset(label for label, unlike in texts.items() if label and len(unlike) == 1)
     if not fixed:
         return roles
     again = [roles_of_line(one.number, one.line, fixed=fixed) for one in roles]
@@ -110,7 +106,7 @@ def _most(losses: Sequence[LineRoles]) -> Records | None:
 
 def _stands_alone(one: LineRoles) -> bool:
     """Tell whether a line looks like a record without others: by many numbers, and a loss of no other words."""
-    return one.fields >= LONE_FIELDS and one.losses[0][0] < PART_RANK
+    return one.fields >= RECORD_FIELDS and one.losses[0][0] < PART_RANK
 
 
 def _worth(lines: Sequence[LineRoles]) -> tuple[bool, bool, bool, int]:
@@ -181,7 +177,7 @@ def _are_closed(roles: Sequence[LineRoles], headers: Sequence[LineRoles], losses
 
 
 def _belongs(loss: LineRoles, header: LineRoles) -> bool:
-    return not header.validation and loss.number - header.number <= FARTHEST
+    return not header.validation and loss.number - header.number <= LINES_BELOW_COUNTER
 
 
 def is_header(one: LineRoles) -> bool:

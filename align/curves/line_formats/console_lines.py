@@ -1,4 +1,4 @@
-r"""The lines that a logger prints to the console, as data: what `mappings/log_formats/` holds.
+"""The lines that a logger prints to the console, as data: what `mappings/log_formats/` holds.
 
 An expression is a regular one in which `<step>`, `<epoch>`, `<total>` (the steps of an epoch) and `<loss>` stand for
 numbers, any other name in angle brackets for a metric, `<#>` for a number that is passed over and `<...>` for a stretch
@@ -8,14 +8,16 @@ of anything. `<overflow>` and `<skipped>` are what tells that a step changed no 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, fields
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from align.curves.log_parts.format_tables import check_keys, format_tables
 from align.curves.log_parts.text import NUMBER
-from align.curves.loss_log import RAW
-from align.errors import MappingRuleError
+from align.curves.loss_log import RAW, find_window
+from align.curves.thresholds import LONGEST_LINE
+from align.errors import AlignError, MappingRuleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,9 +32,10 @@ _MARK = re.compile(r"(?<!\?P)<(#|\.\.\.|\w+)>")
 # What stands for a loss that is no number is kept, as NaN.
 _LOSS = rf"{NUMBER}(?:\(s?nan\)|\(ind\))?|None|null|[-+]?[0-9]\.#[A-Z]{{2,5}}"
 _INTEGER, _WORD, _ANYTHING = "[0-9]{1,12}", r"[\w.]{1,20}", "[^\\n]{0,300}?"
-# Where one name stands in several lines, its groups are told apart by what follows this.
+# Where one name stands in several lines, its groups are distinguished by what follows this.
 _AGAIN = "__"
-_LONGEST = 4000
+_TUPLES = ("lines", "validation", "header", "loss", "left_out")
+_COUNTS = ("global step", "step in epoch", "epoch")
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class ConsoleLines:
         """Return what takes in the rest of a line, in which these names have to stand."""
         if not self.pairs:
             return ""
-        asked = "".join(rf"(?=[^\n]{{0,{_LONGEST}}}?(?<![\w./-]){re.escape(name)}{self.pairs})" for name in names)
+        asked = "".join(rf"(?=[^\n]{{0,{LONGEST_LINE}}}?(?<![\w./-]){re.escape(name)}{self.pairs})" for name in names)
         return rf"{asked}(?P<{REST}>[^\n]*)"
 
 
@@ -170,9 +173,42 @@ def _compiled(expressions: Iterable[str]) -> re.Pattern[str]:
     """Join expressions, and number the groups of one name; raises re.error."""
     seen: dict[str, int] = {}
 
-    def told_apart(group: re.Match[str]) -> str:
+    def distinguished(group: re.Match[str]) -> str:
         seen[group[1]] = seen.get(group[1], 0) + 1
         return f"(?P<{group[1]}{_AGAIN}{seen[group[1]]}>"
 
     joined = "|".join(map(spelled_out, expressions))
-    return re.compile(re.sub(r"\(\?P<(\w+)>", told_apart, joined), re.MULTILINE)
+    return re.compile(re.sub(r"\(\?P<(\w+)>", distinguished, joined), re.MULTILINE)
+
+
+_KNOWN = {field.name for field in fields(ConsoleLines)} - {"path"}
+
+
+@cache
+def console_formats() -> tuple[ConsoleLines, ...]:
+    """Return all formats of console lines; raises MappingRuleError if a table is none."""
+    return tuple(read_console_table(path, table) for path, table in format_tables("console"))
+
+
+def read_console_table(path: Path, table: dict[str, Any]) -> ConsoleLines:
+    """Make one format; raises MappingRuleError with what is wrong, of expressions when they are used."""
+    check_keys(path, table, _KNOWN)
+    name = table.get("name", "?")
+    if table.get("counts", "epoch") not in _COUNTS:
+        raise MappingRuleError(path, f"{name}: counts must be one of {', '.join(_COUNTS)}, not {table['counts']!r}")
+    try:
+        return ConsoleLines(**_values(table), path=path)
+    except (TypeError, ValueError, KeyError, AttributeError, AlignError) as error:
+        raise MappingRuleError(path, f"{name}: {error}") from error
+
+
+def _values(table: dict[str, Any]) -> dict[str, Any]:
+    given = dict(table)
+    for key in _TUPLES:
+        if key in given:
+            given[key] = (given[key],) if isinstance(given[key], str) else tuple(given[key])
+    if "window" in given:
+        given["window"] = find_window(given["window"])
+    given["windows"] = {metric: find_window(text) for metric, text in given.get("windows", {}).items()}
+    given["points"] = tuple((step, float(loss)) for step, loss in given["points"])
+    return given

@@ -16,20 +16,20 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.line_formats.console_lines import COUNTERS, REST, SKIPPED, VALIDATION
-from align.curves.line_formats.headed_records import HeadedRecords, refuse_unnumbered_epochs
+from align.curves.log_parts.column_names import with_sum
 from align.curves.log_parts.counting import starts_again
 from align.curves.log_parts.cut_line import without_cut_line
+from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.log_parts.delimited import double_notes
-from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.sum_of_parts import with_sum
-from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBuilder, read_told_steps
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_parts.table_builder import NO_STEP, InvalidSteps, TableBuilder, read_printed_steps
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation, phase_by_name
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import RAW, LossLog, Window
-from align.errors import EmptyLogError, UnorderedLogError
+from align.curves.thresholds import LARGEST_STEP
+from align.errors import EmptyLogError, SeveralRunsError, UnorderedLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Base, Booleans, Counting, Integers, LogTable
 
 _NOT_SKIPPED = ("", "False", "false", "0", "None")
+_LOSS = -1  # format: the mark of a line with a loss
 
 
 def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
@@ -93,8 +94,8 @@ class _Reading:
 
     def notes(self) -> tuple[str, ...]:
         """Say what was left out, and what the format takes for granted."""
-        told = self.builder.notes(), self.odd_steps.notes(), filter(None, (self._lines.note,))
-        return (*double_notes(self.double), *self._records.notes(), *chain.from_iterable(told))
+        notes = self.builder.notes(), self.odd_steps.notes(), filter(None, (self._lines.note,))
+        return (*double_notes(self.double), *self._records.notes(), *chain.from_iterable(notes))
 
     @property
     def are_mixed(self) -> bool:
@@ -115,7 +116,7 @@ class _Reading:
         columns = {name: _joined([found.columns[at] for at in places]) for name, places in self._lines.places.items()}
         counts = {name: self._counted(name, columns.pop(name)) for name in COUNTERS if name in columns}
         if self.headed:
-            self._records.add(numbers, *self._told_by_headers(columns, counts))
+            self._records.add(numbers, *self._given_by_headers(columns, counts))
         kept = self._kept(columns, counts)
         self.ignored += len(numbers) - len(kept)
         validation = np.zeros(len(kept), np.bool_)
@@ -140,8 +141,8 @@ class _Reading:
     def _look_for_lengths(self, block: LogBlock) -> None:
         """Read what the log tells once: how long its windows and its epochs are."""
         for name, expression in (("window", self._lines.window_length), ("epoch", self._lines.epoch_length)):
-            if expression and not self._lengths[name] and (told := re.search(expression, block.text)):
-                self._lengths[name] = int(told[1])
+            if expression and not self._lengths[name] and (found := re.search(expression, block.text)):
+                self._lengths[name] = int(found[1])
 
     def _without_double(self, block: LogBlock) -> LogBlock:
         """Leave out lines in which two records ran together so that a number may be of both."""
@@ -152,13 +153,13 @@ class _Reading:
         return LogBlock("\n".join(line for _, line in kept), np.array([number for number, _ in kept], np.int64))
 
     def _counted(self, name: str, texts: Sequence[str]) -> Integers:
-        counts, filled = read_told_steps(texts), are_filled(texts)
+        counts, filled = read_printed_steps(texts), are_filled(texts)
         if not filled.all():
             counts = carry_forward(counts, filled, self._carried[name])
         self._carried[name] = int(counts[-1])
         return counts
 
-    def _told_by_headers(
+    def _given_by_headers(
         self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers]
     ) -> tuple[Integers, Booleans]:
         """Return what each line counts that holds no metric, -1 for all others, and which hold one of training."""
@@ -261,3 +262,61 @@ def _counting(table: LogTable, lines: ConsoleLines) -> Counting:
         return "step in epoch"
     rows = table.metrics["loss"].rows
     return "step in epoch" if starts_again(table.steps[rows], table.epochs[rows]) else "global step"
+
+
+class HeadedRecords:
+    """Takes the lines that count and those with a loss, block by block, in file order.
+
+    Out of order, such lines cannot be sorted: what counts them is lost. Where the first lines of a log are missing, so
+    is what counts the losses up to the next such line; where all are, several epochs look like a run begun anew.
+
+    >>> records = HeadedRecords()
+    >>> records.add(np.array([1, 2, 3, 4]), np.array([-2, 0, 1, -2]), np.array([True, False, False, True]))
+    >>> records.unnumbered.tolist(), records.are_mixed
+    ([1], True)
+    """
+
+    def __init__(self) -> None:
+        self._counts: list[Integers] = []
+        self._lines: list[Integers] = []
+
+    def add(self, lines: Integers, counts: Integers, losses: Booleans) -> None:
+        """Take lines by their numbers: `counts` is what one tells that has no loss, negative if it does not count."""
+        kept = losses | (counts >= 0)
+        self._counts.append(np.where(losses, _LOSS, counts)[kept])
+        self._lines.append(lines[kept])
+
+    @property
+    def unnumbered(self) -> Integers:
+        """The numbers of the lines with a loss above the first line that counts; none where no line does."""
+        counts, lines = self._in_order()
+        headers = np.flatnonzero(counts != _LOSS)
+        return lines[: headers[0]] if len(headers) else lines[:0]
+
+    @property
+    def are_mixed(self) -> bool:
+        """True if losses without a line that counts, or several under one, go with such lines without a loss."""
+        counts, _ = self._in_order()
+        followed = counts[:-1] != _LOSS
+        empty = followed & (counts[1:] > counts[:-1])
+        crowded = ~followed & (counts[1:] == _LOSS)
+        lone = len(self.unnumbered)
+        return lone > 1 or bool(empty.any() and (lone or crowded.any()))
+
+    def notes(self) -> tuple[str, ...]:
+        """Say which losses are left out."""
+        lines = self.unnumbered
+        return (sentence("headed_note.unnumbered", count=len(lines), line=int(lines[0])),) if len(lines) else ()
+
+    def _in_order(self) -> tuple[Integers, Integers]:
+        empty = np.zeros(0, np.int64)
+        return np.concatenate([empty, *self._counts]), np.concatenate([empty, *self._lines])
+
+
+def refuse_unnumbered_epochs(log: LossLog) -> None:
+    """Raise SeveralRunsError where no line tells the epoch, and steps start again with other losses."""
+    series = log.table.metrics["loss"]
+    kept = deduplicate_steps(log.table.steps[series.rows], series.values)
+    if kept.resumed is not None and kept.each == 1:
+        first = int(log.table.lines[series.rows][kept.index].min())
+        raise SeveralRunsError(log.label, len(kept.index), len(series.values) - len(kept.index), first)

@@ -15,15 +15,13 @@ from align.curves.line_formats.log_words import PART_RANK, counter_kind, is_vali
 from align.curves.line_formats.write_pattern import VALUE
 from align.curves.log_parts.table_reader import PHASE_NAMES
 from align.curves.log_parts.text import is_number
+from align.curves.thresholds import LINES_TO_FIRST_ROW, SAMPLE_LINES, TEXT_TABLE_ROWS, TEXT_TABLE_ROWS_READ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from align.curves.log_sources import LogSource
 
-SAMPLE_LINES = 4000
-# Rows that show a table, and lines between its names and the first of them.
-LEAST_ROWS, SHOWN_ROWS, FARTHEST_ROW = 2, 60, 3
 _BARS = str.maketrans("│┃║¦", "||||")
 _BAR = "[|│┃]"
 _DELIMITERS = ("|", "\t", ";", ",")
@@ -66,7 +64,7 @@ def find_table(source: LogSource) -> HeaderTable | None:
     lines = [(number, line) for number, line in islice(source.lines(), SAMPLE_LINES) if line.strip()]
     for index, (number, line) in enumerate(lines):
         for names, delimiter in _names_of(line) if _MARK.search(line) else ():
-            table = _table(number, names, delimiter, lines[index + 1 :][:SHOWN_ROWS])
+            table = _table(number, names, delimiter, lines[index + 1 :][:TEXT_TABLE_ROWS_READ])
             if table is not None and (table.numbered or (index == 0 and _is_of_training(names))):
                 return table
     return None
@@ -88,17 +86,19 @@ def _table(header: int, names: tuple[str, ...], delimiter: str, below: Sequence[
     if any(is_number(name) for name in names):
         return None
     rows = [
-        (line, cells) for line in below[:SHOWN_ROWS] if _has_all(cells := _cells(line[1], delimiter), names, delimiter)
+        (line, cells)
+        for line in below[:TEXT_TABLE_ROWS_READ]
+        if _has_all(cells := _cells(line[1], delimiter), names, delimiter)
     ]
     loss = _loss_column(names, [cells for _, cells in rows])
     rows = [(line, cells) for line, cells in rows if loss is not None and is_number(cells[loss])]
-    if loss is None or len(rows) < LEAST_ROWS or rows[0][0] not in below[: FARTHEST_ROW + 1]:
+    if loss is None or len(rows) < TEXT_TABLE_ROWS or rows[0][0] not in below[: LINES_TO_FIRST_ROW + 1]:
         return None
-    told = [cells for _, cells in rows]
-    step, epoch = (_counter(names, told, kinds) for kinds in (("through", "step"), ("epoch",)))
-    step = 0 if step is None and epoch is None and _is_index(names, told) else step
+    texts = [cells for _, cells in rows]
+    step, epoch = (_counter(names, texts, kinds) for kinds in (("through", "step"), ("epoch",)))
+    step = 0 if step is None and epoch is None and _is_index(names, texts) else step
     parts = tuple(name for name in names if loss_rank(name) is not None and (loss_rank(names[loss]) or 0) >= PART_RANK)
-    first = tuple(told[0][: len(names)])
+    first = tuple(texts[0][: len(names)])
     return HeaderTable(header, names, delimiter, rows[0][0], first, loss, step, epoch, parts if len(parts) > 1 else ())
 
 
@@ -163,8 +163,8 @@ def _is_index(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 def _is_of_training(names: Sequence[str]) -> bool:
     """Tell whether most names are such as trainings have."""
     known = log_words().names["table.words"]
-    told = [not known.isdisjoint(words_of(name)) for name in names if name]
-    return sum(told) * 2 > len(told)
+    texts = [not known.isdisjoint(words_of(name)) for name in names if name]
+    return sum(texts) * 2 > len(texts)
 
 
 def table_pattern(table: HeaderTable) -> str:

@@ -1,7 +1,7 @@
 """A LineFormat for a log that no format knows: its records found, an expression written, one held against the other.
 
 What the expression finds must be what was understood of the lines, or nothing is inferred. How steps are counted is
-told by all records, not by the sample.
+shown by all records, not by the sample.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import numpy as np
 from align.curves.line_formats.choose_records import Records, choose_records, counted_by_headers, sample_lines
 from align.curves.line_formats.header_tables import find_table, table_pattern
 from align.curves.line_formats.line_format import LineFormat
-from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, is_validation
-from align.curves.line_formats.refuse_grouped_digits import refuse_grouped_digits
+from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, counter_kind, is_loss_name, is_validation
+from align.curves.line_formats.numbers_of_line import numbers_of_line
 from align.curves.line_formats.write_pattern import counter_pattern, loss_pattern, record_pattern
-from align.curves.log_parts.first_step import distance_from_zero
+from align.curves.log_parts.counting import distance_from_zero
+from align.errors import NoNumberError, NoStepError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from align.curves.line_formats.line_roles import LineRoles
     from align.curves.line_formats.numbers_of_line import NumberInLine
@@ -33,6 +34,10 @@ _WORD = re.compile(r"[A-Za-z]+")
 _MEMBER = re.compile(r'"[^"]+"\s*:')
 NAME = "lines"
 SUMMARY = "any lines that repeat, with a step or an epoch and a loss"
+# In a bracket a comma parts two numbers: `[1,200]` is step 200 of epoch 1.
+_GROUPED = re.compile(
+    r"(?<![\[(\w.,])[-+]?[0-9]+(?:[,_][0-9]+)+(?:\.[0-9]+)?(?![\w,])|(?<![\w.])[0-9]+(?:\.[0-9]+)?[kKM](?![\w/])"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +141,9 @@ def _unnamed(pattern: str) -> str:
 
 
 def _other_phase(roles: list[LineRoles]) -> list[str]:
-    """Return the words by which lines of another phase that tell a counter are told from the records."""
-    told = {word for one in roles if one.validation and one.counted for word in _WORD.findall(one.line)}
-    return sorted(filter(is_validation, told))
+    """Return the words by which lines of another phase with a counter differ from the records."""
+    words = {word for one in roles if one.validation and one.counted for word in _WORD.findall(one.line)}
+    return sorted(filter(is_validation, words))
 
 
 def _finds(line_format: LineFormat, records: Records, roles: list[LineRoles]) -> bool:
@@ -153,17 +158,17 @@ def _finds(line_format: LineFormat, records: Records, roles: list[LineRoles]) ->
         if one.loss is None or one.validation or match.start("loss") != one.loss.start:
             return False
         groups = match.groupdict()
-        if any(groups.get(name) and (told is None or told.text != groups[name]) for name, told in _told(one)):
+        if any(groups.get(name) and (role is None or role.text != groups[name]) for name, role in _roles_by_name(one)):
             return False
         found += one.number in wanted
     return found >= len(wanted)
 
 
-def _told(one: LineRoles) -> tuple[tuple[str, NumberInLine | None], ...]:
+def _roles_by_name(one: LineRoles) -> tuple[tuple[str, NumberInLine | None], ...]:
     return (("step", one.step), ("epoch", one.epoch))
 
 
-def settle_counting(inference: Inference, log: LossLog) -> Inference:
+def decide_counting(inference: Inference, log: LossLog) -> Inference:
     """Say how the records count, by all of them: through or inside epochs, from 0 or 1, how long an epoch is."""
     line_format, table, options, notes = inference.line_format, log.table, [], []
     steps, epochs = table.steps, table.epochs
@@ -235,3 +240,17 @@ def loss_notes(records: Records) -> Iterator[str]:
     if records.others:
         first = records.others[0]
         yield sentence("lines_note.another_form", count=len(records.others), line=first.number)
+
+
+def refuse_grouped_digits(label: str, roles: Iterable[LineRoles]) -> None:
+    """Raise NoStepError or NoNumberError where such a number stands for a step or a loss in a line with a loss."""
+    for one in roles:
+        grouped = {found.start(): found[0] for found in _GROUPED.finditer(one.line)}
+        numbers = numbers_of_line(one.line) if grouped else []
+        if not any(is_loss_name(number.label) for number in numbers):
+            continue
+        for number in numbers:
+            if number.start in grouped and counter_kind(number.label):
+                raise NoStepError(label, one.number, grouped[number.start])
+            if number.start in grouped and is_loss_name(number.label):
+                raise NoNumberError(label, one.number, grouped[number.start])

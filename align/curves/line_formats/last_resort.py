@@ -7,33 +7,30 @@ asked where none of them knows a log.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.line_formats.infer_line_format import (
-    NAME,
-    SUMMARY,
-    Inference,
-    infer_line_format,
-    settle_counting,
-)
+from align.curves.line_formats.infer_line_format import NAME, SUMMARY, Inference, decide_counting, infer_line_format
 from align.curves.line_formats.line_reader import read_lines
-from align.curves.line_formats.refuse_passes import refuse_other_passes
+from align.curves.line_formats.log_words import is_validation, log_words, words_of
+from align.curves.line_formats.numbers_of_line import numbers_of_line
 from align.curves.log_parts.deduplicate_steps import deduplicate_steps
-from align.curves.log_parts.table_builder import LARGEST_STEP
 from align.curves.log_parts.text import known
-from align.errors import SeveralLossesError, SeveralRunsError
+from align.curves.thresholds import LARGEST_STEP, LINES_UNDER_SECTION, MANY_RUNS, SECTION_WORDS, SHOWN_LINE
+from align.errors import MixedProcessesError, SeveralLossesError, SeveralRunsError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from align.curves.log_sources import LogSource
-    from align.curves.loss_log import LossLog
+    from collections.abc import Sequence
 
-_SHOWN = 110
-# So many losses for each step that stands are no resumed training.
-_MANY_RUNS = 5
+    from align.curves.log_parts.deduplicate_steps import KeptPoints
+    from align.curves.log_sources import LogSource
+    from align.curves.loss_log import Integers, LossLog
+
+_DIGIT = re.compile(r"[0-9]")
 
 
 class LinesFormat:
@@ -59,11 +56,11 @@ class LinesFormat:
         inference = known(infer_line_format(source), source, self.summary)
         _refuse_several(source.label, inference)
         log = read_lines(inference.line_format, source)
-        settled = settle_counting(inference, log)
-        if settled.line_format != inference.line_format:
-            log = read_lines(settled.line_format, source)
+        decided = decide_counting(inference, log)
+        if decided.line_format != inference.line_format:
+            log = read_lines(decided.line_format, source)
         _refuse_short_end(log, source)
-        return log.with_notes((*_told(settled), *settled.notes))
+        return log.with_notes((*_notes_of(decided), *decided.notes))
 
 
 def _is_json(source: LogSource) -> bool:
@@ -98,11 +95,11 @@ def _refuse_short_end(log: LossLog, source: LogSource) -> None:
         return
     if kept.resumed is not None:
         refuse_other_passes(source, table.lines[series.rows], steps, kept)
-    told = len(np.unique(np.stack([steps, series.values]), axis=1)[0])
+    distinct = len(np.unique(np.stack([steps, series.values]), axis=1)[0])
     left_out = len(np.unique(steps)) - len(kept.index)
-    if left_out > len(kept.index) or told > _MANY_RUNS * len(kept.index) or _starts_over(log):
+    if left_out > len(kept.index) or distinct > MANY_RUNS * len(kept.index) or _starts_over(log):
         first = int(table.lines[series.rows][kept.index].min())
-        raise SeveralRunsError(log.label, len(kept.index), told - len(kept.index), first)
+        raise SeveralRunsError(log.label, len(kept.index), distinct - len(kept.index), first)
 
 
 def _starts_over(log: LossLog) -> bool:
@@ -119,7 +116,7 @@ def _starts_over(log: LossLog) -> bool:
     return any(last[step] != value for step, value in zip(steps[before].tolist(), series.values[before], strict=True))
 
 
-def _told(inference: Inference) -> tuple[str, ...]:
+def _notes_of(inference: Inference) -> tuple[str, ...]:
     """Say which parts of a line were taken, and what does the same by hand."""
     options = " ".join([f"--pattern {shlex.quote(inference.line_format.pattern)}", *inference.options])
     read_as = sentence("lines_note.read_as", line=inference.number, read=_marked(inference))
@@ -130,10 +127,54 @@ def _marked(inference: Inference) -> str:
     line = inference.line
     match = inference.line_format.compiled.search(line)
     if match is None:
-        return repr(line[:_SHOWN])
+        return repr(line[:SHOWN_LINE])
     spans = sorted((match.span(name), name) for name in match.re.groupindex if match[name])
     pieces, end = [], max(0, spans[0][0][0] - 30) if spans else 0
     for (first, last), name in spans:
         pieces += [line[end:first], f"<{name} {line[first:last]}>"]
         end = last
     return "".join(pieces).strip()
+
+
+def refuse_other_passes(source: LogSource, lines: Integers, steps: Integers, kept: KeptPoints) -> None:
+    """Look at the records, shape (records,), in front of which the steps go back.
+
+    A number beside the record that changes there (`Fold 2`, `Trial 1`), or a line in front of it, says that another run
+    begins; a line such as `=== Evaluation ===` that what follows is no training. Raises
+    SeveralRunsError or MixedProcessesError if lines show what begins there.
+    """
+    back = np.flatnonzero(np.diff(steps) < 0)
+    wanted = {number for at in back.tolist() for number in range(lines[at], lines[at + 1] + 1)}
+    texts = {number: line for number, line in source.lines() if number in wanted and line.strip()}
+    for at in back.tolist():
+        first, last = int(lines[at]), int(lines[at + 1])
+        between = [texts[number] for number in range(first + 1, last) if number in texts]
+        if _begins_a_run(texts.get(first, ""), between, texts.get(last, "")):
+            replaced = len(steps) - len(kept.index)
+            raise SeveralRunsError(source.label, len(kept.index), replaced, int(lines[kept.index].min()))
+        if _begins_validation(between[-LINES_UNDER_SECTION:]):
+            raise MixedProcessesError(source.label, "loss", 2)
+
+
+def _begins_a_run(before: str, between: Sequence[str], after: str) -> bool:
+    earlier, begun = _run_numbers(before), _run_numbers(after)
+    return any(map(_run_numbers, between)) or any(
+        earlier[name] != begun[name] for name in earlier.keys() & begun.keys()
+    )
+
+
+def _run_numbers(line: str) -> dict[str, str]:
+    """Return the numbers of a line that distinguish one run from another, by the word in front."""
+    words = {one.text: words_of(one.label)[-1:] for one in numbers_of_line(line) if one.whole}
+    return {word: text for text, last in words.items() for word in last if word in log_words().names["runs.words"]}
+
+
+def _begins_validation(lines: Sequence[str]) -> bool:
+    """Tell whether the last line with the name of a phase and no number names another than training."""
+    sections = [words_of(line) for line in lines if not _DIGIT.search(line) and len(line.split()) <= SECTION_WORDS]
+    for words in reversed(sections):
+        if {"train", "training"} & {*words}:
+            return False
+        if is_validation(" ".join(words)):
+            return True
+    return False

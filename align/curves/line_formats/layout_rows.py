@@ -101,10 +101,10 @@ class _Rows:
         carried: Mapping[str, str],
     ) -> None:
         self._layouts, self._samples, self._counters, self._carried = layouts, samples, counters, carried
-        self.places = np.flatnonzero(self._told(samples)[layouts.kinds])
+        self.places = np.flatnonzero(self._flags(samples)[layouts.kinds])
         self.kinds = layouts.kinds[self.places]
         filled = (kind for kind, one in samples.items() if any(one.groups[name] for name in metrics))
-        self.header = ~self._of_rows(self._told(filled))
+        self.header = ~self._of_rows(self._flags(filled))
 
     def training(self) -> Integers:
         """Return the rows of training: not those that name another phase, or follow such a name without a counter."""
@@ -118,11 +118,11 @@ class _Rows:
 
     def having(self, name: str) -> Booleans:
         """Tell which rows have a text under a name."""
-        return self._of_rows(self._told(kind for kind, one in self._samples.items() if one.groups.get(name)))
+        return self._of_rows(self._flags(kind for kind, one in self._samples.items() if one.groups.get(name)))
 
     def bars(self) -> Booleans:
         """Tell which rows are of progress bars."""
-        return self._of_rows(self._told(kind for kind, one in self._samples.items() if one.bar))
+        return self._of_rows(self._flags(kind for kind, one in self._samples.items() if one.bar))
 
     def column(self, name: str, rows: Integers) -> PrintedColumn:
         """Return the texts of some rows under a name."""
@@ -131,26 +131,26 @@ class _Rows:
         )
 
     def carried_on(self, name: str, rows: Integers) -> PrintedColumn:
-        """Return the texts of a counter, of rows that lack it from the line without a metric that told it last."""
+        """Return the texts of a counter, of rows that lack it from the line without a metric that had it last."""
         own = self.having(name)
         if own[rows].all():
             return self.column(name, rows)
-        told = np.where(own, np.arange(len(own)), _last_before(self.header & own))[rows]
+        latest = np.where(own, np.arange(len(own)), _last_before(self.header & own))[rows]
         text = self._carried.get(name, "")
         added = np.frombuffer(text.encode() + b" ", np.uint8)
-        starts, kinds = self._layouts.starts[self.places[told]], self.kinds[told]
-        starts = np.where(told < 0, len(self._layouts.letters), starts)
-        kinds = np.where(told < 0, len(self._layouts.samples), kinds)
+        starts, kinds = self._layouts.starts[self.places[latest]], self.kinds[latest]
+        starts = np.where(latest < 0, len(self._layouts.letters), starts)
+        kinds = np.where(latest < 0, len(self._layouts.samples), kinds)
         fields = [*self._fields(name), Field(0, len(added) - 1, text)]
         return PrintedColumn(np.append(self._layouts.letters, added), starts, kinds, fields)
 
     def carried_after(self) -> dict[str, str]:
-        """Return what the lines without a metric have told by the end."""
+        """Return what the lines without a metric have by the end."""
         after = dict(self._carried)
         headers = np.flatnonzero(self.header)
         for name in self._counters:
-            if len(told := headers[self.having(name)[headers]]):
-                after[name] = self.column(name, told[-1:])[0]
+            if len(latest := headers[self.having(name)[headers]]):
+                after[name] = self.column(name, latest[-1:])[0]
         if len(headers):
             after["validation"] = self._samples[int(self.kinds[headers[-1]])].groups.get("validation", "")
         return after
@@ -159,14 +159,14 @@ class _Rows:
         known = self._samples
         return [known[kind].fields[name] if kind in known else NO_FIELD for kind in range(len(self._layouts.samples))]
 
-    def _of_rows(self, told: Booleans) -> Booleans:
-        of_rows: Booleans = told[self.kinds]
+    def _of_rows(self, flags: Booleans) -> Booleans:
+        of_rows: Booleans = flags[self.kinds]
         return of_rows
 
-    def _told(self, kinds: Iterable[int]) -> Booleans:
-        told = np.zeros(len(self._layouts.samples), np.bool_)
-        told[list(kinds)] = True
-        return told
+    def _flags(self, kinds: Iterable[int]) -> Booleans:
+        flags = np.zeros(len(self._layouts.samples), np.bool_)
+        flags[list(kinds)] = True
+        return flags
 
 
 def _last_before(marked: Booleans) -> Integers:

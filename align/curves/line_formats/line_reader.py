@@ -5,38 +5,40 @@ A progress bar prints a step again and again as it moves: of such lines that fol
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from align.core.thresholds import PATTERN_SECONDS
 from align.curves.line_formats.layout_rows import read_layout_rows, sample_block, sample_line
-from align.curves.line_formats.skipped_group import SKIP_GROUPS, skipped_steps
+from align.curves.line_formats.line_format import LineFormat
 from align.curves.log_parts.cut_line import without_cut_line
-from align.curves.log_parts.invalid_steps import InvalidSteps
-from align.curves.log_parts.table_builder import TableBuilder, read_steps
+from align.curves.log_parts.table_builder import NO_STEP, InvalidSteps, TableBuilder, read_steps
 from align.curves.log_parts.text import end_notes, only_epochs_note
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
+from align.curves.thresholds import TWICE_PRINTED_ROWS
 from align.errors import EmptyLogError, UsageError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.curves.line_formats.line_format import LineFormat
     from align.curves.line_layouts import LineLayouts
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import Integers, LogTable
 
-# So many rows, each printed twice, are no accident.
-TWICE_PRINTED = 6
 _COUNTERS = ("step", "epoch", "total")
+SKIP_GROUPS = ("overflow", "skipped")
 _OTHERS = (*_COUNTERS, "validation", *SKIP_GROUPS)
 _BAR = "%|"
+_YES = {"true", "yes", "y", "overflow", "skipped", "skip"}
+_EXAMPLE = r"name the groups, as in 'step (?P<step>\d+) .*loss (?P<loss>\S+)'; others are metrics"
+_RATIO = re.compile(r"\s*/\s*[0-9]")
+_TOTAL = r"let the pattern take the number behind the step too: (?P<step>\d+)\s*/\s*(?P<total>\d+)"
 
 
 class FoundLine(NamedTuple):
@@ -158,15 +160,15 @@ class _Reading:
         )
 
     def _carried_on(self, found: Sequence[FoundLine]) -> Iterator[FoundLine]:
-        """Yield the records of training, each with the counters that it lacks from the line that told them last."""
+        """Yield the records of training, each with the counters that it lacks from the line that had them last."""
         for row in found:
             groups, carried = row.groups, self._carried
-            told = {name: groups[name] for name in self._counters if groups[name]}
+            given = {name: groups[name] for name in self._counters if groups[name]}
             if not any(groups[name] for name in self._metrics):
-                self._carried = {**carried, **told, "validation": groups.get("validation", "")}
+                self._carried = {**carried, **given, "validation": groups.get("validation", "")}
                 self._ignored += 1
                 self._rows = 0
-            elif groups.get("validation") or (carried.get("validation") and not told):
+            elif groups.get("validation") or (carried.get("validation") and not given):
                 self._validation += 1
             else:
                 self._rows += 1
@@ -215,8 +217,64 @@ class _Reading:
 def _numbered_once(table: LogTable) -> LogTable:
     """Count rows that are numbered by their order, and all printed twice, one below the other, once."""
     losses = table.metrics["loss"]
-    twice = len(losses.rows) == len(table.lines) >= TWICE_PRINTED and not len(table.lines) % 2
+    twice = len(losses.rows) == len(table.lines) >= TWICE_PRINTED_ROWS and not len(table.lines) % 2
     if not twice or not np.array_equal(losses.values[::2], losses.values[1::2], equal_nan=True):
         return table
     epochs = None if table.epochs is None else (table.epochs + 1) // 2
     return replace(table, steps=(table.steps + 1) // 2, epochs=epochs)
+
+
+def skipped_steps(groups: Sequence[Mapping[str, str]]) -> Integers | None:
+    """Return the skipped steps of each line, shape (lines,); None where the expression has no such group."""
+    name = next((one for one in SKIP_GROUPS if groups and one in groups[0]), None)
+    if name is None:
+        return None
+    texts = [one[name] for one in groups]
+    counts = read_steps(texts)
+    words = np.array([text.lower() in _YES for text in texts], np.int64)
+    return np.where(counts == NO_STEP, words, counts)
+
+
+class PatternFormat:
+    """Lines in which the expression finds its groups; raises UsageError where it cannot tell a step and a loss."""
+
+    name = "pattern"
+    requires: tuple[str, ...] = ()
+    quoted = False
+    sample = b""
+
+    def __init__(self, pattern: str) -> None:
+        self.summary = f"lines in which the pattern '{pattern}' is found"
+        self._format = LineFormat(self.name, self.summary, _checked(pattern), of_user=True)
+
+    def recognizes(self, source: LogSource) -> bool:
+        """Tell whether the expression is found in a line."""
+        return any(find_in_block(self._format, block) for block in blocks_of(self._format, source))
+
+    def read(self, source: LogSource) -> LossLog:
+        """Read all lines that match; raises EmptyLogError if none has a loss, UsageError if that takes for ever."""
+        log = read_lines(self._format, source)
+        return replace(log, length_advice=_TOTAL) if self._leaves_total(source) else log
+
+    def _leaves_total(self, source: LogSource) -> bool:
+        """Tell whether a number of steps stands behind the step, and no group takes it."""
+        groups = self._format.compiled.groupindex
+        if "total" in groups or not {"step", "epoch"} <= set(groups) or self._format.spans_lines:
+            return False
+        searched = self._format.searched()
+        found = (searched.search(line) for _, line in source.head().lines())
+        ends = ((match.string, match.end("step")) for match in found if match and match["step"])
+        return any(_RATIO.match(line, end) for line, end in islice(ends, 1))
+
+
+def _checked(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groupindex
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"'{pattern}' is no regular expression: {error}", _EXAMPLE) from error
+    missing = [] if "loss" in groups else ["loss"]
+    if "step" not in groups and "epoch" not in groups:
+        missing.append("step (or epoch)")
+    if missing:
+        raise UsageError(f"the pattern '{pattern}' has no group {' and no group '.join(missing)}", _EXAMPLE)
+    return pattern

@@ -18,6 +18,7 @@ from align.curves.line_formats.log_words import (
     words_of,
 )
 from align.curves.line_formats.numbers_of_line import NumberInLine, masked, numbers_of_line
+from align.curves.thresholds import REMEMBERED_LINES
 
 Place = Literal["through", "named", "ratio", "first"]
 # Where a line tells several counters of steps, the surest is taken.
@@ -26,15 +27,13 @@ _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
 _FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
 _LIST, _NEXT = re.compile(r"[\[(]\s*$"), re.compile(r"\s*,\s*[-+]?\.?[0-9]")
 _WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
-# A log is asked about its first lines once to know it and once to read it.
-_REMEMBERED = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class LineRoles:
     """The numbers of a line by their role; `losses` of training, the surest first, with their ranks.
 
-    `place` says how the step is told: by a name that counts through, by another, by a ratio without a name
+    `place` says how the step is known: by a name that counts through, by another, by a ratio without a name
     (`[20/5004]`), or by standing first in the line. `validation`: what it tells is of another phase.
     """
 
@@ -59,7 +58,7 @@ class LineRoles:
         return self.losses[0][1] if self.losses and not self.validation else None
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
+@functools.lru_cache(maxsize=REMEMBERED_LINES)
 def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozenset[str] = frozenset()) -> LineRoles:
     """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss.
 
@@ -133,8 +132,8 @@ def _losses(found: list[NumberInLine], bare: bool) -> tuple[tuple[int, NumberInL
 def _of_validation(line: str, found: list[NumberInLine], losses: tuple[tuple[int, NumberInLine], ...]) -> bool:
     """Tell by the words in front of the loss, but for names of other numbers; without a loss by counters' names."""
     if not losses:
-        told = [one.label for one in found if counter_kind(one.label)]
-        return any(map(is_validation, told)) or any(is_loss_name(one.label) for one in found) or _starts_so(line)
+        counters = [one.label for one in found if counter_kind(one.label)]
+        return any(map(is_validation, counters)) or any(is_loss_name(one.label) for one in found) or _starts_so(line)
     return is_validation(text_before(line, losses[0][1], found))
 
 

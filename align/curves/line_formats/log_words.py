@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _FILE = "log_words.toml"
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[\u4e00-\u9fff]+")
 CounterKind = Literal["through", "step", "epoch"]
-MEAN_RANK = 10
-PART_RANK = 100
+MEAN_RANK = 10  # format: an order of labels, means behind single losses
+PART_RANK = 100  # format: an order of labels, parts behind means
 
 
 @dataclass(frozen=True, slots=True)

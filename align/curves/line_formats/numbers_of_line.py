@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from align.curves.thresholds import LONGEST_LINE
+
 # Names glued to their number; and what may stand around one.
 _GLUED = r"(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch|ep|it)s?"
 _VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?:[-+]?(?i:nan|inf(?:inity)?)|None|null)(?![\w])"
@@ -32,7 +34,6 @@ _WRAPPER = re.compile(r"(?:tensor|Tensor|array|float(?:16|32|64)?|np\.float(?:16
 _GLUE = re.compile(r"[\s:=\[(|\"'#~>：（-]*$")
 _BOUNDARY = re.compile(r"[\x00,;|{}()\[\]<>\"'\t%*，；：（）。]|\s{2,}|[:=]|(?:^|\s)-+(?=\s)|->|…")
 _LETTER = re.compile(r"[^\W\d_]")
-LONGEST_LINE = 4000
 
 
 @dataclass(frozen=True, slots=True)

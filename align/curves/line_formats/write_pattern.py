@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
+from align.curves.line_formats.line_roles import roles_of_line
 from align.curves.line_formats.log_words import is_loss_name, is_validation, log_words, words_of
+from align.curves.line_formats.numbers_of_line import numbers_of_line
+from align.curves.thresholds import SUGGESTION_CHARACTERS, SUGGESTION_LINES
 
 if TYPE_CHECKING:
     from align.curves.line_formats.line_roles import LineRoles
     from align.curves.line_formats.numbers_of_line import NumberInLine
+    from align.curves.log_sources import LogSource
 
 _COUNT = r"\d+"
 VALUE = r"(?i:[-+]?(?:\d*\.?\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)|none|null)"
 _END = r"(?!\.?\d)"
 _TOTAL = r"\s*/\s*(?P<total>\d+)"
 _SPACES = re.compile(r"\s+")
+USUAL_PATTERN = r"step (?P<step>\d+) .*loss (?P<loss>\S+)"
+_NUMBER = re.compile(r"[0-9]+")
+_SIGNS = re.compile(r"[^\w.+-]*$")
 
 
 def record_pattern(roles: LineRoles, *, rate: bool = True, overflow: bool = False) -> str:
     """Return an expression with the groups step, total, epoch, loss and lr, as far as the line has them.
 
-    With `overflow` also that of an overflow told behind them.
+    With `overflow` also that of an overflow behind them.
     """
     parts = [("step", roles.step), ("epoch", roles.epoch), ("loss", roles.loss), ("lr", roles.rate if rate else None)]
     placed = sorted(((name, one) for name, one in parts if one), key=lambda part: part[1].start)
@@ -32,8 +41,8 @@ def record_pattern(roles: LineRoles, *, rate: bool = True, overflow: bool = Fals
         joined = name == "step" and roles.place == "ratio" and end is not None and one.after >= end
         pieces += piece if not pieces or (joined and not _WORDS.search(roles.line[end : one.start])) else f".*?{piece}"
         end = one.end
-    told = _OVERFLOW.search(roles.line, end or 0) if overflow else None
-    return pieces + (rf".*?{_escaped(told[1])}(?P<overflow>True|False)" if told else "")
+    named = _OVERFLOW.search(roles.line, end or 0) if overflow else None
+    return pieces + (rf".*?{_escaped(named[1])}(?P<overflow>True|False)" if named else "")
 
 
 _OVERFLOW = re.compile(r"\b(overflow(?: cond)?\s*(?:is|:|=)\s*)(?:True|False)\b")
@@ -73,7 +82,7 @@ def _piece(line: str, one: NumberInLine, name: str) -> str:
     if not _LETTERS.search(one.label):
         glued = rf"(?<![\w.])(?P<{name}>{_COUNT}){re.escape(one.unit)}"
         return glued if one.unit and name in ("step", "epoch") else _unnamed_piece(line, one, group)
-    words = _told_words(one.label, name)
+    words = _known_words(one.label, name)
     glue = line[one.label_end : one.start]
     start = line.rfind(words[0], one.label_start, one.label_end) if len(words) == 1 else -1
     start = start if start >= 0 else one.label_end - len(one.label[one.label.rfind(words[0]) :])
@@ -86,7 +95,7 @@ def _piece(line: str, one: NumberInLine, name: str) -> str:
 _LETTERS = re.compile(r"[A-Za-z\u4e00-\u9fff]")
 
 
-def _told_words(label: str, name: str) -> list[str]:
+def _known_words(label: str, name: str) -> list[str]:
     """Return the words of a label that the expression asks for: of a counter the last, with its phase in front."""
     words = label.split()
     if name in ("step", "epoch"):
@@ -121,3 +130,58 @@ def _escaped(glue: str) -> str:
         if glue.strip() == glue
         else (r"\s*".join(["", *map(re.escape, glue.split()), ""]))
     )
+
+
+class SuggestedPattern(NamedTuple):
+    """A line of a log by its number, and an expression that finds two of its numbers."""
+
+    number: int
+    line: str
+    pattern: str
+
+
+def suggest_pattern(source: LogSource) -> SuggestedPattern | None:
+    """Return the line that looks most like a record, and an expression for it; None for what is no text."""
+    if source.is_binary:
+        return None
+    filled = ((number, line.strip()) for number, line in source.lines() if line.strip())
+    lines = list(islice(filled, SUGGESTION_LINES))
+    if not lines:
+        return None
+    shapes = Counter(_NUMBER.sub("#", line) for _, line in lines)
+    number, line = max(lines, key=lambda one: _worth(one[1], shapes))
+    return SuggestedPattern(number, line[:SUGGESTION_CHARACTERS], _suggested(line) or USUAL_PATTERN)
+
+
+def _worth(line: str, shapes: Counter[str]) -> tuple[int, bool, int]:
+    """Lines of training that tell a loss and a counter come first, then those that repeat."""
+    numbers = numbers_of_line(line) if len(line) < SUGGESTION_CHARACTERS * 2 else []
+    if not numbers:
+        return (0, False, shapes[_NUMBER.sub("#", line)])
+    named = roles_of_line(0, line).counted + any(is_loss_name(one.label) for one in numbers)
+    return (named + (len(numbers) > 1), not is_validation(line), shapes[_NUMBER.sub("#", line)])
+
+
+def _suggested(line: str) -> str:
+    """Return an expression for a counter and a loss: those known by their names, else the first and the last number."""
+    numbers, roles = numbers_of_line(line), roles_of_line(0, line)
+    step = roles.step or roles.epoch or next((one for one in numbers if one.whole), None)
+    others = [one for one in numbers if one is not step and one.start != (step.start if step else -1)]
+    named = [one for one in others if is_loss_name(one.label)]
+    of_training = [one for one in others if "." in one.text and not is_validation(one.label)]
+    loss = roles.loss or next(iter(named or of_training), None)
+    if step is None or loss is None or step.start == loss.start:
+        return ""
+    counter = "epoch" if step is roles.epoch else "step"
+    groups = {step.start: (step, rf"(?P<{counter}>\d+)"), loss.start: (loss, r"(?P<loss>[-+.\w]+)")}
+    pattern = ".*?".join(_usual_piece(line, *groups[start]) for start in sorted(groups))
+    match = re.search(pattern, line)
+    return pattern if match and (match[counter], match["loss"]) == (step.text, loss.text) else ""
+
+
+def _usual_piece(line: str, one: NumberInLine, group: str) -> str:
+    """Return the words or signs in front of a number, and the group."""
+    words = [re.escape(word) for word in one.label.split()[-2:]]
+    signs = _SIGNS.search(line[max(one.label_end, one.after, 0) : one.start])
+    glue = (signs[0] if signs else "").strip()
+    return r"\s+".join(words) + (rf"\s*{re.escape(glue)}\s*" if glue else r"\s*") + group

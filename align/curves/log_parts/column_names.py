@@ -1,15 +1,22 @@
-"""What the names of columns and tags tell: which is the training loss, and whether Lightning logged them."""
+"""Which columns hold the training loss, by their names or as a sum of parts; and whether Lightning logged them."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.curves.log_parts.table_reader import LOSS_NAMES
+from align.curves.loss_log import Series
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
+
+    from align.curves.loss_log import LogTable, Window
 
 # What Lightning's LearningRateMonitor calls its metrics: the class of the optimizer.
 RATE = re.compile(r"lr-[A-Z]")
@@ -38,3 +45,15 @@ def is_lightning(names: Collection[str]) -> bool:
     means = {name.removesuffix("_epoch") for name in names if name.endswith("_epoch")}
     both = any(name.endswith("_step") and name.removesuffix("_step") in means for name in names)
     return both or any(RATE.match(name) for name in names)
+
+
+def with_sum(table: LogTable, parts: Sequence[str], window: Window) -> LogTable:
+    """Add the sum of several parts as `loss`, in the rows that have all of them; its rounding is that of all."""
+    found = [table.metrics[name] for name in parts if name in table.metrics]
+    if len(parts) < 2 or len(found) < len(parts):
+        return table
+    rows = reduce(np.intersect1d, [series.rows for series in found])
+    values = np.sum([series.values[np.isin(series.rows, rows)] for series in found], axis=0)
+    units = np.sum([series.resolution[np.isin(series.rows, rows)] for series in found], axis=0)
+    loss = {"loss": Series(rows, values, units, window)} if len(rows) else {}
+    return replace(table, metrics={**table.metrics, **loss})

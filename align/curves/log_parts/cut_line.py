@@ -10,14 +10,12 @@ import re
 from typing import TYPE_CHECKING
 
 from align.curves.log_sources import LogSource
+from align.curves.thresholds import CUT_LINE_BYTES, CUT_LINE_EXAMPLES, CUT_LINE_RECORDS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Lines like the last one are looked for in so many bytes before it; of known ones the latest are enough.
-BEFORE_BYTES, KNOWN_LINES = 1 << 16, 50
-LEAST_ALIKE = 2
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.eE+-]*")
 _TAIL = re.compile(r"[-+.0-9eE]*[0-9.]$")
 
@@ -33,10 +31,10 @@ def without_cut_line(
         return source, ()
     start = _last_start(source)
     last, text = (part.decode("utf-8", "replace") for part in (source.data[start:], _before(source.data, start)))
-    lines = text.splitlines()[start > BEFORE_BYTES :]
+    lines = text.splitlines()[start > CUT_LINE_BYTES :]
     if is_record is not None:
-        lines = [line for line in lines[-KNOWN_LINES:] if is_record(line)] if is_record(last) else []
-    if not _is_beginning(last, lines, LEAST_ALIKE if is_record is None else 1):
+        lines = [line for line in lines[-CUT_LINE_RECORDS:] if is_record(line)] if is_record(last) else []
+    if not _is_beginning(last, lines, CUT_LINE_EXAMPLES if is_record is None else 1):
         return source, ()
     return LogSource(source.label, source.data[:start], source.metric), (sentence("logs_note.cut_line"),)
 
@@ -53,7 +51,7 @@ def _last_start(source: LogSource) -> int:
 
 
 def _before(data: bytes, start: int) -> bytes:
-    return data[max(0, start - BEFORE_BYTES) : start]
+    return data[max(0, start - CUT_LINE_BYTES) : start]
 
 
 def _is_beginning(last: str, before: Sequence[str], least: int) -> bool:
@@ -83,13 +81,13 @@ def _is_shorter(last: str, alike: Sequence[str]) -> bool:
     decimals, lengths = list(map(_decimals, tails)), list(map(len, tails))
     if max(decimals) > 0:
         return _decimals(tail) < min(decimals) or (min(decimals) < max(decimals) and _has_few_digits(tail, tails))
-    shorter = len(tails) >= LEAST_ALIKE and len(tail) < min(lengths)
+    shorter = len(tails) >= CUT_LINE_EXAMPLES and len(tail) < min(lengths)
     return shorter or (lengths == sorted(lengths) and len(tail) < lengths[-1])
 
 
 def _has_few_digits(tail: str, tails: Sequence[str]) -> bool:
     """Tell whether a number has at least two significant digits less than all others, which print all they have."""
-    return _significant(tail) + LEAST_ALIKE <= min(map(_significant, tails))
+    return _significant(tail) + CUT_LINE_EXAMPLES <= min(map(_significant, tails))
 
 
 def _significant(number: str) -> int:

@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from align.curves.thresholds import ACCIDENTAL_REPEATS, SHUFFLED_POINTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Floats, Integers
 
-Unsettled = Literal["", "unlike values", "counters above", "steps between"]
-# A log tells fewer steps again by accident.
-FEW = 3
-# So many points go back at every third line only where lines are out of order, and fewer need not; so many points that
-# stand before others of later steps are no accident either.
-SHORT_LOG = 12
+Unclear = Literal["", "unlike values", "counters above", "steps between"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +27,7 @@ class KeptPoints:
     """Which points of a log stand on the curve, in the order of steps; `resumed`: the log went back before these.
 
     `each` is how many values the log has of a step, 1 unless it tells unlike ones of most steps: then they are of
-    several processes, not of a resumed run. `unsettled` says why the order of lines does not show which points are the
+    several processes, not of a resumed run. `unclear` says why the order of lines does not show which points are the
     latest, "" where it does. `whole`: the points stand there as they are.
     """
 
@@ -39,7 +35,7 @@ class KeptPoints:
     notes: tuple[str, ...] = ()
     resumed: Booleans | None = None
     each: int = 1
-    unsettled: Unsettled = ""
+    unclear: Unclear = ""
     whole: bool = False
 
 
@@ -61,7 +57,7 @@ def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) 
     kept = standing[np.unique(steps[index][standing], return_index=True)[1]]
     back, distinct = steps[index][resumed], len(np.unique(steps))
     repeats = int(np.count_nonzero(at_once & same)) + len(standing) - len(kept)
-    told = (
+    notes = (
         _repeats_note(repeats),
         _again_note(again),
         _resumed_note(back, distinct - len(kept)),
@@ -70,14 +66,14 @@ def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) 
     otherwise = len(np.union1d(again, back))
     each = round((len(steps) - repeats) / distinct)
     numbers = len(np.unique(steps[1:][at_once & (np.abs(np.diff(values)) > 0)]))
-    often = otherwise >= max(FEW, distinct / 2) or numbers == distinct
-    crowded = numbers * 2 >= distinct and each > FEW
+    often = otherwise >= max(ACCIDENTAL_REPEATS, distinct / 2) or numbers == distinct
+    crowded = numbers * 2 >= distinct and each > ACCIDENTAL_REPEATS
     return KeptPoints(
         index[kept],
-        tuple(filter(None, told)),
+        tuple(filter(None, notes)),
         np.isin(kept, resumed) if len(resumed) else None,
         max(2, each) if often else 1,
-        "" if often else "unlike values" if crowded else _unsettled(steps[index], kept, again, resumed, headed=headed),
+        "" if often else "unlike values" if crowded else _unclear(steps[index], kept, again, resumed, headed=headed),
     )
 
 
@@ -96,21 +92,21 @@ def _resumed_at(steps: Integers, values: Floats) -> Integers:
     return resumed
 
 
-def _unsettled(steps: Integers, kept: Integers, again: Integers, resumed: Integers, *, headed: bool) -> Unsettled:
+def _unclear(steps: Integers, kept: Integers, again: Integers, resumed: Integers, *, headed: bool) -> Unclear:
     """Tell why the latest points are not known; `kept` are the places of those that stand, in the order of steps."""
     moved, back = (int(np.count_nonzero(np.diff(places) < 0)) for places in (kept, steps))
-    if (len(resumed) or len(again)) and (moved >= SHORT_LOG or _is_shuffled(steps)):
+    if (len(resumed) or len(again)) and (moved >= SHUFFLED_POINTS or _is_shuffled(steps)):
         return "unlike values"
     if headed and (moved or len(again) * 2 >= len(np.unique(steps))):
         return "counters above"
-    return "steps between" if moved > FEW * back else ""
+    return "steps between" if moved > ACCIDENTAL_REPEATS * back else ""
 
 
 def _is_shuffled(steps: Integers) -> bool:
     """Tell whether the log hardly ever goes on to the next step that it tells, as each pass of a resumed run does."""
     moves = np.diff(np.unique(steps, return_inverse=True)[1])
     back = int(np.count_nonzero(moves < 0))
-    often_back = back * FEW >= len(moves) or len(moves) < SHORT_LOG
+    often_back = back * ACCIDENTAL_REPEATS >= len(moves) or len(moves) < SHUFFLED_POINTS
     return often_back and int(np.count_nonzero(moves == 1)) * 2 < len(moves)
 
 

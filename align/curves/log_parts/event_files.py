@@ -8,17 +8,17 @@ Tensor   type = 1, content = 4, floats = 5, doubles = 6
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from align.curves.log_parts.column_names import is_lightning, loss_names, loss_notes
-from align.curves.log_parts.event_records import read_event_records
 from align.curves.log_parts.known_tables import find_names, known_table
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.protobuf import FIXED32, SPAN, VARINT, read_fields, read_floats
-from align.curves.log_parts.table_builder import LARGEST_STEP
+from align.curves.log_parts.validation_metrics import phase_by_name
 from align.curves.loss_log import EPOCH_MEAN, RAW, LogTable, LossLog, Series
+from align.curves.thresholds import EVENT_HEAD_BYTES, LARGEST_STEP, LONGEST_CHECKED_RECORD, RECORDS_AT_ONCE
 from align.errors import EmptyLogError
 from align.words.catalogue import sentence
 
@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.curves.log_format import LogFormat
-    from align.curves.log_parts.event_records import EventRecords
     from align.curves.log_parts.protobuf import Bytes, MessageFields
     from align.curves.log_sources import LogSource
-    from align.curves.loss_log import Floats, Integers, Window
+    from align.curves.loss_log import Booleans, Floats, Integers, Window
 
-_STEP, _VERSION, _SUMMARY, _VALUE, _TAG = 2, 3, 5, 1, 1
-_TYPE, _CONTENT, _FLOATS, _DOUBLES = 1, 4, 5, 6
+_STEP, _VERSION, _SUMMARY, _VALUE, _TAG = 2, 3, 5, 1, 1  # format: numbers of fields
+_TYPE, _CONTENT, _FLOATS, _DOUBLES = 1, 4, 5, 6  # format: numbers of fields
 _KINDS = {1: "<f4", 2: "<f8"}
-_AT_ONCE = 1 << 17
-_HEAD_BYTES = 1 << 12
+if TYPE_CHECKING:
+    Checksums = NDArray[np.uint32]
+_LENGTH, _HEADER, _FOOTER = 8, 12, 4  # format: bytes
+_FAR = 1 << 62  # format: behind the end of any file, as a damaged length may be up to 2^64
+_read_length = struct.Struct("<Q").unpack_from
 
 
 class EventKind(NamedTuple):
@@ -57,7 +59,7 @@ class _Scalars(NamedTuple):
 
 def is_event_file(source: LogSource, kind: EventKind) -> bool:
     """Tell whether the first record names a version of this kind."""
-    head = source.data[:_HEAD_BYTES]
+    head = source.data[:EVENT_HEAD_BYTES]
     if kind.version not in head:
         return False
     frames, buffer = read_event_records(head), np.frombuffer(head, np.uint8)
@@ -100,8 +102,8 @@ def read_events(source: LogSource, plugin: LogFormat, kind: EventKind) -> LossLo
 def _all_scalars(data: bytes, frames: EventRecords, kind: EventKind, tags: dict[bytes, int]) -> _Scalars:
     """Read the records a block at a time; new tags go to `tags`."""
     buffer, blocks = np.frombuffer(data, np.uint8), []
-    for first in range(0, max(1, len(frames.starts)), _AT_ONCE):
-        some = slice(first, first + _AT_ONCE)
+    for first in range(0, max(1, len(frames.starts)), RECORDS_AT_ONCE):
+        some = slice(first, first + RECORDS_AT_ONCE)
         events = read_fields(buffer, frames.starts[some], frames.ends[some])
         steps = np.zeros(len(frames.starts[some]), np.int64)
         counted = events.where(_STEP, VARINT)
@@ -174,3 +176,91 @@ def _table(scalars: _Scalars, numbers: Integers, names: list[str]) -> LogTable:
 
 def _window(name: str) -> Window:
     return EPOCH_MEAN if name.lower().endswith("_epoch") else RAW
+
+
+class EventRecords(NamedTuple):
+    """Where the sound records of a file start and end; `numbers` counts all records from 1; `notes` names damage."""
+
+    starts: Integers
+    ends: Integers
+    numbers: Integers
+    records: int
+    notes: tuple[str, ...]
+
+
+def read_event_records(data: bytes) -> EventRecords:
+    """Find the records of an event file up to the first broken length; those with a wrong checksum are left out.
+
+    Each has its length, a checksum of that, the record, and a checksum of it. Training may still be writing, or may
+    have been killed: what follows the last whole record is reported. A loop over bytes would take minutes in Python,
+    so all records advance together.
+    """
+    buffer = np.frombuffer(data, np.uint8)
+    starts, sizes = _lengths(data)
+    whole = _are_sound(buffer, starts - _HEADER, np.full(len(starts), _LENGTH))
+    count = len(starts) if whole.all() else int(np.argmin(whole))
+    starts, sizes = starts[:count], sizes[:count]
+    sound = np.ones(count, np.bool_)
+    short = np.flatnonzero(sizes <= LONGEST_CHECKED_RECORD)
+    for first in range(0, len(short), RECORDS_AT_ONCE):
+        some = short[first : first + RECORDS_AT_ONCE]
+        sound[some] = _are_sound(buffer, starts[some], sizes[some])
+    end = int(starts[-1] + sizes[-1]) + _FOOTER if count else 0
+    numbers = np.flatnonzero(sound) + 1
+    return EventRecords(starts[sound], (starts + sizes)[sound], numbers, count, _damage(data, end, sound))
+
+
+def _lengths(data: bytes) -> tuple[Integers, Integers]:
+    """Return the start and the size of each record that lies whole in the file, by the lengths alone."""
+    starts, at, last = [], _HEADER, len(data) - _FOOTER
+    while at <= last:
+        starts.append(at)
+        at += _read_length(data, at - _HEADER)[0] + _FOOTER + _HEADER
+    places = np.array([*starts, min(at, _FAR)], np.int64)
+    sizes = np.diff(places) - _FOOTER - _HEADER
+    whole = places[:-1] + sizes <= last
+    return places[:-1][whole], sizes[whole]
+
+
+def _damage(data: bytes, end: int, sound: Booleans) -> tuple[str, ...]:
+    notes = []
+    if not sound.all():
+        wrong = np.flatnonzero(~sound) + 1
+        notes.append(sentence("logs_note.damaged", count=len(wrong), first=wrong[0]))
+    if end < len(data):
+        notes.append(sentence("logs_note.no_whole_record", count=len(data) - end))
+    return tuple(notes)
+
+
+def _are_sound(buffer: Bytes, starts: Integers, sizes: Integers) -> Booleans:
+    """Tell which spans of bytes are followed by their own masked CRC-32C."""
+    stored = np.zeros(len(starts), np.uint32)
+    for place in range(_FOOTER):
+        stored |= buffer[starts + sizes + place].astype(np.uint32) << np.uint32(8 * place)
+    found = _checksums(buffer, starts, sizes)
+    masked = ((found >> np.uint32(15)) | (found << np.uint32(17))) + _MASK
+    equal: Booleans = masked == stored
+    return equal
+
+
+def _checksums(buffer: Bytes, starts: Integers, sizes: Integers) -> Checksums:
+    order = np.argsort(-sizes, kind="stable")
+    at, crc = starts[order], np.full(len(starts), 0xFFFFFFFF, np.uint32)
+    going = np.searchsorted(-sizes[order], -np.arange(int(sizes.max(initial=0))), "left")
+    for place, count in enumerate(going.tolist()):
+        some = crc[:count]
+        crc[:count] = _TABLE[(some ^ buffer[at[:count] + place]) & np.uint32(0xFF)] ^ (some >> np.uint32(8))
+    checksums = np.empty_like(crc)
+    checksums[order] = ~crc
+    return checksums
+
+
+def _crc_table() -> Checksums:
+    """The remainders of all bytes by the Castagnoli polynomial, lowest bit first."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & np.uint32(1), (table >> np.uint32(1)) ^ np.uint32(0x82F63B78), table >> np.uint32(1))
+    return table
+
+
+_TABLE, _MASK = _crc_table(), np.uint32(0xA282EAD8)

@@ -1,4 +1,4 @@
-"""What loggers write as tables, told by their columns: `[[table]]` in `mappings/log_formats/`.
+"""What loggers write as tables, known by their columns: `[[table]]` in `mappings/log_formats/`.
 
 CSV files, JSON lines and event files of these loggers are read like any others, but what a loss is the mean of and what
 the first step is called are known.
@@ -12,8 +12,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from align.curves.log_parts.format_tables import check_keys, format_tables
-from align.curves.log_parts.window_words import find_window
-from align.curves.loss_log import RAW
+from align.curves.loss_log import RAW, find_window
 from align.errors import AlignError, MappingRuleError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.validation_metrics import phase_by_name
 from align.curves.loss_log import RAW, Window
 from align.words.catalogue import sentence
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from align.curves.loss_log import Integers
 
-USUAL_LENGTH = 10
+USUAL_LENGTH = 10  # format: `window_size` of mmengine's LogProcessor by default
 _SETTINGS = ("lr", "momentum", "memory")
 _PROCESSOR = re.compile(r"\blog_processor\s*=\s*dict\(")
 _BRACKET_OR_LENGTH = re.compile(r"[(\[{]|([)\]}])|\bwindow_size\s*=\s*([0-9]{1,9})")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from align.curves.columns.line_columns import field_at
 from align.curves.columns.printed_column import NO_FIELD, PrintedColumn
 from align.curves.line_layouts import is_digit_blind
+from align.curves.thresholds import MOST_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +20,12 @@ if TYPE_CHECKING:
     from align.curves.columns.printed_column import Field
 
 _END = "\n"
-# Of a line of a million characters, as no logger writes one: a column for each name of it would take minutes.
-MOST_NAMES = 1000
 
 
 def pair_columns(lists: Sequence[str], pair: re.Pattern[str]) -> dict[str, Sequence[str]]:
     """Return the numbers of each list, as printed, by name: "" where a list has none, the last where it has two.
 
-    Of a list with more than `MOST_NAMES` numbers only so many are read.
+    Of a list with more than `MOST_COLUMNS` numbers only so many are read.
     `pair` has two groups, the name and the number, and must not reach over a line's end.
     """
     if not lists:
@@ -39,9 +38,9 @@ def pair_columns(lists: Sequence[str], pair: re.Pattern[str]) -> dict[str, Seque
     found = pair_or_end.findall(_END.join((*lists, "")))
     names = [name for name, _, _ in found]
     first = names[: names.index("")]
-    if len(first) <= MOST_NAMES and names == [*first, ""] * len(lists):
+    if len(first) <= MOST_COLUMNS and names == [*first, ""] * len(lists):
         return {name: [number for _, number, _ in found[at :: len(first) + 1]] for at, name in enumerate(first)}
-    rows = [dict(pair.findall(text)[:MOST_NAMES]) for text in lists]
+    rows = [dict(pair.findall(text)[:MOST_COLUMNS]) for text in lists]
     return {name: [row.get(name, "") for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
 
 
@@ -54,7 +53,7 @@ def _by_layout(lists: PrintedColumn, pair: re.Pattern[str]) -> dict[str, Sequenc
         numbered = [match for match in found if any(map(str.isdigit, match[1]))]
         rows = lists.by_layout(kind) if numbered else lists.kinds[:0]
         spelled = [field_at(text, *match.span(1)) for match in numbered]
-        if len(found) > MOST_NAMES or not all(lists.has_one_text(rows, one.start, one.end) for one in spelled):
+        if len(found) > MOST_COLUMNS or not all(lists.has_one_text(rows, one.start, one.end) for one in spelled):
             return None
         known[kind] = {match[1]: field_at(text, *match.span(2)) for match in found}
     names = dict.fromkeys(name for fields in known.values() for name in fields)

@@ -1,7 +1,7 @@
 """The fields of protocol-buffer messages, of many messages at once, so that no protobuf package is needed.
 
 A million events are a million tiny messages: all of them step from field to field together. What is no message is
-told by its index, never read half.
+named by its index, never read half.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.curves.thresholds import MOST_FIELDS
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -17,11 +19,9 @@ if TYPE_CHECKING:
 
     Bytes = NDArray[np.uint8]
 
-VARINT, FIXED64, SPAN, FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, SPAN, FIXED32 = 0, 1, 2, 5  # format: wire types
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
-_LONGEST_VARINT = 10
-# A summary of a thousand values is large; without a limit a file of a few megabytes could take minutes.
-MOST_FIELDS = 1 << 14
+_LONGEST_VARINT = 10  # format: bytes of a number of 64 bits, seven bits each
 
 
 class MessageFields(NamedTuple):

@@ -14,9 +14,10 @@ import numpy as np
 
 from align.curves.columns.printed_column import ABSENT, PrintedColumn, are_filled, take_texts
 from align.curves.columns.printed_digits import FIXED, DigitColumn
-from align.curves.log_parts.text import LONGEST_NUMBER, is_null, is_number, shortened
+from align.curves.log_parts.text import is_null, is_number, shortened
 from align.curves.loss_log import RAW, LogTable, Series
-from align.errors import NoNumberError
+from align.curves.thresholds import LARGEST_STEP, LONGEST_NUMBER, REPEATED_TEXTS
+from align.errors import NoNumberError, NoStepError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -29,18 +30,13 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Floats, Integers, LogRecord, Phase, Window
 
 T = TypeVar("T", bound=np.generic)
-
-# An epoch of so many steps, so many times, still fits into 64 bits.
-LARGEST_STEP = 2**31
-NO_STEP = -2
-# Where texts come again so often, each is read once.
-_ALIKE = 8
+NO_STEP = -2  # format: the mark of a text that is no step
 
 
 class TableBuilder:
     """Takes blocks of records, in file order or nearly so. `window_of` and `phase_of` tell of a metric by its name.
 
-    What stands for `loss` and is no number is kept as NaN and told in `notes`; of other metrics it is left out.
+    What stands for `loss` and is no number is kept as NaN and reported in `notes`; of other metrics it is left out.
     """
 
     def __init__(
@@ -52,7 +48,7 @@ class TableBuilder:
     ) -> None:
         self._window_of, self._phase_of, self._loss, self._printed_of = window_of, phase_of, loss, printed_of
         self._columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _USUAL}
-        self._told: set[str] = set()
+        self._named: set[str] = set()
         self._metrics: dict[str, _Column] = {}
         self._count = self.ignored = 0
 
@@ -81,7 +77,7 @@ class TableBuilder:
             self.ignored += len(steps) - count
         for name, column in columns.items():
             self._columns[name].append(np.broadcast_to(_USUAL[name], count) if column is None else column)
-        self._told.update(name for name, column in columns.items() if column is not None)
+        self._named.update(name for name, column in columns.items() if column is not None)
         rows = np.arange(self._count, self._count + count)
         for name, texts in metrics.items():
             if name not in self._metrics:
@@ -109,9 +105,9 @@ class TableBuilder:
         return table if (np.diff(table.lines) >= 0).all() else take_rows(table, np.argsort(table.lines, kind="stable"))
 
     def _joined(self, name: str) -> NDArray[Any] | None:
-        """Put a column together, so that its parts can go; None if no record told it."""
+        """Put a column together, so that its parts can go; None if no record had it."""
         parts = self._columns.pop(name)
-        return np.concatenate(parts) if self._count and name in self._told else None
+        return np.concatenate(parts) if self._count and name in self._named else None
 
     def refuse_words(self, label: str) -> None:
         """Raise NoNumberError if losses were added, but none is a number; not after `build`."""
@@ -184,7 +180,7 @@ class _Column:
     def _take(self, rows: Integers, texts: Sequence[str]) -> None:
         """Read numbers; of many that are alike, each only once. Raises ValueError if one is none."""
         unlike = set(texts)
-        if len(unlike) * _ALIKE > len(texts):
+        if len(unlike) * REPEATED_TEXTS > len(texts):
             packed, values = _read(texts)
             self.digits.add(packed, values)
         else:
@@ -270,19 +266,21 @@ def _emptied(parts: list[NDArray[T]]) -> NDArray[T]:
 
 
 _NO_NUMBERS = np.zeros(0, np.int64)
+
+
 # The columns of a table beside its metrics, with what stands where a block does not tell them.
 _USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": 0, "shares": np.nan}
 
 
 def read_steps(texts: Sequence[str]) -> Integers:
     """Read steps or epochs, also when printed as `10.0`; NO_STEP for what is no integer in [0, 2^31)."""
-    values = read_told_numbers(texts)
+    values = read_printed_numbers(texts)
     with np.errstate(invalid="ignore"):
         valid = (values >= 0) & (values < LARGEST_STEP) & (values == np.floor(values))
     return np.where(valid, values, NO_STEP).astype(np.int64)
 
 
-def read_told_steps(texts: Sequence[str]) -> Integers:
+def read_printed_steps(texts: Sequence[str]) -> Integers:
     """Read the steps of a column in which some texts may be empty; NO_STEP there."""
     filled = are_filled(texts)
     if filled.all():
@@ -293,7 +291,7 @@ def read_told_steps(texts: Sequence[str]) -> Integers:
     return steps
 
 
-def read_told_numbers(texts: Sequence[str]) -> Floats:
+def read_printed_numbers(texts: Sequence[str]) -> Floats:
     """Read numbers; NaN for a text that is none."""
     if isinstance(texts, PrintedColumn) and texts.numbers is not None:
         return texts.numbers.values
@@ -326,3 +324,29 @@ def as_table(
         epochs=np.array([-1 if record.epoch is None else record.epoch for record in listed], np.int64),
     )
     return builder.build()
+
+
+class InvalidSteps:
+    """What was left out of a log, block by block; lines between the rows, which are neither, are none of it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first: tuple[int, str] = (0, "")
+
+    def look(self, lines: Integers, steps: Integers, texts: Sequence[str], losses: Sequence[str]) -> None:
+        """Look at the steps of a block, as read and as printed; texts are empty where the block has none."""
+        for row in np.flatnonzero(steps == NO_STEP).tolist() if len(texts) else ():
+            text = texts[row].strip()
+            if is_number(text) or (text and row < len(losses) and is_number(losses[row].strip())):
+                self._first = self._first if self._count else (int(lines[row]), shortened(text))
+                self._count += 1
+
+    def notes(self) -> tuple[str, ...]:
+        """Say how many rows are left out."""
+        line, text = self._first
+        return (sentence("logs_note.invalid_steps", count=self._count, text=text, line=line),) if self._count else ()
+
+    def refuse(self, label: str) -> None:
+        """Raise NoStepError if anything was left out: for a log of which nothing else is left."""
+        if self._count:
+            raise NoStepError(label, *self._first)

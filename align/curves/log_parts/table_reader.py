@@ -16,15 +16,13 @@ import numpy as np
 
 from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.counting import starts_again
-from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.known_tables import find_names, known_table
-from align.curves.log_parts.name_value_pairs import MOST_NAMES
-from align.curves.log_parts.phases import OTHER_PHASES, phase_by_name
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
+from align.curves.log_parts.table_builder import NO_STEP, InvalidSteps, TableBuilder, read_steps
 from align.curves.log_parts.text import end_notes, is_null, is_number, only_epochs_note, with_point
-from align.curves.log_parts.validation_metrics import named_validation
+from align.curves.log_parts.validation_metrics import OTHER_PHASES, named_validation, phase_by_name
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.curves.metric_names import usual_names
+from align.curves.thresholds import MOST_COLUMNS
 from align.errors import EmptyLogError, RepeatedColumnError, SeveralLossesError
 from align.words.catalogue import sentence
 
@@ -152,11 +150,11 @@ class TableReader:
         )
 
     def _metrics(self, cells: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-        """Return the columns that do not count: the first `MOST_NAMES`, the loss, the phase and what is asked for."""
+        """Return the columns that do not count: the first `MOST_COLUMNS`, the loss, the phase and what is asked for."""
         columns = self._columns
         names = [name for name in cells if name not in (columns.step, columns.epoch)]
-        asked = usual_names(names[MOST_NAMES:], self._metric)
-        wanted = (columns.loss, columns.phase, *names[:MOST_NAMES], *asked)
+        asked = usual_names(names[MOST_COLUMNS:], self._metric)
+        wanted = (columns.loss, columns.phase, *names[:MOST_COLUMNS], *asked)
         kept = dict.fromkeys(name for name in wanted if name in cells)
         self._left_out = max(self._left_out, len(names) - len(kept))
         return {name: cells[name] for name in kept if name is not None}
@@ -228,14 +226,14 @@ def _counting(columns: LogColumns, table: LogTable) -> Counting:
 
 
 def _window(columns: LogColumns, name: str) -> Window:
-    """Means of an epoch are told by the name, or by a log that counts nothing else."""
+    """Means of an epoch are known by the name, or by a log that counts nothing else."""
     if columns.table:
         return RAW if phase_by_name(name) == "validation" else columns.table.window_of(name)
     return EPOCH_MEAN if columns.step is None or _plain(name).endswith("_epoch") else RAW
 
 
 def _base(names: Iterable[str]) -> Base | None:
-    """Lightning, told by its pairs `x_step` and `x_epoch`, counts from 0; other tables do not say."""
+    """Lightning, known by its pairs `x_step` and `x_epoch`, counts from 0; other tables do not say."""
     plain = {_plain(name) for name in names}
     return (
         0 if any(f"{name.removesuffix('_step')}_epoch" in plain for name in plain if name.endswith("_step")) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
+from align.curves.thresholds import LONGEST_NUMBER, SHOWN_CHARACTERS
 from align.errors import EmptyLogError
 from align.words.catalogue import sentence
 
@@ -18,12 +19,9 @@ T = TypeVar("T")
 
 NUMBER = r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
 
-# No float64 has more digits than 767; Python reads no exponent of more than 4300.
-LONGEST_NUMBER = 1000
 
 _WHOLE = re.compile(NUMBER)
 _DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(?:[eE][-+]?[0-9]+)?")
-_SHOWN = 40
 
 
 def known(found: T | None, source: LogSource, expected: str) -> T:
@@ -45,7 +43,7 @@ def with_point(text: str) -> str:
 
 def shortened(text: str) -> str:
     """Return a text as messages show it, which may have any length in a log."""
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
 
 
 def is_null(text: str) -> bool:

@@ -5,6 +5,7 @@ Under one name they would look like training values that were printed again.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -12,10 +13,12 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from align.curves.loss_log import Booleans, Integers
+    from align.curves.loss_log import Booleans, Integers, Phase
 
 T = TypeVar("T")
 _PREFIX = "val/"
+OTHER_PHASES = ("val", "valid", "validation", "eval", "evaluation", "test", "predict")
+_WORDS = re.compile(r"[/_\s.-]+")
 
 
 def by_phase(validation: Booleans) -> Iterator[tuple[bool, Integers]]:
@@ -35,3 +38,9 @@ def carry_forward(values: Integers, known: Booleans, before: int) -> Integers:
     """Give the places that are not `known` the last known value in front of them, `before` where there is none."""
     last = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
     return np.where(last < 0, before, values[last])
+
+
+def phase_by_name(name: str) -> Phase:
+    """Tell the phase by the first or the last word of a metric's name."""
+    words = _WORDS.split(name.lower())
+    return "validation" if {words[0], words[-1]} & set(OTHER_PHASES) else "training"

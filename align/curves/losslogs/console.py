@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from align.curves.line_formats.console_lines import console_formats
 from align.curves.line_formats.console_reader import read_console
-from align.curves.line_formats.format_files import console_formats
 
 if TYPE_CHECKING:
     from align.curves.line_formats.console_lines import ConsoleLines

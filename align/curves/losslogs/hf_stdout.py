@@ -18,19 +18,18 @@ from align.curves.columns.line_columns import find_columns, search_texts
 from align.curves.columns.printed_column import are_filled, have_word, take_texts
 from align.curves.columns.printed_digits import Printed
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import (
-    LARGEST_STEP,
     NO_STEP,
     TableBuilder,
-    read_told_numbers,
-    read_told_steps,
+    read_printed_numbers,
+    read_printed_steps,
     take_rows,
 )
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, phase_by_name
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
+from align.curves.thresholds import LARGEST_STEP
 from align.errors import EmptyLogError, StepsPerEpochError
 from align.words.catalogue import sentence
 
@@ -84,7 +83,7 @@ class HfStdoutFormat:
         for block in lines.blocks():
             reading.add(block)
         table, by_step, notes = reading.table()
-        length, told = (None, ()) if by_step else reading.length(table)
+        length, length_notes = (None, ()) if by_step else reading.length(table)
         if "loss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
         return LossLog(
@@ -96,7 +95,7 @@ class HfStdoutFormat:
             base=1,
             steps_per_epoch=length,
             ignored_lines=reading.filled - len(table.lines),
-            notes=(*lines.notes(), *reading.builder.notes(), *notes, *told),
+            notes=(*lines.notes(), *reading.builder.notes(), *notes, *length_notes),
         )
 
 
@@ -121,12 +120,12 @@ class _Reading:
             return
         printed, done, totals = found.columns
         of_bars, shares = are_filled(totals), _shares(printed)
-        told = read_told_steps(totals)
-        self._totals.update(np.unique(told[of_bars]).tolist())
+        lengths = read_printed_steps(totals)
+        self._totals.update(np.unique(lengths[of_bars]).tolist())
         dicts = np.flatnonzero(~np.isnan(shares))
         owners = self._count - 1 + np.cumsum(~np.isnan(shares))
         bars = np.flatnonzero(of_bars & (owners >= 0))
-        self._bars.append(np.stack([owners[bars], read_told_steps(done)[bars], told[bars]]))
+        self._bars.append(np.stack([owners[bars], read_printed_steps(done)[bars], lengths[bars]]))
         if len(dicts):
             lines = block.numbers[found.places[dicts]]
             self._add(lines, take_texts(printed, dicts), shares[dicts], block.text)
@@ -193,9 +192,9 @@ class _Reading:
 def _shares(printed: Sequence[str]) -> Floats:
     """Return the epoch of each dict, NaN for what has none."""
     epochs = search_texts(printed, _EPOCH)
-    told = np.flatnonzero(are_filled(epochs))
+    rows = np.flatnonzero(are_filled(epochs))
     shares = np.full(len(epochs), np.nan)
-    shares[told] = read_told_numbers(take_texts(epochs, told)) if len(told) else np.nan
+    shares[rows] = read_printed_numbers(take_texts(epochs, rows)) if len(rows) else np.nan
     return np.where((shares >= 0) & (shares < LARGEST_STEP), shares, np.nan)
 
 
@@ -211,10 +210,10 @@ def _steps(losses: Booleans, bars: Integers) -> tuple[Integers, Integers]:
     known = losses & (first > 0)
     if not known.any():
         return steps, np.zeros_like(first)
-    told = carry_forward(first, known, int(first[known][0]))
-    right = totals == told[owners]
+    printed = carry_forward(first, known, int(first[known][0]))
+    right = totals == printed[owners]
     steps[owners[right][::-1]] = done[right][::-1]
-    return steps, told
+    return steps, printed
 
 
 def _window(name: str) -> Window:

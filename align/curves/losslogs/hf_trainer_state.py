@@ -10,8 +10,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.table_builder import as_table, read_step
+from align.curves.log_parts.validation_metrics import phase_by_name
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LogRecord, LossLog
 from align.errors import EmptyLogError
 from align.words.catalogue import sentence

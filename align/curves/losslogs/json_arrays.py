@@ -15,6 +15,7 @@ from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.table_reader import TableReader, find_columns
 from align.curves.log_parts.text import known
 from align.curves.log_sources import LogBlock
+from align.curves.thresholds import ARRAY_ROWS
 from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 _EPOCH = "epoch"
 # What another format reads: the state of a Hugging Face trainer.
 _OTHERS = "log_history"
-_SHORTEST = 2
 
 
 class JsonArraysFormat:
@@ -73,7 +73,7 @@ def _cells(part: list[Any] | dict[str, Any]) -> tuple[LogColumns, dict[str, Sequ
 
 
 def _of_objects(rows: list[Any]) -> dict[str, Sequence[str]]:
-    if len(rows) < _SHORTEST or not all(isinstance(row, dict) for row in rows):
+    if len(rows) < ARRAY_ROWS or not all(isinstance(row, dict) for row in rows):
         return {}
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [_text(row.get(name, ABSENT)) for row in rows] for name in names}
@@ -86,7 +86,7 @@ def _of_arrays(table: dict[str, Any]) -> dict[str, Sequence[str]]:
     cells: dict[str, Sequence[str]] = {
         name: list(map(_text, one)) for name, one in arrays.items() if len(one) == length
     }
-    if length < _SHORTEST or len(cells) < len(arrays):
+    if length < ARRAY_ROWS or len(cells) < len(arrays):
         return {}
     if find_columns(cells) is None:
         cells[_EPOCH] = list(map(str, range(1, length + 1)))

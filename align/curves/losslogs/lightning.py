@@ -14,10 +14,9 @@ import numpy as np
 
 from align.curves.log_parts.column_names import RATE, is_lightning, loss_names, loss_notes
 from align.curves.log_parts.delimited import double_notes, find_header, read_cells
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
 from align.curves.log_parts.text import end_notes, known
-from align.curves.log_parts.validation_metrics import carry_forward
+from align.curves.log_parts.validation_metrics import carry_forward, phase_by_name
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError
 from align.words.catalogue import sentence

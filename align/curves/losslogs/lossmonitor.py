@@ -18,6 +18,7 @@ from align.curves.columns.printed_digits import FIXED, Printed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER, is_number
+from align.curves.thresholds import WHOLE_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Integers, LogTable, LossLog
 
-# Whatever stands in place of the loss is taken, without a full stop after it, and told from a number afterwards.
+# Whatever stands in place of the loss is taken, without a full stop after it, and held against a number afterwards.
 _LOSS = re.compile(
     r"epoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*(?:loss:[ \t]*)?(?:\[[ \t]*)?"
     r"([^\s\],;|)]*[^\s\],;|).])",
@@ -36,9 +37,7 @@ _TIME = re.compile(
     rf"(?: \(data time:[ \t]*({NUMBER}) ms\))?"
 )
 _TIME_NAMES = ("epoch_time_ms", "step_time_ms", "data_time_ms")
-# TimeMonitor prints milliseconds with three decimals.
-_HALF_UNIT_MS = 0.0005
-_SURE = 0.4
+_HALF_UNIT_MS = 0.0005  # format: TimeMonitor prints milliseconds with three decimals
 _START = r"(?:(?:Train|Eval) )?[Ee]poch(?::[ \t]*[0-9]+,?[ \t]+step| time:)"
 _TOGETHER = (twice("poch(?::[ \t]*[0-9]| time:)"),)
 
@@ -124,7 +123,7 @@ def _steps_by_time(table: LogTable) -> int | None:
     steps = epoch / step
     uncertain = (_HALF_UNIT_MS + steps * _HALF_UNIT_MS) / (step - _HALF_UNIT_MS)
     whole = np.rint(steps)
-    sure = np.all(uncertain < _SURE) and np.all(np.abs(steps - whole) <= uncertain) and len(np.unique(whole)) == 1
+    sure = np.all(uncertain < WHOLE_STEPS) and np.all(np.abs(steps - whole) <= uncertain) and len(np.unique(whole)) == 1
     return int(whole[0]) or None if sure else None
 
 

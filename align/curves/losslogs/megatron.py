@@ -1,7 +1,7 @@
 """The console log of Megatron-LM and its descendants (MindSpeed, Megatron-DeepSpeed).
 
 Losses, times and throughput are means over the log interval, the losses without the iterations that were skipped;
-all else is of the last iteration. Versions from 2026, told by the microseconds of their time, print a line after the
+all else is of the last iteration. Versions from 2026, known by the microseconds of their time, print a line after the
 first iteration but go on adding up: where every iteration is printed, the second line is the mean of two. A NaN (or
 negative) loss is left out of its line, and where all iterations were skipped newer versions print 0: the one is read
 as NaN, the other as no loss.
@@ -19,11 +19,10 @@ from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.cut_line import without_last_line
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps, read_told_steps
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_printed_steps, read_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation, phase_by_name
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog, Window
 from align.errors import EmptyLogError
 from align.words.catalogue import sentence
@@ -117,9 +116,9 @@ class _Reading:
         lines = block.numbers[found.places]
         iterations, printed_totals, kinds, at, lists = found.columns
         training = ~are_filled(kinds)
-        steps = np.where(are_filled(iterations), read_told_steps(iterations), read_told_steps(at))
+        steps = np.where(are_filled(iterations), read_printed_steps(iterations), read_printed_steps(at))
         steps = carry_forward(steps, steps != NO_STEP, self._step)
-        totals = carry_forward(read_told_steps(printed_totals), training, self._total)
+        totals = carry_forward(read_printed_steps(printed_totals), training, self._total)
         for validated, of in by_phase(~training):
             columns = pair_columns(take_texts(lists, of), _PAIR)
             add = self._add_validations if validated else self._add_iterations

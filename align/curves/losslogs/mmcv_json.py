@@ -18,11 +18,10 @@ from align.curves.columns.printed_column import are_word, take_texts
 from align.curves.columns.printed_digits import Printed
 from align.curves.log_parts.mmengine import in_seconds, interval_window
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation, phase_by_name
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogBlock, LogSource
@@ -85,9 +84,9 @@ class _Reading:
         if not found.columns:
             return
         lines = block.numbers[found.places]
-        objects, modes, told_epochs, told = found.columns
-        training, epochs = are_word(modes, "train"), read_steps(told_epochs)
-        steps = carry_forward(read_steps(told), training, self._step)
+        objects, modes, printed_epochs, printed = found.columns
+        training, epochs = are_word(modes, "train"), read_steps(printed_epochs)
+        steps = carry_forward(read_steps(printed), training, self._step)
         for validated, at in by_phase(~training):
             columns = in_seconds(pair_columns(take_texts(objects, at), _PAIR))
             metrics = {name: texts for name, texts in columns.items() if name not in _COUNTERS}

@@ -25,11 +25,10 @@ from align.curves.log_parts.mmengine import (
     usual_length_note,
 )
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps, read_told_steps
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_printed_steps, read_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation, phase_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,16 +95,16 @@ class _Reading:
         if self._length is None:
             self._length = configured_length(block.text)
         found = find_columns(block, _LINE)
-        used = self._told(found.columns) if found.columns else found.places[:0]
+        used = self._used_rows(found.columns) if found.columns else found.places[:0]
         self.ignored += block.count_filled() - len(used)
         if len(used):
             self._add(block.numbers[found.places[used]], [take_texts(column, used) for column in found.columns])
 
     def notes(self) -> tuple[str, ...]:
-        """Say where the window is not told."""
+        """Say where the window is not known."""
         return () if self._of_mmcv or self._length else (usual_length_note(),)
 
-    def _told(self, columns: Sequence[Sequence[str]]) -> Integers:
+    def _used_rows(self, columns: Sequence[Sequence[str]]) -> Integers:
         """Return the rows that tell something, as one of each layout says; none before it is known how a log counts."""
         first = columns[0]
         if isinstance(first, PrintedColumn):
@@ -128,11 +127,11 @@ class _Reading:
     def _add(self, lines: Integers, columns_of_line: Sequence[Sequence[str]]) -> None:
         _, modes, epochs, printed, printed_totals, lists = columns_of_line
         training = ~are_word(modes, "val")
-        totals = carry_forward(read_told_steps(printed_totals), training, self._total)
+        totals = carry_forward(read_printed_steps(printed_totals), training, self._total)
         by_epoch = self.kind == "Epoch"
         inside = read_steps(printed)
         steps = np.where(training, inside, totals) if by_epoch else carry_forward(inside, training, self._step)
-        counted = read_told_steps(epochs)
+        counted = read_printed_steps(epochs)
         for validated, at in by_phase(~training):
             columns = in_seconds(pair_columns(take_texts(lists, at), _PAIR))
             self.builder.add(

@@ -22,11 +22,10 @@ from align.curves.log_parts.mmengine import (
     usual_length_note,
 )
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation, phase_by_name
 from align.curves.loss_log import LossLog
 from align.errors import EmptyLogError
 
@@ -103,8 +102,8 @@ class _Reading:
         if not found.columns:
             return
         lines = block.numbers[found.places]
-        objects, told = found.columns
-        training, printed = have_word(objects, '"iter": '), read_steps(told)
+        objects, counters = found.columns
+        training, printed = have_word(objects, '"iter": '), read_steps(counters)
         trained = carry_forward(printed, training, self._step)
         steps = np.where(trained == NO_STEP, NO_STEP, np.maximum(printed, trained))
         for validated, at in by_phase(~training):

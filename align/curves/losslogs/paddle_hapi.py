@@ -17,11 +17,10 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, are_word, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_told_steps
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_printed_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import carry_forward, named_validation
+from align.curves.log_parts.validation_metrics import carry_forward, named_validation, phase_by_name
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
 from align.words.catalogue import sentence
 
@@ -79,7 +78,7 @@ class PaddleHapiFormat:
 
 
 class _Reading:
-    """The steps of a log, as told apart by the lines between them."""
+    """The steps of a log, as distinguished by the lines between them."""
 
     def __init__(self) -> None:
         self.builder, self.ignored = TableBuilder(_window, phase_by_name, printed_of=all_fixed), 0
@@ -92,11 +91,11 @@ class _Reading:
         self.ignored += block.count_filled()
         if not found.columns:
             return
-        lines, (told_epochs, others, told_steps, told_totals, *printed) = block.numbers[found.places], found.columns
-        of_steps, begins = are_filled(told_steps), are_filled(told_epochs)
-        epochs = carry_forward(read_told_steps(told_epochs), begins, self._epoch)
+        lines, (epoch_texts, others, step_texts, total_texts, *printed) = block.numbers[found.places], found.columns
+        of_steps, begins = are_filled(step_texts), are_filled(epoch_texts)
+        epochs = carry_forward(read_printed_steps(epoch_texts), begins, self._epoch)
         evaluating = carry_forward(are_filled(others).astype(np.int64), ~of_steps, self._evaluating)
-        steps, totals = read_told_steps(told_steps), np.maximum(read_told_steps(told_totals), 0)
+        steps, totals = read_printed_steps(step_texts), np.maximum(read_printed_steps(total_texts), 0)
         counted = of_steps & (epochs != NO_STEP)
         training = counted & (evaluating == 0)
         last = counted & (evaluating != 0) & (steps == totals)

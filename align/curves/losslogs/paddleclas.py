@@ -17,11 +17,10 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_told_steps
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_printed_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation, phase_by_name
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
 
 if TYPE_CHECKING:
@@ -83,10 +82,10 @@ class _Reading:
             return
         lines = block.numbers[found.places]
         trained, iterations, printed_totals, evaluated, lists = found.columns
-        read, training = read_told_steps(iterations), ~are_filled(evaluated)
-        totals = carry_forward(read_told_steps(printed_totals), read != NO_STEP, self._total)
+        read, training = read_printed_steps(iterations), ~are_filled(evaluated)
+        totals = carry_forward(read_printed_steps(printed_totals), read != NO_STEP, self._total)
         steps = np.where(read != NO_STEP, read + 1, totals)
-        epochs = np.where(training, read_told_steps(trained), read_told_steps(evaluated))
+        epochs = np.where(training, read_printed_steps(trained), read_printed_steps(evaluated))
         for validated, at in by_phase(~training):
             columns = pair_columns(take_texts(lists, at), _PAIR)
             metrics = {_COSTS.get(name, name): texts for name, texts in columns.items()}

@@ -17,11 +17,10 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import Printed
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_told_steps
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_printed_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, phase_by_name
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
 from align.words.catalogue import sentence
 
@@ -102,7 +101,7 @@ class _Reading:
         lines = block.numbers[found.places]
         lists, trained, scripted, evaluated = found.columns
         validation = are_filled(evaluated)
-        printed = np.where(are_filled(trained), read_told_steps(trained), read_told_steps(scripted))
+        printed = np.where(are_filled(trained), read_printed_steps(trained), read_printed_steps(scripted))
         steps = carry_forward(printed, ~validation, self._step)
         for _, at in by_phase(validation):
             columns = pair_columns(take_texts(lists, at), _PAIR)

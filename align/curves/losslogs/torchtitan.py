@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, take_texts, without_letter
 from align.curves.columns.printed_digits import all_fixed
-from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER
-from align.curves.log_parts.validation_metrics import by_phase, named_validation
+from align.curves.log_parts.validation_metrics import by_phase, named_validation, phase_by_name
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
 from align.words.catalogue import sentence
 

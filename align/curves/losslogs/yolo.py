@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.curves.columns.printed_column import ABSENT
+from align.curves.log_parts.column_names import with_sum
 from align.curves.log_parts.delimited import double_notes, find_header, read_cells
-from align.curves.log_parts.phases import phase_by_name
-from align.curves.log_parts.sum_of_parts import with_sum
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.table_reader import find_columns
 from align.curves.log_parts.text import end_notes, known
+from align.curves.log_parts.validation_metrics import phase_by_name
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError
 from align.words.catalogue import sentence

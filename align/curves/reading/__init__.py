@@ -1,1 +1,1 @@
-"""Files and folders of logs: formats recognised, ranks told apart, jobs split, resumed logs joined."""
+"""Files and folders of logs: formats recognised, ranks distinguished, jobs split, resumed ones joined."""

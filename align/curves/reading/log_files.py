@@ -8,8 +8,8 @@ import zlib
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import existing_file
-from align.curves.file_bytes import FileBytes
-from align.curves.log_sources import HEAD_BYTES, LogSource, first_lines
+from align.curves.log_sources import FileBytes, LogSource, first_lines
+from align.curves.thresholds import LARGE_LOG_BYTES, LINES_OF_LAYOUT, LOG_HEAD_BYTES
 from align.errors import UnreadableLogError
 
 if TYPE_CHECKING:
@@ -17,13 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _GZIP = b"\x1f\x8b"
-# A larger file is read a piece at a time, which costs nothing and keeps memory for the numbers.
-LARGE_BYTES = 1 << 23
 # What a document in JSON begins with; `[12:03` and `{ Epoch` do not.
 _DOCUMENT = re.compile(rb"\s*(?:\{|\[\s*\{)\s*(?:[\"}]|$)")
-# Lines of a layout by which a format is told.
-SHOWN_LINES = 16
-_MARK = 4  # bytes of a byte-order mark, which is taken off, and one more to see whether there is more
+_MARK = 4  # format: bytes of a byte-order mark, which is taken off, and one more to see whether there is more
 _NUMBERS = re.compile("([0-9]+)")
 # Loggers that turn their files over call the latest `x.log`, the one before `x.log.1`, and so on.
 _TURNED_OVER = re.compile(r"(.+)\.([0-9]{1,3})")
@@ -36,7 +32,7 @@ def open_log(path: Path, most: int = -1) -> LogSource:
     try:
         with path.open("rb") as stream:
             packed = stream.read(len(_GZIP)) == _GZIP
-        if not packed and most < 0 and path.stat().st_size > LARGE_BYTES:
+        if not packed and most < 0 and path.stat().st_size > LARGE_LOG_BYTES:
             return LogSource(str(path), FileBytes(path))
         with gzip.open(path) if packed else path.open("rb") as stream:
             return LogSource(str(path), stream.read(most))
@@ -49,19 +45,19 @@ def beginnings(path: Path) -> Iterator[LogSource]:
 
     Of a longer beginning there are only the first lines of each layout, but for documents, of which all is needed.
     """
-    size = HEAD_BYTES
+    size = LOG_HEAD_BYTES
     while True:
         source = open_log(path, size + _MARK)
         head = source.head(size)
-        yield head if size == HEAD_BYTES else shown_lines(head)
+        yield head if size == LOG_HEAD_BYTES else shown_lines(head)
         if len(source.data) <= size or source.is_binary:
             return
         size *= 8
 
 
 def shown_lines(source: LogSource) -> LogSource:
-    """Return the first lines of each layout, by which a format is told; a document as it is, as all of it is needed."""
-    return source if source.is_binary or _DOCUMENT.match(source.data) else first_lines(source, SHOWN_LINES)
+    """Return the first lines of each layout, by which a format is known; a document whole, as all of it is needed."""
+    return source if source.is_binary or _DOCUMENT.match(source.data) else first_lines(source, LINES_OF_LAYOUT)
 
 
 def list_log_files(path: Path) -> list[Path]:

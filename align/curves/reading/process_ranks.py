@@ -15,10 +15,10 @@ import numpy as np
 
 from align.core.message_words import first_few
 from align.curves.log_sources import LogSource
+from align.curves.thresholds import RANKED_BYTES, RANKED_LINES, RANKS_NAMED
 from align.errors import UsageError
 from align.words.catalogue import sentence
 
-MOST_NAMED = 8
 _COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
 # A launcher's prefix is printed after a carriage return too: progress bars are written in parts.
 _START = rb"(?:^|(?<=\r))"
@@ -32,7 +32,7 @@ _CLEAR = (
     + _RANK
     + rb"/[\w./-]{1,80}:(?:[0-9]{1,9}:)?[ \t]?",
 )
-# What is told of each clear prefix by a search that is quick where nothing is found.
+# What a search that is quick where nothing is found knows of each clear prefix.
 _HINTS = (
     re.compile(rb"(?:ank|default|trainer|worker) ?[0-9]"),
     re.compile(rb"\]<std"),
@@ -42,8 +42,6 @@ _HINTS = (
 _WORDS = (b"ank", b"default", b"trainer", b"worker", b"]<std", b"device", b"_parallel", b"LOG", b"card", b"pu")
 # `srun -l` and the like: nearly all lines must have such a number, and one that only rises is a step.
 _VAGUE = rb"[ 0]{0,6}" + _RANK + rb":[ \t]"
-NEARLY_ALL = 0.9
-_VAGUE_BYTES = 1 << 16
 _FILLED = re.compile(rb"^[ \t\r]*[^\s]", re.MULTILINE)
 
 
@@ -61,7 +59,7 @@ class RankedSource:
         """Say so if lines of other ranks were left out."""
         if len(self.ranks) < 2:
             return ()
-        ranks = first_few([*map(str, self.ranks)], MOST_NAMED)
+        ranks = first_few([*map(str, self.ranks)], RANKS_NAMED)
         return (sentence("logs_note.ranks", ranks=ranks, rank=self.rank),)
 
 
@@ -121,10 +119,10 @@ def _prefix(source: LogSource) -> re.Pattern[bytes] | None:
         if max(counts):
             return clear[counts.index(max(counts))]
     vague = re.compile(_START + _COLOUR + _VAGUE, re.MULTILINE)
-    beginning = source.head(_VAGUE_BYTES).data
+    beginning = source.head(RANKED_BYTES).data
     numbers = list(map(int, vague.findall(beginning)))
     rising = all(first < second for first, second in pairwise(numbers))
-    return None if rising or len(numbers) < NEARLY_ALL * len(_FILLED.findall(beginning)) else vague
+    return None if rising or len(numbers) < RANKED_LINES * len(_FILLED.findall(beginning)) else vague
 
 
 def _count_lines(source: LogSource, prefix: re.Pattern[bytes]) -> int:

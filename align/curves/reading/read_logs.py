@@ -1,6 +1,6 @@
 """Loss logs read as they are: found, recognised by their content, taken apart by rank, put together after a resume.
 
-Formats are told by the beginning of a file, as to ask all of them about all of a long log would take longer than to
+Formats are known by the beginning of a file, as to ask all of them about all of a long log would take longer than to
 read it; only where none knows the beginning do they see more.
 """
 
@@ -17,17 +17,16 @@ import numpy as np
 from align.core.message_words import close_names, first_few
 from align.core.registry import check_packages
 from align.curves.line_formats.last_resort import LinesFormat
-from align.curves.line_formats.suggest_pattern import suggest_pattern
-from align.curves.line_formats.user_pattern import PatternFormat
+from align.curves.line_formats.line_reader import PatternFormat
+from align.curves.line_formats.write_pattern import suggest_pattern
 from align.curves.log_format import log_formats
 from align.curves.log_parts.cut_line import without_cut_line
-from align.curves.log_parts.window_words import find_window
-from align.curves.log_sources import HEAD_BYTES
-from align.curves.reading.declare_window import declare_window
-from align.curves.reading.join_resumed import join_logs
+from align.curves.loss_log import find_window
+from align.curves.reading.jobs import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of, shown_lines
 from align.curves.reading.process_ranks import RankedSource, choose_rank, lines_by_rank
-from align.errors import AmbiguousLogError, EmptyLogError, UnknownLogError, UsageError
+from align.curves.thresholds import KEPT_ALLOCATION, LOG_HEAD_BYTES
+from align.errors import AmbiguousLogError, EmptyLogError, MetricMissingError, UnknownLogError, UsageError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -35,11 +34,8 @@ if TYPE_CHECKING:
 
     from align.curves.log_format import LogFormat
     from align.curves.log_sources import LogSource
-    from align.curves.loss_log import LossLog
+    from align.curves.loss_log import LossLog, Window
 
-
-# The most from which the C library learns what not to give back.
-_LARGE_PIECE = 30 << 20
 # Where no format knows a log; `--format` may ask for it too.
 LAST_RESORT = LinesFormat()
 
@@ -118,7 +114,7 @@ def _with_a_line(unknown: EmptyLogError) -> EmptyLogError:
     if not isinstance(unknown, UnknownLogError):
         return unknown
     first = Path(unknown.files[0])
-    suggested = suggest_pattern(open_log(first, HEAD_BYTES)) if first.is_file() else None
+    suggested = suggest_pattern(open_log(first, LOG_HEAD_BYTES)) if first.is_file() else None
     return unknown if suggested is None else UnknownLogError(unknown.files, *suggested)
 
 
@@ -188,12 +184,12 @@ def _of_one_rank(
 ) -> tuple[Mapping[Path, Recognised], tuple[str, ...]]:
     """Keep the files of one rank, the lowest if none is asked for, where the names of several tell unlike ones."""
     ranks = {file: rank_of(file) for file in files}
-    told = sorted({rank for rank in ranks.values() if rank is not None})
-    if len(told) < 2:
+    distinct = sorted({rank for rank in ranks.values() if rank is not None})
+    if len(distinct) < 2:
         return files, ()
-    rank = told[0] if wanted.rank is None else wanted.rank
-    if rank not in told:
-        listed = ", ".join(map(str, told))
+    rank = distinct[0] if wanted.rank is None else wanted.rank
+    if rank not in distinct:
+        listed = ", ".join(map(str, distinct))
         raise UsageError(f"no file is of rank {rank}: there are ranks {listed}", "choose another rank, or leave it out")
     kept = {file: known for file, known in files.items() if ranks[file] in (None, rank)}
     others = first_few([file.name for file in files if file not in kept])
@@ -228,10 +224,21 @@ def _spared_memory() -> Iterator[None]:
     """
     enabled = gc.isenabled()
     gc.disable()
-    _ = np.empty(_LARGE_PIECE, np.uint8)
+    _ = np.empty(KEPT_ALLOCATION, np.uint8)
     del _
     try:
         yield
     finally:
         if enabled:
             gc.enable()
+
+
+def declare_window(log: LossLog, window: Window) -> LossLog:
+    """Take the training loss as a mean over these steps, with a note; raises MetricMissingError if there is none."""
+    name, metrics = log.loss_name, log.table.metrics
+    if name not in metrics:
+        raise MetricMissingError(log.label, "loss", sorted(metrics))
+    declared = {**metrics, name: replace(metrics[name], window=window)}
+    length = window.length if window.length > 1 else None
+    note = sentence("logs_note.as_said", metric=name, window=window.kind, length=length)
+    return replace(log, table=replace(log.table, metrics=declared)).with_notes((note,))

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.core.thresholds import FLOAT32_ROUNDING
 from align.curves.axis.skipped_steps import skipped_runs
-from align.curves.criteria.curve_shapes import MOST_EXCURSIONS, find_excursions, runs_of
+from align.curves.criteria.curve_shapes import fill_non_finite, find_excursions, runs_of
+from align.curves.criteria_thresholds import MOST_EXCURSIONS
 from align.curves.curve_result import CurveEvent
 from align.curves.metric_names import is_loss
-from align.curves.troubles.schedule_boundaries import find_boundaries
+from align.curves.trouble_thresholds import MOST_EVENTS, POINTS_AROUND, RATE_UNITS, SLOPE_CHANGES, SLOPE_POINTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 
     from align.curves.curve_result import EventKind, Side
     from align.curves.loss_log import Booleans, Curve, Floats, Integers
-
-MOST_OF_A_KIND = 50
 
 
 class _Happened(NamedTuple):
@@ -37,7 +37,7 @@ class _Happened(NamedTuple):
 def find_events(
     reference: Curve, candidate: Curve, lr: tuple[Curve | None, Curve | None] = (None, None)
 ) -> tuple[tuple[CurveEvent, ...], tuple[str, ...]]:
-    """Find the events of both sides in the order of steps, of each kind and side the first `MOST_OF_A_KIND`; and notes.
+    """Find the events of both sides in the order of steps, of each kind and side the first `MOST_EVENTS`; and notes.
 
     A note tells how many there are where some were left out. `value` is the highest loss of a spike or an explosion,
     the number of points in a row that are not finite or were skipped, the learning rate from a boundary on, the loss
@@ -46,7 +46,7 @@ def find_events(
     with np.errstate(over="ignore", invalid="ignore"):
         happened = [*_of_side("reference", reference, lr[0]), *_of_side("candidate", candidate, lr[1])]
     events = [event for one in happened for event in _first_events(one)]
-    notes = [_left_out(one) for one in happened if len(one.steps) > MOST_OF_A_KIND]
+    notes = [_left_out(one) for one in happened if len(one.steps) > MOST_EVENTS]
     return tuple(sorted(events, key=lambda event: event.step)), tuple(notes)
 
 
@@ -75,7 +75,7 @@ def _runs(kind: EventKind, side: Side, curve: Curve, flags: Booleans) -> _Happen
 
 
 def _first_events(happened: _Happened) -> Iterator[CurveEvent]:
-    steps, values = (column[:MOST_OF_A_KIND].tolist() for column in (happened.steps, happened.values))
+    steps, values = (column[:MOST_EVENTS].tolist() for column in (happened.steps, happened.values))
     for step, value in zip(steps, values, strict=True):
         yield CurveEvent(happened.kind, step, happened.side, value)
 
@@ -83,4 +83,38 @@ def _first_events(happened: _Happened) -> Iterator[CurveEvent]:
 def _left_out(happened: _Happened) -> str:
     count = len(happened.steps)
     key = "loss_note.more_events" if count != MOST_EXCURSIONS else "loss_note.many_more_events"
-    return sentence(key, kind=happened.kind, side=happened.side, count=count, listed=MOST_OF_A_KIND)
+    return sentence(key, kind=happened.kind, side=happened.side, count=count, listed=MOST_EVENTS)
+
+
+def find_boundaries(rate: Curve) -> Integers:
+    """Return the indices of the points that are the first of another level or slope of a schedule.
+
+    Schedules are smooth between such points, so there the slope changes far more than around them. Printed digits turn
+    a slope into stairs: a change of a few units of the last digit is none.
+    """
+    if len(rate.values) < SLOPE_POINTS or not np.isfinite(rate.values).any():
+        return np.zeros(0, np.int64)
+    values, gaps = fill_non_finite(rate.values), np.diff(rate.steps)
+    slopes = np.diff(values) / gaps
+    changes = np.abs(np.diff(slopes)) * np.minimum(gaps[1:], gaps[:-1])
+    noise = max(RATE_UNITS * float(rate.resolution.max()), FLOAT32_ROUNDING * float(np.abs(values).max()))
+    found = _outstanding(changes, noise)
+    if not rate.resolution.any():
+        found = np.union1d(found, _starts_and_stops(slopes))
+    return found[np.diff(found, prepend=-SLOPE_POINTS) >= SLOPE_POINTS] + 2
+
+
+def _outstanding(changes: Floats, noise: float) -> Integers:
+    """Return where the slope changes by more than `noise`, and by far more than around."""
+    large = np.flatnonzero(changes > noise)
+    around = np.clip(large[:, None] + np.arange(-POINTS_AROUND, POINTS_AROUND + 1), 0, len(changes) - 1)
+    outstanding: Integers = large[changes[large] > SLOPE_CHANGES * np.median(changes[around], axis=1)]
+    return outstanding
+
+
+def _starts_and_stops(slopes: Floats) -> Integers:
+    """Return where the sign of the slope changes, and stays for `SLOPE_POINTS` on each side: a smooth decay sets in."""
+    kinds = np.sign(slopes)
+    at = np.flatnonzero(kinds[1:] != kinds[:-1])
+    before, after = np.diff(at, prepend=-1), np.diff(at, append=len(slopes) - 1)
+    return at[(before >= SLOPE_POINTS) & (after >= SLOPE_POINTS)]

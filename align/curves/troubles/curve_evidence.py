@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.curves.axis.place_on_axis import cut_after, pair_curves
 from align.curves.criteria.curve_shapes import find_excursions, noise_size, part_means
+from align.curves.criteria.other_axis import find_shift
 from align.curves.criteria.other_metrics import OtherMetrics
+from align.curves.loss_log import RAW
 from align.curves.metric_names import is_loss
+from align.curves.trouble_thresholds import BEGINNING_POINTS, COURSE_PARTS
 
 if TYPE_CHECKING:
     from align.curves.criteria.curve_shapes import Excursion
+    from align.curves.criteria.examined_curves import ExaminedCurves
     from align.curves.curve_result import DriftTest, Side
     from align.curves.loss_log import Curve, Floats, Integers, PairedCurves
 
 NOTHING_BESIDE = OtherMetrics()
-PARTS = 8
-BEGINNING = 5
 
 
 class FinitePoints(NamedTuple):
@@ -36,7 +39,7 @@ class FinitePoints(NamedTuple):
 
 
 class Course(NamedTuple):
-    """Where a loss starts, the levels of its `PARTS` parts, and how uncertain a level is."""
+    """Where a loss starts, the levels of its `COURSE_PARTS` parts, and how uncertain a level is."""
 
     start: float
     levels: Floats
@@ -64,7 +67,7 @@ class CurveEvidence:
     which the shorter log ends, `ahead` the side whose values come a step early though its steps are counted right.
     `run_noise` is the noise of one reference run, where there are some: `pairs` then hold their mean. `drift` are the
     tests for one. `curves` are the reference and the candidate whole, `beside` is what the logs tell beside them;
-    without these, fewer classes can be told.
+    without these, fewer classes can be named.
     """
 
     metric: str
@@ -100,7 +103,7 @@ class CurveEvidence:
 
     @cached_property
     def courses(self) -> tuple[Course, Course]:
-        """The courses of both sides; there have to be `PARTS` points."""
+        """The courses of both sides; there have to be `COURSE_PARTS` points."""
         return _course(self.points.reference), _course(self.points.candidate)
 
     @cached_property
@@ -124,6 +127,52 @@ class CurveEvidence:
 
 def _course(values: Floats) -> Course:
     """Take the start from few points, as a loss may do most of its way in them."""
-    beginning = min(BEGINNING, max(1, len(values) // 20))
-    uncertain = noise_size(values) / min(beginning, len(values) / PARTS) ** 0.5
-    return Course(float(np.mean(values[:beginning])), part_means(values, PARTS), uncertain)
+    beginning = min(BEGINNING_POINTS, max(1, len(values) // 20))
+    uncertain = noise_size(values) / min(beginning, len(values) / COURSE_PARTS) ** 0.5
+    return Course(float(np.mean(values[:beginning])), part_means(values, COURSE_PARTS), uncertain)
+
+
+def gather_evidence(
+    examined: ExaminedCurves, failed: frozenset[str], divergent: int | None, last_step: int | None, beside: OtherMetrics
+) -> CurveEvidence:
+    """Gather what the curves tell; `failed` and `divergent` are what the verdict found, `beside` what logs tell."""
+    ahead, (shift, ratio) = _ahead(examined, beside), examined.other_axis
+    return CurveEvidence(
+        pairs=examined.pairs,
+        metric=examined.reference.metric,
+        outside=examined.outside,
+        failed=failed,
+        divergent=divergent,
+        first_compared=examined.judged.first_compared,
+        first_agrees=examined.judged.first_agrees,
+        shift_option=shift.option if shift and not ahead else "",
+        update_behind=_update_behind(examined),
+        last_common=min(examined.ends.reference, examined.ends.candidate),
+        steps_per=ratio.option if ratio else "",
+        window=examined.means.option if examined.means else "",
+        ahead=ahead,
+        run_noise=examined.run_noise,
+        drift=examined.drift,
+        curves=(cut_after(examined.reference, last_step), cut_after(examined.candidate, last_step)),
+        beside=beside,
+    )
+
+
+def _update_behind(examined: ExaminedCurves) -> Side | None:
+    shift = examined.other_axis.shift
+    if shift is None or not shift.behind:
+        return None
+    return "reference" if shift.side == "candidate" else "candidate"
+
+
+def _ahead(examined: ExaminedCurves, beside: OtherMetrics) -> Side | None:
+    """Return the side that is a step ahead in a metric that is no loss: the losses show that its steps are right."""
+    shift = examined.other_axis.shift
+    if shift is None or is_loss(examined.reference.metric):
+        return None
+    left, right = beside.losses
+    if left is None or right is None:
+        return None if shift.option else shift.side
+    raw = left.window == right.window == RAW and left.axis == right.axis
+    losses = find_shift(left, right, pair_curves(left, right)) if raw else None
+    return None if losses is not None and losses.side == shift.side else shift.side

@@ -11,27 +11,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.thresholds import FLOAT32_ROUNDING
 from align.curves.criteria.curve_shapes import noise_size, part_means
-from align.curves.troubles.curve_evidence import PARTS
-from align.curves.troubles.noise_rules import ENOUGH_FOR_NOISE, FLOAT32_ROUNDING, SURE, detrended
-from align.curves.troubles.shape_rules import FEWEST
+from align.curves.criteria_thresholds import LEFT_UNEXPLAINED
+from align.curves.trouble_thresholds import (
+    COURSE_PARTS,
+    COURSE_POINTS,
+    DRIFT_GROWTH,
+    FINE_PARTS,
+    GAP_PARTS,
+    GAP_SHARE,
+    KEPT_SIGN,
+    NOISE_RULE_POINTS,
+    POINTS_NEAR,
+    SLOWER_BINS,
+    SLOWER_TIMES,
+    STILL_GROWTH,
+    SUDDEN_GROWTH,
+    SURE_ERRORS,
+)
+from align.curves.troubles.noise_rules import detrended
 from align.words.catalogue import keys_of
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Floats
     from align.curves.troubles.curve_evidence import CurveEvidence, FinitePoints
 
-# A difference keeps its sign at so many of its points; it grows from half to half, or not from quarter to quarter.
-KEPT_SIGN, GROWTH, STILL = 0.9, 1.5, 1.1
-FINE_PARTS = 2 * FEWEST
-# A gap is there from that part of its last size on; a course of fewer parts has no form.
-THERE, FEWEST_PARTS = 0.2, 4
-# What sets in at once is so many times as large from there on as before, at so many points of either side.
-JUMP, NEAR = 4.0, 10
-# How many times longer a slower candidate takes, and what an explanation may leave of the difference.
-SLOWER = 1.0 + np.geomspace(0.05, 4.0, 80)
-LEFT = 0.1
-BINS = 1024
+# How many times longer a slower candidate takes.
+SLOWER = 1.0 + np.geomspace(*SLOWER_TIMES)
 # Tests that find a difference that moves.
 SLOPES = {"drift_test.slope", "drift_test.slope_against_runs"}
 
@@ -39,33 +46,33 @@ SLOPES = {"drift_test.slope", "drift_test.slope_against_runs"}
 def converges_slower(evidence: CurveEvidence) -> int | None:
     """The candidate comes down the reference's way, a fixed number of times slower: that explains the difference.
 
-    Of a straight line a drift along a line cannot be told from that.
+    Of a straight line a drift along a line cannot be distinguished from that.
     """
     points = evidence.points
-    if not evidence.of_loss or len(points.steps) < ENOUGH_FOR_NOISE:
+    if not evidence.of_loss or len(points.steps) < NOISE_RULE_POINTS:
         return None
     gaps = part_means(points.difference, FINE_PARTS)
     uncertain = noise_size(points.difference) * (FINE_PARTS / len(points.steps)) ** 0.5
-    if gaps.max() < SURE * uncertain:
+    if gaps.max() < SURE_ERRORS * uncertain:
         return None
-    bins = min(BINS, len(points.steps))
+    bins = min(SLOWER_BINS, len(points.steps))
     steps, left, right = (
         part_means(column, bins) for column in (points.steps * 1.0, points.reference, points.candidate)
     )
     left_over = right - np.stack([np.interp(steps / times, steps, left) for times in SLOWER])
     unexplained = float(np.abs(part_means(left_over, FINE_PARTS)).max(axis=1).min())
-    return evidence.parted_at if unexplained <= LEFT * gaps.max() + 2.0 * uncertain else None
+    return evidence.parted_at if unexplained <= LEFT_UNEXPLAINED * gaps.max() + 2.0 * uncertain else None
 
 
 def drifts(evidence: CurveEvidence) -> int | None:
-    """A test finds a drift, or the difference keeps its sign in the second half and is there larger by `GROWTH`."""
+    """A test finds a drift, or the difference keeps its sign in the second half and grows by `DRIFT_GROWTH` there."""
     points = evidence.points
     if "drift" in evidence.failed:
         return evidence.parted_at
-    if len(points.steps) < FEWEST or not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
+    if len(points.steps) < COURSE_POINTS or not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
         return None
     first, second = np.abs(part_means(points.difference, 2))
-    return evidence.parted_at if second >= GROWTH * first else None
+    return evidence.parted_at if second >= DRIFT_GROWTH * first else None
 
 
 def stays_above(evidence: CurveEvidence) -> int | None:
@@ -80,7 +87,7 @@ def stays_below(evidence: CurveEvidence) -> int | None:
 
 def _stays(evidence: CurveEvidence, sign: float) -> int | None:
     points = evidence.points
-    if not evidence.of_loss or len(points.steps) < 2 * FEWEST:
+    if not evidence.of_loss or len(points.steps) < 2 * COURSE_POINTS:
         return None
     if _is_apart_from_runs(evidence):
         return evidence.parted_at if sign * np.mean(points.difference) > 0 else None
@@ -89,7 +96,7 @@ def _stays(evidence: CurveEvidence, sign: float) -> int | None:
     gaps = sign * part_means(points.difference, 4)
     if gaps[-1] <= 0:
         return None
-    still = gaps[3] <= STILL * gaps[2] or gaps[2:].sum() <= gaps[:2].sum()
+    still = gaps[3] <= STILL_GROWTH * gaps[2] or gaps[2:].sum() <= gaps[:2].sum()
     return evidence.parted_at if still or (sign > 0 and _has_stopped(points)) else None
 
 
@@ -102,13 +109,13 @@ def _is_apart_from_runs(evidence: CurveEvidence) -> bool:
 def _has_stopped(points: FinitePoints) -> bool:
     """Tell whether the candidate stands still since the gap is there: that fits well, or better than a line of gaps."""
     gaps, levels = part_means(points.difference, FINE_PARTS), part_means(points.candidate, FINE_PARTS)
-    missing = np.flatnonzero(gaps < THERE * gaps[-2:].mean())
+    missing = np.flatnonzero(gaps < GAP_SHARE * gaps[-2:].mean())
     since = int(missing[-1]) + 1 if len(missing) else 0
     gaps, levels = gaps[since:], levels[since:]
-    if len(gaps) < FEWEST_PARTS:
+    if len(gaps) < GAP_PARTS:
         return False
     still, grown = float(np.std(levels)), float(np.std(gaps))
-    return still <= grown / 2 and still <= max(float(np.std(detrended(gaps))), LEFT * grown)
+    return still <= grown / 2 and still <= max(float(np.std(detrended(gaps))), LEFT_UNEXPLAINED * grown)
 
 
 def _keeps_sign(difference: Floats) -> bool:
@@ -116,10 +123,10 @@ def _keeps_sign(difference: Floats) -> bool:
     second = difference[len(difference) // 2 :]
     if max(np.mean(second > 0), np.mean(second < 0)) >= KEPT_SIGN:
         return True
-    if len(second) < ENOUGH_FOR_NOISE / 2:
+    if len(second) < NOISE_RULE_POINTS / 2:
         return False
-    means = part_means(second, PARTS // 2)
-    sure = SURE * noise_size(second) / len(second) ** 0.5
+    means = part_means(second, COURSE_PARTS // 2)
+    sure = SURE_ERRORS * noise_size(second) / len(second) ** 0.5
     return bool(np.all(means > 0) or np.all(means < 0)) and abs(float(np.mean(second))) >= sure
 
 
@@ -131,7 +138,7 @@ def _sets_in_at_once(evidence: CurveEvidence, points: FinitePoints) -> bool:
     at, sizes = int(np.searchsorted(points.steps, evidence.parted_at)), np.abs(points.difference)
     if not 1 < at < len(sizes):
         return False
-    before, after = np.median(sizes[max(0, at - NEAR) : at]), np.median(sizes[at : at + NEAR])
+    before, after = np.median(sizes[max(0, at - POINTS_NEAR) : at]), np.median(sizes[at : at + POINTS_NEAR])
     before = max(before, FLOAT32_ROUNDING * abs(points.reference[0]))
     level = part_means(sizes[at:], min(FINE_PARTS, len(sizes) - at)).max()
-    return bool(after >= JUMP * before and after >= level / 2)
+    return bool(after >= SUDDEN_GROWTH * before and after >= level / 2)

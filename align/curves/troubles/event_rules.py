@@ -6,24 +6,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.axis.skipped_steps import AT_THE_END, count_within, printed_steps, skipped_runs
+from align.core.thresholds import FLOAT32_ROUNDING
+from align.curves.axis.skipped_steps import count_within, printed_steps, skipped_runs
 from align.curves.criteria.curve_shapes import runs_of
-from align.curves.troubles.noise_rules import FLOAT32_ROUNDING
-from align.curves.troubles.schedule_boundaries import find_boundaries
+from align.curves.thresholds import SKIPS_AT_THE_END
+from align.curves.trouble_thresholds import (
+    BOUNDARY_DENSITY,
+    BOUNDARY_JUMP,
+    BOUNDARY_POINTS,
+    BOUNDARY_REACH,
+    OVERFLOW_SHARE,
+    OVERFLOW_STEPS,
+    OVERFLOWS_IN_A_ROW,
+    SCALE_FALLS,
+    SCALE_POINTS,
+)
+from align.curves.troubles.curve_events import find_boundaries
 
 if TYPE_CHECKING:
     from align.curves.curve_result import OtherMetric
     from align.curves.loss_log import Curve, Skips
     from align.curves.troubles.curve_evidence import CurveEvidence, FinitePoints
-
-IN_A_ROW = 10
-OFTEN, OFTEN_OF = 0.2, 50
-HALVINGS = 4.0
-ENOUGH_SCALES = 20
-# Boundaries so dense that a step within reach of one proves nothing.
-REACH, DENSE = 3, 0.25
-BEFORE = 50
-JUMP = 10.0
 
 
 def not_finite(evidence: CurveEvidence) -> int | None:
@@ -62,7 +65,7 @@ def boundary(evidence: CurveEvidence) -> int | None:
     """
     points = evidence.points
     differing = differing_rate(evidence)
-    if not len(evidence.outside) or not evidence.of_loss or len(points.steps) < JUMP:
+    if not len(evidence.outside) or not evidence.of_loss or len(points.steps) < BOUNDARY_JUMP:
         return None
     from_step = None if differing is None else differing.first_divergent_step
     if from_step is not None and points.steps[1] < from_step <= evidence.parted_at + 1:
@@ -70,7 +73,7 @@ def boundary(evidence: CurveEvidence) -> int | None:
     changes = [rate.steps[find_boundaries(rate)] for rate in evidence.beside.lr if rate is not None]
     steps = np.unique(np.concatenate([np.zeros(0, np.int64), *changes]))
     steps = steps[steps > points.steps[1]]
-    if len(steps) * REACH > DENSE * (points.steps[-1] - points.steps[0]):
+    if len(steps) * BOUNDARY_REACH > BOUNDARY_DENSITY * (points.steps[-1] - points.steps[0]):
         return None
     return next((step for step in steps.tolist() if _jumps_at(points, step, evidence.parted_at)), None)
 
@@ -84,29 +87,29 @@ def differing_rate(evidence: CurveEvidence) -> OtherMetric | None:
 def _persistent(curve: Curve, skips: Skips) -> int | None:
     """Return where a run of skipped steps starts that is long or lasts to the end, or the first of many."""
     runs, steps = skipped_runs(curve), printed_steps(curve)
-    told = len(steps) * int((skips.ends - skips.starts).max())
-    if told >= OFTEN_OF and int(skips.counts.sum()) >= OFTEN * told:
+    passed = len(steps) * int((skips.ends - skips.starts).max())
+    if passed >= OVERFLOW_STEPS and int(skips.counts.sum()) >= OVERFLOW_SHARE * passed:
         return int(runs.first[0])
-    lasting = (runs.counts >= IN_A_ROW) | ((runs.counts >= AT_THE_END) & (runs.last == steps[-1]))
+    lasting = (runs.counts >= OVERFLOWS_IN_A_ROW) | ((runs.counts >= SKIPS_AT_THE_END) & (runs.last == steps[-1]))
     lasting &= runs.whole
     return int(runs.first[lasting][0]) if lasting.any() else None
 
 
 def _right_before(evidence: CurveEvidence, one: Curve, other: Curve) -> int | None:
-    """Return where steps that only one side skipped begin, if the curves part in these or `REACH` points later."""
+    """Return where steps that only one side skipped begin, if the curves part there or soon after."""
     if not len(evidence.outside):
         return None
     runs, steps, parted = skipped_runs(one), evidence.pairs.steps, evidence.parted_at
     lone = runs.counts > count_within(other.skips, runs.first - 1, runs.last)
     since = np.searchsorted(steps, parted) - np.searchsorted(steps, runs.last)
-    before = lone & (runs.first < parted) & (since <= REACH)
+    before = lone & (runs.first < parted) & (since <= BOUNDARY_REACH)
     return int(runs.first[before][0]) if before.any() else None
 
 
 def _falls(scale: Curve) -> int | None:
-    """Return the middle of a log in whose second half the loss scale still falls, by `HALVINGS` or more."""
+    """Return the middle of a log in whose second half the loss scale still falls, by `SCALE_FALLS` or more."""
     middle = len(scale.values) // 2
-    if len(scale.values) < ENOUGH_SCALES or not scale.values[-1] * HALVINGS <= scale.values[middle]:
+    if len(scale.values) < SCALE_POINTS or not scale.values[-1] * SCALE_FALLS <= scale.values[middle]:
         return None
     return int(scale.steps[middle])
 
@@ -114,8 +117,10 @@ def _falls(scale: Curve) -> int | None:
 def _jumps_at(points: FinitePoints, step: int, parted: int) -> bool:
     """Tell whether the sizes of the difference jump at a step and stay; the loss may follow its rate a step later."""
     sizes, at = np.abs(points.difference), int(np.searchsorted(points.steps, step))
-    before, after = sizes[max(0, at - BEFORE) : max(at - 1, 0)], sizes[at + 2 : at + 2 + BEFORE]
-    if len(before) < REACH or len(after) < REACH or parted < step - 1:
+    before, after = sizes[max(0, at - BOUNDARY_POINTS) : max(at - 1, 0)], sizes[at + 2 : at + 2 + BOUNDARY_POINTS]
+    if len(before) < BOUNDARY_REACH or len(after) < BOUNDARY_REACH or parted < step - 1:
         return False
     rounding = FLOAT32_ROUNDING * float(np.abs(points.reference).max())
-    return bool(np.median(after[:REACH]) >= JUMP * max(before.max(), rounding) and after.min() > before.max())
+    return bool(
+        np.median(after[:BOUNDARY_REACH]) >= BOUNDARY_JUMP * max(before.max(), rounding) and after.min() > before.max()
+    )

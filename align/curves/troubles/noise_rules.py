@@ -1,4 +1,4 @@
-"""Noise of a difference, told from what a fault does: around 0, of both signs, and in many points.
+"""Noise of a difference, distinguished from what a fault does: around 0, of both signs, and in many points.
 
 Two trainings that see other batches, or other random numbers, jitter against each other from the beginning on. Two that
 only round in other ways part later: rounding grows, as chaos makes it.
@@ -11,30 +11,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from align.core.thresholds import FLOAT32_ROUNDING
 from align.curves.criteria.block_averages import centred_times
 from align.curves.criteria.curve_shapes import noise_size, part_means
-from align.curves.troubles.curve_evidence import PARTS
+from align.curves.trouble_thresholds import (
+    COURSE_PARTS,
+    FINE_PARTS,
+    FIRST_STEPS,
+    JITTER_NOISES,
+    LASTING_NOISE,
+    MUCH_LARGER,
+    NEXT_TO_NONE,
+    NOISE_CORRELATION,
+    NOISE_RULE_POINTS,
+    POINTS_IN_FINE_PART,
+    RARE_SIGN,
+    ROUNDING_AT_FIRST,
+    ROUNDING_GROWS,
+    SIGN_CHANGES,
+    SURE_ERRORS,
+    UNLIKE_NOISE,
+)
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Floats
     from align.curves.troubles.curve_evidence import CurveEvidence, FinitePoints
-
-FLOAT32_ROUNDING = 1e-6
-ENOUGH_FOR_NOISE = 48
-# A mean is told from another one by so many standard errors.
-SURE = 5.0
-# What is much more.
-MUCH = 10.0
-# A mean of that part of the noise is small beside it, however sure it is.
-NEXT_TO_NONE = 0.25
-# Noise is there from the beginning on if its first part is not smaller by more; few values are off by more times it.
-LASTING, OUTLYING = 4.0, 4.0
-# Noise changes its sign at so many of its points; one of the signs is as rare in the first steps by 4 chances in 1000.
-OFTEN, FIRST_STEPS, ONE_SIDED = 1 / 6, 16, 1 / 8
-MOST_CORRELATED = 0.8
-UNLIKE_NOISE = 1.3
-# Rounding is at first at most that part of the loss, and grows so many times; in parts, of so many points or more.
-AT_FIRST, GROWN, FINE_PARTS, FEWEST_IN_PART = 1e-4, 100.0, 16, 6
 
 
 def other_noise(evidence: CurveEvidence) -> int | None:
@@ -51,7 +52,7 @@ def noise_of_other_size(evidence: CurveEvidence) -> int | None:
     if step is None:
         return None
     small, large = sorted(evidence.noises)
-    return step if large >= UNLIKE_NOISE * (1.0 + SURE / len(evidence.points.steps) ** 0.5) * small else None
+    return step if large >= UNLIKE_NOISE * (1.0 + SURE_ERRORS / len(evidence.points.steps) ** 0.5) * small else None
 
 
 def rounding_that_grows(evidence: CurveEvidence) -> int | None:
@@ -60,13 +61,16 @@ def rounding_that_grows(evidence: CurveEvidence) -> int | None:
     A fault may hide behind it; only other runs of the reference can tell that they part as far.
     """
     points = evidence.points
-    if not evidence.of_loss or len(points.steps) < FINE_PARTS * FEWEST_IN_PART or not np.any(points.reference):
+    if not evidence.of_loss or len(points.steps) < FINE_PARTS * POINTS_IN_FINE_PART or not np.any(points.reference):
         return None
     sizes = np.sqrt(part_means(points.difference**2, FINE_PARTS) / part_means(points.reference**2, FINE_PARTS))
     sizes = np.maximum(sizes, FLOAT32_ROUNDING)
-    around_zero = np.abs(part_means(points.difference, PARTS)) <= np.sqrt(part_means(points.difference**2, PARTS)) / 2
-    smoothly = bool(np.all(sizes[1:] <= MUCH * sizes[:-1])) and sizes.max() >= GROWN * sizes[0]
-    return evidence.parted_at if sizes[0] <= AT_FIRST and smoothly and around_zero.all() else None
+    around_zero = (
+        np.abs(part_means(points.difference, COURSE_PARTS))
+        <= np.sqrt(part_means(points.difference**2, COURSE_PARTS)) / 2
+    )
+    smoothly = bool(np.all(sizes[1:] <= MUCH_LARGER * sizes[:-1])) and sizes.max() >= ROUNDING_GROWS * sizes[0]
+    return evidence.parted_at if sizes[0] <= ROUNDING_AT_FIRST and smoothly and around_zero.all() else None
 
 
 def is_jitter(evidence: CurveEvidence, difference: float) -> bool:
@@ -75,14 +79,15 @@ def is_jitter(evidence: CurveEvidence, difference: float) -> bool:
     The first steps have either sign then, unlike those after a fault that shows at once.
     """
     whole = evidence.points.difference
-    if len(whole) < ENOUGH_FOR_NOISE:
+    if len(whole) < NOISE_RULE_POINTS:
         return False
     below = float(np.mean(whole[1 : 1 + FIRST_STEPS] < 0.0))
-    if min(below, 1.0 - below) <= ONE_SIDED:
+    if min(below, 1.0 - below) <= RARE_SIGN:
         return False
     deviation = _deviations(_noise(whole))
     return bool(
-        deviation[0] >= deviation.max() / LASTING and difference <= OUTLYING * noise_size(whole[: len(whole) // PARTS])
+        deviation[0] >= deviation.max() / LASTING_NOISE
+        and difference <= JITTER_NOISES * noise_size(whole[: len(whole) // COURSE_PARTS])
     )
 
 
@@ -91,26 +96,26 @@ def _is_noise(points: FinitePoints) -> int | None:
 
     No part has a mean of its own, or next to none, and the sign changes in both halves.
     """
-    if len(points.steps) < ENOUGH_FOR_NOISE or _lies_in_few(points):
+    if len(points.steps) < NOISE_RULE_POINTS or _lies_in_few(points):
         return None
     difference = points.difference
-    means, sizes = part_means(difference, PARTS), part_means(np.abs(difference), PARTS)
+    means, sizes = part_means(difference, COURSE_PARTS), part_means(np.abs(difference), COURSE_PARTS)
     noise = _noise(difference)
     deviation, worth = _deviations(noise), _worth(noise)
-    errors = float(stdtrit(worth, float(ndtr(SURE))))
+    errors = float(stdtrit(worth, float(ndtr(SURE_ERRORS))))
     sure = errors * deviation / worth**0.5
     changes = part_means(1.0 * (np.signbit(difference[1:]) != np.signbit(difference[:-1])), 2).min()
     around_zero = bool(np.all(np.abs(means) < np.maximum(sure, NEXT_TO_NONE * deviation)))
-    lasting = changes >= OFTEN and sizes[0] >= sizes.max() / LASTING
+    lasting = changes >= SIGN_CHANGES and sizes[0] >= sizes.max() / LASTING_NOISE
     return int(points.steps[0]) if around_zero and lasting else None
 
 
 def _lies_in_few(points: FinitePoints) -> bool:
     """Tell whether few points make the difference, also as a part of the loss, which noise may come down with."""
-    lengths = np.diff(np.arange(PARTS + 1) * len(points.steps) // PARTS)
-    levels = np.repeat(part_means(np.abs(points.reference), PARTS), lengths)
+    lengths = np.diff(np.arange(COURSE_PARTS + 1) * len(points.steps) // COURSE_PARTS)
+    levels = np.repeat(part_means(np.abs(points.reference), COURSE_PARTS), lengths)
     return all(
-        float(np.sqrt(np.mean(noise**2))) > MUCH * float(np.median(np.abs(noise)))
+        float(np.sqrt(np.mean(noise**2))) > MUCH_LARGER * float(np.median(np.abs(noise)))
         for noise in (points.difference, points.difference / np.where(levels, levels, 1.0))
     )
 
@@ -123,15 +128,15 @@ def detrended(values: Floats) -> Floats:
 
 
 def _noise(difference: Floats) -> Floats:
-    """Return what each value is off the straight line through its part, of `PARTS` parts of two points or more."""
+    """Return what each value is off the straight line through its part, of COURSE_PARTS of two points or more."""
     return np.concatenate(
-        [detrended(part) for part in np.split(difference, np.arange(1, PARTS) * len(difference) // PARTS)]
+        [detrended(part) for part in np.split(difference, np.arange(1, COURSE_PARTS) * len(difference) // COURSE_PARTS)]
     )
 
 
 def _deviations(noise: Floats) -> Floats:
-    """Return the standard deviation of the noise in each of the `PARTS` parts."""
-    deviations: Floats = np.sqrt(part_means(noise**2, PARTS))
+    """Return the standard deviation of the noise in each of the `COURSE_PARTS` parts."""
+    deviations: Floats = np.sqrt(part_means(noise**2, COURSE_PARTS))
     return deviations
 
 
@@ -140,7 +145,7 @@ def _worth(noise: Floats) -> float:
 
     The correlation of neighbours is that of an autoregressive process, without the bias of taking a line out.
     """
-    length, whole = len(noise) / PARTS, float(np.vdot(noise, noise))
+    length, whole = len(noise) / COURSE_PARTS, float(np.vdot(noise, noise))
     correlation = float(np.vdot(noise[1:], noise[:-1])) / whole if whole else 0.0
-    correlation = min(max((correlation * length + 2.0) / (length - 4.0), 0.0), MOST_CORRELATED)
+    correlation = min(max((correlation * length + 2.0) / (length - 4.0), 0.0), NOISE_CORRELATION)
     return max(length * (1.0 - correlation) / (1.0 + correlation) - 2.0, 1.0)

@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.troubles.curve_evidence import PARTS
-from align.curves.troubles.noise_rules import FLOAT32_ROUNDING, MUCH, SURE, is_jitter
+from align.core.thresholds import FLOAT32_ROUNDING
+from align.curves.trouble_thresholds import (
+    CLEAR_DESCENT,
+    COURSE_PARTS,
+    COURSE_POINTS,
+    EARLY_STEP,
+    EXCURSIONS_SHARE,
+    MUCH_LARGER,
+    NO_DESCENT,
+    SURE_ERRORS,
+    UPDATE_JUMP,
+)
+from align.curves.troubles.noise_rules import is_jitter
 
 if TYPE_CHECKING:
     from align.curves.troubles.curve_evidence import CurveEvidence
 
-# The first steps that an update can spoil, and how much more than rounding it has to do.
-EARLY, ONSET = 5, 100.0
-# Fewer points have no course.
-FEWEST = 8
-# The part of the whole difference that excursions have to make.
-MOST = 0.6
-# A descent of less than that part of the reference's is none, one of that part of a loss is clear.
-NO_DESCENT, CLEAR = 1 / 7, 0.02
-
 
 def parts_at_once(evidence: CurveEvidence) -> int | None:
-    """The first update is wrong: the difference grows `ONSET` times from step 1 to 2, and an early point is outside.
+    """The first update is wrong: the difference grows far from step 1 to 2, and an early point is outside.
 
     One batch may hardly feel a wrong update, so the second step itself can still be within its limit.
     """
@@ -36,8 +38,8 @@ def parts_at_once(evidence: CurveEvidence) -> int | None:
         return None
     first, second = np.abs(pairs.candidate[:2] - pairs.reference[:2])
     rounding = FLOAT32_ROUNDING * abs(pairs.reference[0])
-    jumps = second >= ONSET * max(first, rounding) and not is_jitter(evidence, float(second))
-    return 2 if pairs.steps[outside[0]] <= EARLY and jumps else None
+    jumps = second >= UPDATE_JUMP * max(first, rounding) and not is_jitter(evidence, float(second))
+    return 2 if pairs.steps[outside[0]] <= EARLY_STEP and jumps else None
 
 
 def first_differs(evidence: CurveEvidence) -> int | None:
@@ -60,10 +62,10 @@ def stands_still(evidence: CurveEvidence) -> int | None:
 def does_not_descend(evidence: CurveEvidence) -> int | None:
     """The reference's loss goes down clearly, the candidate's hardly, and at no time much."""
     points = evidence.points
-    if not evidence.of_loss or len(points.steps) < FEWEST:
+    if not evidence.of_loss or len(points.steps) < COURSE_POINTS:
         return None
     left, right = evidence.courses
-    goes_down = left.descent > max(SURE * left.uncertain, CLEAR * abs(left.start))
+    goes_down = left.descent > max(SURE_ERRORS * left.uncertain, CLEAR_DESCENT * abs(left.start))
     flat = np.ptp(right.levels) <= 2 * NO_DESCENT * left.descent and abs(right.descent) <= NO_DESCENT * left.descent
     sure = right.uncertain <= NO_DESCENT * left.descent
     return int(points.steps[0]) if goes_down and flat and sure else None
@@ -72,14 +74,14 @@ def does_not_descend(evidence: CurveEvidence) -> int | None:
 def rises(evidence: CurveEvidence) -> int | None:
     """The candidate's loss goes up in the end, clearly and by a tenth of the reference's descent; that does not."""
     points = evidence.points
-    if not evidence.of_loss or len(points.steps) < 2 * FEWEST:
+    if not evidence.of_loss or len(points.steps) < 2 * COURSE_POINTS:
         return None
     left, right = evidence.courses
-    clear = max(SURE * right.uncertain, abs(left.descent) / MUCH, CLEAR * abs(right.levels.min()))
+    clear = max(SURE_ERRORS * right.uncertain, abs(left.descent) / MUCH_LARGER, CLEAR_DESCENT * abs(right.levels.min()))
     if right.rise < clear or right.rise < 3.0 * left.rise or right.levels[-1] < right.levels[-2]:
         return None
     lowest = int(np.argmin(right.levels))
-    return int(points.steps[min((lowest + 1) * len(points.steps) // PARTS, len(points.steps) - 1)])
+    return int(points.steps[min((lowest + 1) * len(points.steps) // COURSE_PARTS, len(points.steps) - 1)])
 
 
 def explodes(evidence: CurveEvidence) -> int | None:
@@ -99,7 +101,7 @@ def differs_later(evidence: CurveEvidence) -> int | None:
 
 def _own_excursion(evidence: CurveEvidence, *, returns: bool) -> int | None:
     points = evidence.points
-    if not evidence.of_loss or len(points.steps) < FEWEST:
+    if not evidence.of_loss or len(points.steps) < COURSE_POINTS:
         return None
     sizes = np.abs(points.difference)
     inside = np.zeros(len(sizes), np.bool_)
@@ -111,10 +113,10 @@ def _own_excursion(evidence: CurveEvidence, *, returns: bool) -> int | None:
             if excursion.returns is returns and np.max(other[stretch]) < one[excursion.peak] - excursion.height / 2:
                 inside[stretch] = True
                 starts.append(excursion.start)
-    if not starts or sizes[inside].sum() < MOST * sizes.sum():
+    if not starts or sizes[inside].sum() < EXCURSIONS_SHARE * sizes.sum():
         return None
     first = min(starts)
-    agreed = np.mean(sizes[:first]) <= np.mean(sizes[inside]) / MUCH
+    agreed = np.mean(sizes[:first]) <= np.mean(sizes[inside]) / MUCH_LARGER
     return int(points.steps[_lead(evidence, first)]) if agreed else None
 
 
@@ -126,5 +128,5 @@ def _lead(evidence: CurveEvidence, first: int) -> int:
     points = evidence.points
     before = points.difference[:first] * np.sign(points.difference[first])
     apart = np.isin(points.steps[:first], evidence.pairs.steps[evidence.outside])
-    usual = np.flatnonzero(~apart | (before < MUCH * np.median(np.abs(before)))) if first else before
+    usual = np.flatnonzero(~apart | (before < MUCH_LARGER * np.median(np.abs(before)))) if first else before
     return int(usual[-1]) + 1 if len(usual) else 0

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import PrintedColumn
 from align.curves.columns.printed_digits import DigitColumn
-from align.curves.line_layouts import LEAST_ALIKE, find_layouts, is_digit_blind
+from align.curves.line_layouts import find_layouts, is_digit_blind
 from align.curves.log_sources import LogBlock
+from align.curves.thresholds import LINES_PER_LAYOUT
 
 FORMS = ("{:.4f}", "{:.6E}", "{!r}", "{:.17g}", "{:.3g}", "{:.20f}", "+{:.1f}", "{:.0f}.")
 HARD = ("9007199254740993", "0.1", ".5", "5.", "-0.0", "1e22", "1E-23", "2.5e-320", "1e+300", "7.0000000000000004")
@@ -21,7 +22,7 @@ HALFWAY = ("1.00000000000000011102230246251565", "9007199254740993.0", "0.500000
 
 
 def _column(texts: list[str]) -> PrintedColumn:
-    lines = texts * LEAST_ALIKE
+    lines = texts * LINES_PER_LAYOUT
     block = LogBlock("\n".join(f"x= {text}" for text in lines), np.arange(len(lines)))
     column = find_columns(block, re.compile(r"(x)= (\S+)")).columns[1]
     assert isinstance(column, PrintedColumn)
@@ -51,7 +52,7 @@ def test_values_and_printed_digits_are_those_of_the_texts(numbers: list[tuple[fl
 def test_numbers_that_are_hard_to_round_are_read_to_the_last_bit() -> None:
     for text in (*HARD, *HALFWAY):
         numbers = _column([text, text]).numbers
-        assert numbers is None or _same_bits(numbers.values, [text] * 2 * LEAST_ALIKE), text
+        assert numbers is None or _same_bits(numbers.values, [text] * 2 * LINES_PER_LAYOUT), text
 
 
 def test_words_have_no_form() -> None:

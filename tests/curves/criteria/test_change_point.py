@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.curves.criteria.change_point import Stretch, find_stretch
+from align.curves.criteria.change_test import Stretch, find_stretch
 
 POINTS = 40
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.curves.criteria.common_base_option import find_common_base
+from align.curves.criteria.other_axis import find_common_base
 from align.curves.loss_log import Curve
 
 

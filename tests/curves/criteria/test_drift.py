@@ -8,7 +8,8 @@ from scipy.signal import lfilter
 from scipy.stats import binom
 
 from align.curves.criteria.block_averages import average_blocks
-from align.curves.criteria.drift import LEVEL, drift_note, find_drift
+from align.curves.criteria.drift import drift_note, find_drift
+from align.curves.criteria_thresholds import FALSE_ALARM_RATE
 
 REPEATS = 500
 
@@ -42,7 +43,7 @@ def _share(kind: str, points: int, drift: np.ndarray | float, repeats: int) -> f
      "walk"],
 )  # fmt: skip
 def test_without_drift_alarms_are_no_more_than_stated(kind: str, points: int) -> None:
-    assert _share(kind, points, 0.0, REPEATS) <= binom.isf(1e-3, REPEATS, LEVEL) / REPEATS
+    assert _share(kind, points, 0.0, REPEATS) <= binom.isf(1e-3, REPEATS, FALSE_ALARM_RATE) / REPEATS
 
 
 @pytest.mark.parametrize(

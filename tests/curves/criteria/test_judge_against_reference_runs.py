@@ -11,9 +11,8 @@ from scipy.stats import binom
 
 from align.core.verdicts import Outcome
 from align.curves.axis.place_on_axis import pair_curves
-from align.curves.criteria.drift import LEVEL
-from align.curves.criteria.judge_against_reference_runs import drift_against_runs, judge_share
-from align.curves.criteria.runs_envelope import Envelope, make_envelope, pair_with_runs
+from align.curves.criteria.runs_envelope import Envelope, drift_against_runs, judge_share, make_envelope, pair_with_runs
+from align.curves.criteria_thresholds import FALSE_ALARM_RATE
 from align.curves.judging.judge_curves import judge_curves
 from align.curves.loss_log import Curve
 from align.errors import UsageError
@@ -69,7 +68,7 @@ def _alarms(kind: str, runs: int, points: int, repeats: int, change: float = 0.0
 @pytest.mark.parametrize("kind", ["white", "correlated", "walk", "shrinking", "kept apart"])
 def test_one_more_run_of_the_reference_alarms_no_more_than_stated(kind: str, runs: int) -> None:
     share, drift = _alarms(kind, runs, 200, REPEATS)
-    most = binom.isf(1e-3, REPEATS, LEVEL) / REPEATS
+    most = binom.isf(1e-3, REPEATS, FALSE_ALARM_RATE) / REPEATS
     assert drift <= most
     # Two runs that are close to each other by chance cannot show how far runs keep apart: that is documented.
     assert share <= (0.08 if runs == 2 and kind in {"kept apart", "walk"} else most)

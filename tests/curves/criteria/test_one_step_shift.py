@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.curves.axis.place_on_axis import pair_curves
-from align.curves.criteria.one_step_shift import Shift, find_shift
+from align.curves.criteria.other_axis import Shift, find_shift
 from align.curves.loss_log import Curve, Window
 from align.curves.presets import PRESETS
 
@@ -52,8 +52,8 @@ def test_where_step_1_is_alike_no_line_is_lost_and_one_side_is_an_update_behind(
     whole = replace(_curve(DESCENT), base_guessed=True)
     shift = _told(behind, whole) if side == "reference" else _told(whole, behind)
     assert (shift.behind, shift.option) == (True, "")
-    assert f"the {side} is an update behind" in shift.said
-    assert "lost its first line" not in shift.said
+    assert f"the {side} is an update behind" in shift.note
+    assert "lost its first line" not in shift.note
 
 
 @pytest.mark.parametrize("side", ["reference", "candidate"])
@@ -67,7 +67,7 @@ def test_a_base_that_was_given_wrongly_is_to_be_left_out(side: str) -> None:
 
 def test_of_what_is_no_loss_the_steps_are_not_said_to_be_miscounted() -> None:
     ahead = replace(_curve(DESCENT[1:]), metric="lr", base_guessed=True)
-    assert _told(replace(_curve(DESCENT), metric="lr"), ahead).said.endswith(
+    assert _told(replace(_curve(DESCENT), metric="lr"), ahead).note.endswith(
         ": lr is a step ahead in the candidate, unless the losses are a step apart as well"
     )
 
@@ -89,7 +89,7 @@ def test_means_that_are_taken_a_step_later_are_told(side: str, noise: float, len
     right, late = _means(values[:-1], length), _means(values[1:], length)
     shift = _told(late, right) if side == "reference" else _told(right, late)
     assert (shift.side, shift.option, shift.behind) == (side, "", False)
-    assert "means over steps that lie a step apart" in shift.said
+    assert "means over steps that lie a step apart" in shift.note
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])

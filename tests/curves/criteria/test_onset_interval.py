@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from align.curves.criteria.change_point import find_stretch
-from align.curves.criteria.change_test import LEVEL
-from align.curves.criteria.onset_interval import CONFIDENCE, Onset, find_onset
+from align.curves.criteria.change_test import find_stretch
+from align.curves.criteria.onset_interval import Onset, find_onset
+from align.curves.criteria_thresholds import FALSE_ALARM_RATE, ONSET_CONFIDENCE
 
 POINTS, AT = 200, 100
 SINCE = np.clip(np.arange(POINTS) - AT, 0, None) / (POINTS - AT)
@@ -49,7 +49,7 @@ def test_the_interval_holds_what_was_planted_as_often_as_it_says(shape: str, noi
         found = _onset(SHAPES[shape] + noise * source.standard_normal(POINTS))
         assert found is not None
         held += found.first - found.gradual <= AT <= found.last
-    assert held >= binom.ppf(1e-3, runs, CONFIDENCE)
+    assert held >= binom.ppf(1e-3, runs, ONSET_CONFIDENCE)
 
 
 @pytest.mark.parametrize(("size", "widest"), [(3.0, 20), (6.0, 4)])
@@ -70,7 +70,7 @@ def test_noise_around_equal_curves_sets_in_nowhere(kind: str) -> None:
     for _ in range(runs):
         noise = source.standard_t(2, POINTS) if kind == "heavy tails" else source.standard_normal(POINTS)
         alarms += _onset(2.0 * (np.round(noise) if kind == "rounded" else noise)) is not None
-    assert alarms <= binom.isf(1e-3, runs, LEVEL)
+    assert alarms <= binom.isf(1e-3, runs, FALSE_ALARM_RATE)
 
 
 @pytest.mark.parametrize(("points", "at"), [(30, 3), (30, 15), (200, 100)])
@@ -80,7 +80,9 @@ def test_where_the_curves_agreed_before_it_the_onset_is_known_to_few_points(poin
     difference[:, :at] *= 1e-3
     found = [one for one in map(_onset, difference) if one is not None]
     assert len(found) >= 0.8 * runs
-    assert sum(one.first - one.gradual <= at <= one.last for one in found) >= binom.ppf(1e-3, len(found), CONFIDENCE)
+    assert sum(one.first - one.gradual <= at <= one.last for one in found) >= binom.ppf(
+        1e-3, len(found), ONSET_CONFIDENCE
+    )
     assert np.median([one.last - one.first + 1 for one in found]) <= 4
 
 
@@ -110,5 +112,5 @@ def test_what_comes_together_again_in_noise_is_found_and_a_few_points_of_heavy_n
         onset = _onset(noise)
         found += onset is not None and onset.first <= 50 <= onset.last
         alarms += _onset(0.3 * source.standard_t(2, POINTS)) is not None
-    assert found >= binom.ppf(1e-3, runs, CONFIDENCE)
-    assert alarms <= binom.isf(1e-3, runs, LEVEL)
+    assert found >= binom.ppf(1e-3, runs, ONSET_CONFIDENCE)
+    assert alarms <= binom.isf(1e-3, runs, FALSE_ALARM_RATE)

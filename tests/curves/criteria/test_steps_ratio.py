@@ -8,7 +8,7 @@ import pytest
 from align.core.verdicts import Outcome
 from align.curves.axis.group_steps import group_steps
 from align.curves.axis.place_on_axis import pair_curves
-from align.curves.criteria.steps_ratio import find_ratio
+from align.curves.criteria.other_axis import find_ratio
 from align.curves.judging.judge_curves import judge_curves
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, Curve, Window
 

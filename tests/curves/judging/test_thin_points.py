@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.curves.criteria_thresholds import MOST_POINTS
 from align.curves.curve_result import CurveComparison, CurveEvent, CurvePoints
-from align.curves.judging.thin_points import MOST_POINTS, thin_points
+from align.curves.judging.thin_points import thin_points
 from align.curves.loss_log import Curve
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
+from align.curves.line_formats.console_lines import console_formats, read_console_table
 from align.curves.line_formats.console_reader import read_console
-from align.curves.line_formats.format_files import console_formats, read_console_table
 from align.curves.log_parts.format_tables import format_tables, read_format_tables
 from align.curves.log_parts.known_tables import known_tables, read_known_table
 from align.curves.log_sources import LogSource

@@ -80,9 +80,9 @@ def test_lines_of_several_processes_are_told_from_a_resumed_run(processes: int, 
 def test_a_shuffled_log_is_sorted_unless_steps_have_several_values() -> None:
     order = np.random.default_rng(1).permutation(40)
     kept = deduplicate_steps(order, order * 1.0)
-    assert (kept.each, kept.unsettled, order[kept.index].tolist()) == (1, "", list(range(40)))
+    assert (kept.each, kept.unclear, order[kept.index].tolist()) == (1, "", list(range(40)))
     assert any("sorted" in note for note in kept.notes)
-    assert deduplicate_steps(np.append(order, 7), np.append(order * 1.0, 99.0)).unsettled == "unlike values"
+    assert deduplicate_steps(np.append(order, 7), np.append(order * 1.0, 99.0)).unclear == "unlike values"
 
 
 @pytest.mark.parametrize("steps", [[*range(1, 6), *range(3, 11)], [*range(1, 6)] * 2])
@@ -90,33 +90,33 @@ def test_a_short_log_out_of_order_with_unlike_values_is_refused(steps: list[int]
     """Each step has a value of its own each time; of 200 orders, a few are such as resumed runs have."""
     orders = [np.random.default_rng(seed).permutation(len(steps)) for seed in range(200)]
     kept = [deduplicate_steps(np.array(steps)[order], order * 1.0) for order in orders]
-    assert sum(one.each == 1 and not one.unsettled for one in kept) < 10
+    assert sum(one.each == 1 and not one.unclear for one in kept) < 10
     in_order = deduplicate_steps(np.array(steps), np.arange(len(steps)) * 1.0)
-    assert (in_order.each, in_order.unsettled) == (1, "")
+    assert (in_order.each, in_order.unclear) == (1, "")
 
 
 def test_lines_out_of_order_beside_a_resumed_run_are_refused_and_a_few_are_sorted() -> None:
     steps = np.append(np.arange(60), np.arange(30, 90))
     values = np.arange(120) * 1.0
     near = np.argsort(np.arange(120) + np.random.default_rng(2).uniform(0, 3, 120))
-    assert deduplicate_steps(steps[near], values[near]).unsettled == "unlike values"
+    assert deduplicate_steps(steps[near], values[near]).unclear == "unlike values"
     swapped = np.arange(120)
     swapped[[10, 11, 100, 101]] = [11, 10, 101, 100]
     kept = deduplicate_steps(steps[swapped], values[swapped])
-    assert (kept.unsettled, len(kept.index)) == ("", 90)
+    assert (kept.unclear, len(kept.index)) == ("", 90)
 
 
 def test_two_runs_that_print_other_steps_are_not_put_on_one_curve() -> None:
     steps = np.append(np.arange(10, 200, 10), np.arange(5, 200, 10))
-    assert deduplicate_steps(steps, steps * 1.0).unsettled == "steps between"
+    assert deduplicate_steps(steps, steps * 1.0).unclear == "steps between"
     turned = np.append(np.arange(100, 200), np.arange(100))
-    assert deduplicate_steps(turned, turned * 1.0).unsettled == ""
+    assert deduplicate_steps(turned, turned * 1.0).unclear == ""
 
 
 def test_points_below_counters_of_their_own_are_not_sorted() -> None:
     steps = np.array([1, 3, 2, 4])
-    assert deduplicate_steps(steps, steps * 1.0, headed=True).unsettled == "counters above"
-    assert deduplicate_steps(np.tile(steps, 2)[[0, 2, 1, 3, 4, 6, 5, 7]], np.ones(8), headed=True).unsettled == ""
+    assert deduplicate_steps(steps, steps * 1.0, headed=True).unclear == "counters above"
+    assert deduplicate_steps(np.tile(steps, 2)[[0, 2, 1, 3, 4, 6, 5, 7]], np.ones(8), headed=True).unclear == ""
 
 
 def test_many_losses_of_the_only_step_are_of_several_processes() -> None:

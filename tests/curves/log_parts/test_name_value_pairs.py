@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from align.curves.log_parts.name_value_pairs import MOST_NAMES, pair_columns
+from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.thresholds import MOST_COLUMNS
 
 PAIR = re.compile(r"(\w+): ([0-9.]+)")
 
@@ -35,10 +36,10 @@ def test_a_number_never_moves_to_another_list(lists: list[str], columns: dict[st
 
 @pytest.mark.parametrize("others", [[], ["a: 5"]])
 def test_of_a_list_that_has_no_end_only_the_first_numbers_are_read(others: list[str]) -> None:
-    endless = " ".join(f"a{place}: {place}" for place in range(10 * MOST_NAMES))
+    endless = " ".join(f"a{place}: {place}" for place in range(10 * MOST_COLUMNS))
     columns = pair_columns([endless, *others], PAIR)
-    assert {f"a{place}" for place in range(MOST_NAMES)} == columns.keys() - {"a"}
-    assert columns[f"a{MOST_NAMES - 1}"] == [str(MOST_NAMES - 1), *("" for _ in others)]
+    assert {f"a{place}" for place in range(MOST_COLUMNS)} == columns.keys() - {"a"}
+    assert columns[f"a{MOST_COLUMNS - 1}"] == [str(MOST_COLUMNS - 1), *("" for _ in others)]
 
 
 def test_a_value_is_carried_forward_to_where_none_is_known() -> None:

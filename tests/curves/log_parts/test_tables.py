@@ -10,12 +10,12 @@ import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.compare_losses import describe_log
-from align.curves.log_parts.name_value_pairs import MOST_NAMES
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN
 from align.curves.losslogs.csv_table import PLUGIN as CSV
 from align.curves.losslogs.jsonl import PLUGIN as JSONL
 from align.curves.reading.read_logs import read_log
+from align.curves.thresholds import MOST_COLUMNS
 from align.errors import RepeatedColumnError
 
 if TYPE_CHECKING:
@@ -200,16 +200,16 @@ def test_means_over_ten_steps_are_not_read_as_raw_losses() -> None:
 
 
 def test_a_row_of_very_many_columns_keeps_its_loss_and_the_first_ones_with_a_note() -> None:
-    names = [f"k{place}" for place in range(2 * MOST_NAMES)]
+    names = [f"k{place}" for place in range(2 * MOST_COLUMNS)]
     rows = [{**dict.fromkeys(names, 0.5), "step": step, "loss": 1.0 / step} for step in (1, 2)]
     log = JSONL.read(LogSource.of_text("\n".join(map(json.dumps, rows)) + "\n"))
     assert log.table.metrics["loss"].values.tolist() == [1.0, 0.5]
-    assert log.table.metrics.keys() == {"loss", *names[:MOST_NAMES]}
-    assert any(f"{MOST_NAMES} of the columns are left out: --metric NAME reads one" in note for note in log.notes)
+    assert log.table.metrics.keys() == {"loss", *names[:MOST_COLUMNS]}
+    assert any(f"{MOST_COLUMNS} of the columns are left out: --metric NAME reads one" in note for note in log.notes)
 
 
 def test_of_very_many_columns_the_one_that_is_asked_for_and_the_learning_rate_are_read(tmp_path: Path) -> None:
-    names = [f"k{place}" for place in range(2 * MOST_NAMES)]
+    names = [f"k{place}" for place in range(2 * MOST_COLUMNS)]
     rows = [{**dict.fromkeys(names, step / 8), "learning_rate": 0.1, "step": step, "loss": 1.0} for step in (1, 2)]
     log = tmp_path / "train.jsonl"
     log.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")

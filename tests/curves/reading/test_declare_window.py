@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from align.curves.log_parts.window_words import find_window
 from align.curves.log_sources import LogSource
-from align.curves.loss_log import EPOCH_MEAN, EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, Window
+from align.curves.loss_log import EPOCH_MEAN, EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, Window, find_window
 from align.curves.losslogs.csv_table import PLUGIN as CSV
-from align.curves.reading.declare_window import declare_window
+from align.curves.reading.read_logs import declare_window
 from align.errors import MetricMissingError, UsageError
 
 

@@ -9,7 +9,7 @@ import pytest
 from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.log_sources import LogSource
 from align.curves.losslogs.csv_table import PLUGIN as CSV
-from align.curves.reading.join_resumed import join_logs
+from align.curves.reading.jobs import join_logs
 from align.errors import UnlikeLogsError
 
 if TYPE_CHECKING:

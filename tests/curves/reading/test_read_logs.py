@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.log_sources import HEAD_BYTES, LogSource
+from align.curves.log_sources import LogSource
 from align.curves.reading.log_files import shown_lines
 from align.curves.reading.read_logs import read_log
+from align.curves.thresholds import LOG_HEAD_BYTES
 from align.errors import (
     AmbiguousLogError,
     EmptyLogError,
@@ -145,7 +146,7 @@ def test_an_own_pattern_takes_the_place_of_a_format(tmp_path: Path) -> None:
 
 
 def test_the_first_losses_may_come_after_much_else(tmp_path: Path) -> None:
-    noise = "warning: nothing to see\n" * (3 * HEAD_BYTES // 24)
+    noise = "warning: nothing to see\n" * (3 * LOG_HEAD_BYTES // 24)
     log = read_log(_write(tmp_path, late__log=noise + _monitor(range(1, 4))) / "late.log")
     assert log.table.steps.tolist() == [1, 2, 3]
     assert log.ignored_lines == noise.count("\n")
@@ -170,7 +171,7 @@ def test_where_only_the_last_rank_prints_losses_its_lines_are_read(tmp_path: Pat
 
 
 def test_a_rank_that_prints_only_after_long_lines_of_others_is_found(tmp_path: Path) -> None:
-    start = "[default0]: some argument ................ None\n" * (HEAD_BYTES // 40)
+    start = "[default0]: some argument ................ None\n" * (LOG_HEAD_BYTES // 40)
     iterations = "".join(f"[default7]:{line}\n" for line in _monitor(range(1, 4)).splitlines())
     log = _write(tmp_path, all__log=start + iterations) / "all.log"
     assert read_log(log).table.steps.tolist() == read_log(log, rank=7).table.steps.tolist() == [1, 2, 3]

@@ -11,7 +11,7 @@ from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import Counting, LogTable, LossLog, Series
 from align.curves.losslogs.mindformers import PLUGIN
-from align.curves.reading.split_jobs import choose_job, split_jobs
+from align.curves.reading.jobs import choose_job, split_jobs
 from align.errors import MixedJobsError, UsageError
 
 # Each quoted from another job: unlike numbers of steps in an epoch.

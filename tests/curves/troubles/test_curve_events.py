@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.curves.loss_log import Curve, Skips
-from align.curves.troubles.curve_events import MOST_OF_A_KIND, find_events
-from align.curves.troubles.schedule_boundaries import find_boundaries
+from align.curves.trouble_thresholds import MOST_EVENTS
+from align.curves.troubles.curve_events import find_boundaries, find_events
 
 if TYPE_CHECKING:
     from align.curves.curve_result import CurveEvent
@@ -96,8 +96,8 @@ def test_of_many_events_the_first_are_listed_and_all_counted() -> None:
     values = DESCENT.copy()
     values[::4] = np.nan
     events, notes = find_events(_curve(DESCENT), _curve(values))
-    assert len(events) == MOST_OF_A_KIND
-    assert notes == (f"not finite in the candidate: 150 times, of which the first {MOST_OF_A_KIND} are listed",)
+    assert len(events) == MOST_EVENTS
+    assert notes == (f"not finite in the candidate: 150 times, of which the first {MOST_EVENTS} are listed",)
 
 
 WARM_UP = np.minimum(1.0, (TIMES + 1) / 60)

@@ -16,7 +16,7 @@ from align.curves.criteria.other_metrics import OtherMetrics
 from align.curves.curve_result import OtherMetric
 from align.curves.judging.judge_curves import judge_curves
 from align.curves.loss_log import Curve, Skips
-from align.curves.troubles.loss_troubles import TROUBLES
+from align.curves.troubles.classify_trouble import TROUBLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

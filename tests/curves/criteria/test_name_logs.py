@@ -11,11 +11,10 @@ import pytest
 from align.cli.main import main
 from align.core.json_data import to_json_data
 from align.curves.compare_losses import compare_losses
-from align.curves.criteria.loss_commands import compare_logs, describe_log, without_option
-from align.curves.judging.name_logs import LogsOnCommandLine, name_logs
+from align.curves.criteria.loss_commands import LogsOnCommandLine, compare_logs, describe_log, name_logs, without_option
 from align.curves.loss_log import PairedCurves
+from align.curves.troubles.classify_trouble import TROUBLES, Trouble
 from align.curves.troubles.curve_evidence import CurveEvidence
-from align.curves.troubles.loss_troubles import TROUBLES, Trouble
 from align.words.catalogue import in_language, joined, sentence
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.curves.line_layouts import LEAST_ALIKE
-from align.curves.log_parts.uniform_json_lines import split_uniform_objects
 from align.curves.log_sources import LogBlock, LogSource
-from align.curves.losslogs.jsonl import PLUGIN
+from align.curves.losslogs.jsonl import PLUGIN, split_uniform_objects
+from align.curves.thresholds import LINES_PER_LAYOUT
 from align.errors import AlignError
 
 VALUES = ("1", "-2.5e-3", "NaN", "null", "nan", "-inf", "true", "1_0", '"x"', '"1"', "[1]", '{"a": 1}', "", " 7", "1 2")
@@ -23,7 +22,7 @@ ROW = st.tuples(
 
 
 def _block(*lines: str) -> LogBlock:
-    (block,) = LogSource.of_text("\n".join(lines * 2 * LEAST_ALIKE)).blocks()
+    (block,) = LogSource.of_text("\n".join(lines * 2 * LINES_PER_LAYOUT)).blocks()
     return block
 
 
@@ -46,7 +45,7 @@ def _read(text: str) -> tuple[object, ...]:
 
 @given(st.lists(ROW, min_size=1, max_size=3), st.lists(st.sampled_from(VALUES[:6]), min_size=1, max_size=5))
 def test_what_is_read_is_what_the_parser_reads(rows: list[tuple[str, list[str], str]], losses: list[str]) -> None:
-    alike = [_line(step, "loss lr", [loss, "0.5"], ", ") for step, loss in enumerate(losses)] * 2 * LEAST_ALIKE
+    alike = [_line(step, "loss lr", [loss, "0.5"], ", ") for step, loss in enumerate(losses)] * 2 * LINES_PER_LAYOUT
     text = "".join(alike) + "".join(_line(9, *row) for row in rows)
     for lines in (text, "".join(alike)):
         assert _read(lines) == _read(lines + '{"of": "another shape", "than": [1]}\n')

@@ -1,0 +1,248 @@
+"""The limits of what two curves are judged by. Each says why it is there, and where its number comes from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Limits of the presets.
+SHARE_OF_LOSS: Final = 0.1
+"""An absolute bound on a loss is held to this part of the mean loss, since published bounds are for losses of 1 to
+10.
+Choice: a larger one passes losses of 0.05 that differ by a fifth, a smaller one overrides the bounds that were
+published."""
+COMMON_POINTS: Final = 10
+"""Common points from which on a comparison may pass although points are missing or the logs begin late.
+Choice: fewer pass on a handful of points, more leave short trainings undecided."""
+FIRST_ROUNDING: Final = 1e-5
+"""What float32 arithmetic in another order leaves of a first loss, as a part of it.
+Choice: float32 has 6e-8, and the sums of a deep net lose some more; a larger one calls small faults of a forward
+rounding."""
+LIMIT_ROUNDINGS: Final = 4
+"""Units in the last place by which a difference of two values that are printed alike may be off.
+Choice: each value, their difference and its limit are off by half a unit; more pass a difference of one printed
+digit."""
+
+# Another axis.
+EXPLAINING_POINTS: Final = 8
+"""Points at which curves must agree on another axis, before that explains their difference.
+Choice: fewer agree by chance, more leave short logs unexplained."""
+LEFT_UNEXPLAINED: Final = 0.1
+"""An explanation of a difference leaves this part of it at most.
+Choice: a larger one explains by what only helps a little, a smaller one asks that noise vanishes."""
+SHIFTED_MEANS: Final = 10
+"""Means side by side from which on their summed difference has a course.
+Choice: of fewer the noise looks like a course, more leave short logs unexplained."""
+COURSE_ONCE: Final = (0.7, 1.4)
+"""How many times the course of the loss must be in that sum, if the means are a step apart: once, but for noise.
+Choice: one step too many would be there twice, none not at all; a wider range takes a drift for a step."""
+UNEXPLAINED_COURSE: Final = 0.4
+"""What that course may leave of the sum, as it carries the noise of single steps.
+Choice: a larger one takes any curve that goes down for a shift, a smaller one asks for losses without noise."""
+MOST_STEPS_AS_ONE: Final = 64
+"""How many steps of one side may be one of the other.
+Choice: gradients are accumulated over fewer; more let a short and a long log of other trainings be tried."""
+UNEXPLAINED_BY_RATIO: Final = 0.5
+"""What steps taken together leave of the mean difference, which must be within the limits besides.
+Choice: averages of several steps are nearer to each other by themselves, by a root of their number; a larger one
+passes that."""
+
+# Means that do not say so.
+NOISE_POINTS: Final = 24
+"""Points from which on noises of averages and of single steps are compared.
+Choice: the size of noise is good to a sixth then; fewer make noises alike by chance."""
+UNLIKE_BEFORE: Final = 1.8
+"""How many times the noise of single steps is that of the means at least.
+Choice: means of five steps have 2.2 times less if the noise is independent; a larger one misses noise that is not."""
+ALIKE_AFTER: Final = 1.4
+"""How many times the noise of one side may be that of the other once single steps are averaged.
+Choice: two noises that are good to a sixth differ by less; a larger one lets other lengths pass."""
+SMALLER_AFTER: Final = 0.7
+"""What averaging leaves of the difference at most where both sides saw other batches.
+Choice: a root of two less, as one of two equal noises vanishes; a larger one passes averages of anything."""
+COURSE_CORRELATION: Final = 0.7
+"""Correlation of neighbours above which single steps follow a course of their own, and are no noise.
+Choice: a larger one takes a wander for noise, a smaller one refuses noise that lasts a few steps."""
+SCATTER_PARTS: Final = 4
+"""Parts of a training in each of which there must be noise.
+Choice: fewer let a noisy beginning alone pass, more are too short in short logs."""
+LEAST_SCATTER: Final = 0.02
+"""The noise of a part, as a share of that of the noisiest one, at least.
+Choice: noise goes down with the loss, rarely fifty times; a smaller one lets parts without noise pass."""
+SMOOTHER: Final = 0.5
+"""Running means have at most this part of the roughness of single steps.
+Source: neighbouring means of n steps differ by one n-th of what single steps do: 0.2 for five."""
+RUNNING_LENGTHS: Final = (5, 10, 20, 50, 100)
+"""Lengths of running means that are tried for logs that print each step.
+Choice: what loggers average over; each further one costs a comparison and may fit by chance."""
+
+# The shape of one curve.
+MEDIAN_WIDTH: Final = 11
+"""Points of a running median, and of the level before a point.
+Choice: a spike of five points cannot move it; a wider one lags behind a steep beginning."""
+OF_NORMAL: Final = 1.4826
+"""So many times the median of absolute values is the standard deviation of a normal distribution.
+Source: 1 / the third quartile of the standard normal distribution, 0.6745."""
+NOISE_BLOCK: Final = 256
+"""Points of a block by which the noise of its surroundings is taken.
+Choice: fewer follow a spike, more miss noise that goes down with the loss."""
+NOISE_SAMPLING: Final = 4
+"""Of the points of such a block every fourth counts.
+Source: a median of 64 values is good to a sixth, in a quarter of the time."""
+EXCURSION_NOISES: Final = 8.0
+"""A point leaves the level before it by so many times the noise at least.
+Choice: below 6, long curves of heavy-tailed noise have excursions by chance; above 10 small spikes are missed."""
+EXCURSION_SHARE: Final = 0.1
+"""And by this share of that level at least.
+Choice: a smaller one reports spikes that no one sees in a plot, a larger one misses those of small losses."""
+EXCURSION_POINTS: Final = 4
+"""Points from which on a curve has a level to leave.
+Choice: fewer have no noise, more leave the shortest logs without events."""
+MOST_EXCURSIONS: Final = 1000
+"""Excursions that are found in a curve.
+Choice: more are no events but its nature, and cost time; fewer may miss those that make the difference."""
+STAYING_POINTS: Final = 3
+"""Points at the end of a curve from which on an excursion counts as staying there.
+Choice: one or two may be a spike that the log did not see the end of."""
+
+# Drift.
+FALSE_ALARM_RATE: Final = 0.01
+"""The chance of a false alarm of two tests together; each is held to half of it (Bonferroni).
+Measured: docs/loss-statistics.md, alarms without a drift or a change in 400 to 4000 simulations of each kind of
+noise."""
+DRIFT_BLOCKS: Final = 20
+"""Blocks of which neighbours are not alike, and points, that a test of drift needs.
+Measured: with fewer, wandering and drifting look the same; the false alarms in docs/loss-statistics.md hold from 50
+points."""
+DRIFT_CORRELATION: Final = 0.6
+"""What the correlation of neighbouring blocks may be, with a standard error more, for drift to be tested at all.
+Measured: docs/loss-statistics.md: with it noise of correlation 0.99 and random walks alarm in less than 1 %."""
+SUM_ROUNDING: Final = 1e-12
+"""What sums leave of a constant, of a straight line or of a shape that fits, as a part of the values.
+Choice: float64 leaves 1e-16 for each of thousands of terms; a larger one takes small noise for none."""
+
+# Reference runs.
+PREDICTION_COVERAGE: Final = 0.95
+"""Share of the points of one more run that the envelope of reference runs holds.
+Choice: the usual one; a larger one needs more runs to show a difference, a smaller one leaves more points outside by
+chance."""
+ALLOWED_OUTSIDE: Final = 2 * (1 - PREDICTION_COVERAGE)
+"""Share of points outside the envelope that is allowed.
+Choice: twice what the interval leaves outside by itself, as tails and a pooled variance are never quite as assumed."""
+POOLED_STEPS: Final = 31
+"""Steps around each over which the variance of the runs is pooled.
+Choice: it changes slowly there; fewer make the envelope ragged with two or three runs, more miss a steep
+beginning."""
+FEWEST_RUNS: Final = 2
+"""Runs of the reference that make an envelope.
+Source: one run has no deviation; the power with two, three and five stands in docs/loss-statistics.md."""
+
+# Where curves part.
+EXCURSION_WEIGHT: Final = 2.0
+"""A stretch that ends before the curve does must outweigh so many points, or it is an excursion.
+Choice: a smaller one calls two points beyond the limit a change, a larger one misses short ones."""
+AGREEING_SCORE: Final = -0.5
+"""The mean score of the points after a stretch that agree again: within half of their limit.
+Choice: 0 would call points agreed that lie at the limit, -1 asks that they are equal."""
+REARRANGEMENTS: Final = 599
+"""Arrangements that chance is asked with.
+Source: Hemerik and Goeman (2018): with the one that was found they make 600, so that 0.5 % is a whole number of
+them."""
+ARRANGEMENT_ROUNDS: Final = (29, 120, 225, 225)
+"""They are looked at so many at a time: the first ones mostly distinguish chance from a change.
+Choice: it decides the time that clear cases take; together they are REARRANGEMENTS."""
+ONSETS_TRIED: Final = 80
+"""Onsets along which a change is tested.
+Choice: the ones between them look like these; more cost time and find the same."""
+CHANGE_BLOCKS: Final = 8
+"""Blocks below which averages are made no coarser.
+Choice: of fewer the correlation of neighbours is unknown, more call curves that wander untestable."""
+STRETCH_CELLS: Final = 4000
+"""Cells in which a stretch that ends is looked for, as it may be short.
+Choice: fewer average short stretches away, more cost time in each of 599 arrangements."""
+ONSET_CONFIDENCE: Final = 0.95
+"""What is promised of the interval of an onset.
+Measured: `python benchmarks/change_points.py`, with 91 to 100 % for the noises of docs/loss-statistics.md."""
+ONSET_POSTERIOR: Final = 0.98
+"""The share of the posterior that the interval holds, as shapes and noise are never quite as assumed.
+Measured: `python benchmarks/change_points.py`: so ONSET_CONFIDENCE holds for independent noise of every shape."""
+ONSET_POINTS: Final = 16
+"""Points from which on an onset is looked for.
+Choice: fewer do not show their noise; more leave short logs without an interval."""
+IMMATERIAL_SHARE: Final = 0.1
+"""What is below this part of its limit is no difference that matters.
+Choice: a larger one lets onsets begin late, a smaller one begins them at rounding."""
+IMMATERIAL_AT_ZERO: Final = 1e-9
+"""Nor is this part of the largest difference, where the limit is zero.
+Choice: above the rounding of float64, below all that a printed loss shows."""
+CLEAR_NOISES: Final = 6.0
+"""A difference is clear at so many standard deviations of its noise.
+Choice: normal noise never comes so far; a larger one lets the interval hear points that say nothing of the onset."""
+CUT_NOISES: Final = 4.0
+"""A point that is further off its neighbours, in standard deviations, is cut back to that.
+Choice: normal noise is beyond it in 6e-5; a smaller one cuts noise, a larger one lets one point decide."""
+ONE_SIDED_SHARE: Final = 0.5
+"""A difference keeps to one side if its sum is this part of the sum of its sizes.
+Choice: noise around zero has one over the root of its points; a larger one misses offsets of the size of the
+noise."""
+LEVEL_BEFORE: Final = 0.25
+"""Standard deviation, in limits, of a difference that is there before another one sets in.
+Choice: a larger one explains onsets away by levels, a smaller one ignores that a port may be a little off from the
+start."""
+AT_ONCE_SHARE: Final = 0.5
+"""What sets in at once has this part of its size from its first point on.
+Choice: half of it; the words of the verdict depend on it, and no outcome."""
+POINTS_AFTER_CLEAR: Final = 3
+"""Points after a difference has become clear that still count.
+Choice: more bring what says nothing of the onset, fewer leave a single point to decide."""
+POINTS_BEFORE: Final = 8
+"""Points before an onset that show the noise there.
+Choice: fewer show no noise, more leave early onsets undecided."""
+ZOOM_ROUNDS: Final = 12
+"""How often the cells around an onset are made finer at most.
+Choice: each divides them by up to 160, so that a few suffice; it bounds the time where the posterior is flat."""
+LARGER_NOISE: Final = 4.0
+"""Noise from the onset on is so many times as large as before at least.
+Choice: less is nothing that few points could show; more misses noises that grow."""
+QUIET_NOISES: Final = 40
+"""Sizes of the noise before an onset that are tried, each twice the one before.
+Source: 2^40 spans what lies between IMMATERIAL_AT_ZERO and the largest difference."""
+ONSET_CELLS: Final = 160
+"""Cells of a curve in which an onset is looked for at a time.
+Choice: fewer take more rounds, more cost the square of their number."""
+SATURATING: Final = (0.05, 0.2, 0.5)
+"""After this part of what follows an onset a level is reached, along its power of two thirds.
+Choice: quick, medium and slow; more cost time, and the ones between look like these."""
+LEVEL_POINTS: Final = 2
+"""Cells that a level before a change takes to be known.
+Choice: one cell would let any first point be a level of its own."""
+
+# Speed.
+SLOWER_RATIO: Final = 1.1
+"""How many times slower the candidate is before a reason is sought.
+Choice: step times vary by some percent from run to run; a larger one misses what users ask about."""
+WARMING_UP: Final = 2.0
+"""A first step is one of warming up if it takes so many times the usual time.
+Choice: compilation takes much longer; a smaller one takes slow steps of a steady training out."""
+MOST_WARM_UP: Final = 20
+"""Printed times of warming up at most.
+Choice: more would leave out a training that gets faster by and by."""
+WARM_UP_SHARE: Final = 0.1
+"""And this share of all times at most.
+Choice: more would leave little of short logs."""
+TAIL_PERCENTILE: Final = 95
+"""The percentile of step times that shows a few slow steps.
+Choice: the usual one; a higher one is a single step in short logs."""
+FEW_TIMES: Final = 20
+"""Times below which a note says that they are few.
+Choice: of fewer the 95th percentile is the slowest step alone; more put the note under most short logs."""
+
+# Results that can be looked at.
+MOST_POINTS: Final = 10_000
+"""Points of a curve that a result keeps.
+Choice: a plot has fewer pixels; more make reports of megabytes."""
+STRETCHES: Final = 1_000
+"""Stretches of a longer curve of each of which the extremes are kept.
+Choice: about as many as a plot is wide; fewer hide spikes beside each other."""
+POINTS_AT_ENDS: Final = 100
+"""Points at either end, outside their limit, or not finite, that are kept as they are.
+Choice: beginnings and first faults are read one by one; more make the result long."""
