@@ -14,7 +14,11 @@ from align.errors import AlignError, CannotRunError, MapError, NotAlignedError, 
 if TYPE_CHECKING:
     from types import ModuleType
 
-MODULES = [importlib.import_module(f"align.errors.{found.name}") for found in pkgutil.iter_modules(errors.__path__)]
+MODULES = [
+    importlib.import_module(f"align.errors.{found.name}")
+    for found in pkgutil.iter_modules(errors.__path__)
+    if found.name != "thresholds"
+]
 TREE = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, AlignError)]
 
 

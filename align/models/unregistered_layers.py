@@ -38,9 +38,12 @@ class UnregisteredLayers:
 def unregistered_layers(model: Model, framework: str) -> tuple[UnregisteredLayers, ...]:
     """Find the containers of a live model that hold layers which the framework has not registered.
 
-    Only attributes of registered layers are looked at, and one level of a container.
+    Only attributes of registered layers are looked at, and one level of a container; models of frameworks without such
+    a register have none.
     """
-    walk = WALKS[framework]
+    walk = WALKS.get(framework, "")
+    if not hasattr(model, walk):
+        return ()
     registered = dict(getattr(model, walk)())
     known = {id(layer) for layer in registered.values()}
     return tuple(

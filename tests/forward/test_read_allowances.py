@@ -58,8 +58,8 @@ def test_each_fault_is_told_beside_those_of_other_tables(tmp_path: Path, text: s
     faults = caught.value.faults
     assert fault in faults
     assert (
-        "unknown table or key 'other'; known: [accepted], [candidate], [forward], [limits], [loss], [reference]"
-        in faults
+        "unknown table or key 'other'; known: [accepted], [candidate], [forward], [limits], [loss], "
+        "[metric], [reference], [run], [training]" in faults
     )
 
 

@@ -261,7 +261,7 @@ def test_masks_are_taken_off_where_layers_for_dropout_seem_wrong() -> None:
         return wrong if time == "masks" else replace(wrong, culprits=())
 
     with DropoutReplay(sides, inputs(12, 8)) as dropout:
-        result = dropout.settled(compare)
+        result = dropout.compare_steps(compare)
         findings = [*dropout.findings]
     assert (times, result.culprits) == (["masks", "no-masks"], ())
     assert [one.code for one in findings] == ["dropout-off", "dropout-not-replayed"]
