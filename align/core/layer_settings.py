@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from align.core.thresholds import LONGEST_SETTING, SETTING_DEPTH
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...] | None"
-LONGEST, DEEPEST = 64, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,9 @@ def plain_settings(attributes: Mapping[str, object]) -> dict[str, Setting]:
     return {name: _plain(value) for name, value in public.items() if _is_plain(value)}
 
 
-def _is_plain(value: object, depth: int = DEEPEST) -> bool:
+def _is_plain(value: object, depth: int = SETTING_DEPTH) -> bool:
     if isinstance(value, (list, tuple)):
-        return depth > 0 and len(value) <= LONGEST and all(_is_plain(item, depth - 1) for item in value)
+        return depth > 0 and len(value) <= LONGEST_SETTING and all(_is_plain(item, depth - 1) for item in value)
     return value is None or isinstance(value, (bool, int, float, str))
 
 

@@ -63,3 +63,11 @@ LONGEST_SCHEDULE: Final = 100_000
 """A schedule of learning rates is followed over at most this many steps; a larger number in its settings is taken for a
 seed or a size.
 Measured: a scheduler of torch takes about two seconds for so many steps."""
+
+LONGEST_SETTING: Final = 64
+"""Values of a list that is still a setting of a layer; longer ones are data.
+Choice: paddings, kernels and axes have a few; class weights, which have many, are read otherwise."""
+
+SETTING_DEPTH: Final = 2
+"""Levels of lists in a setting of a layer, such as paddings in pairs.
+Choice: no layer of either framework has more; deeper ones are data."""

@@ -181,3 +181,21 @@ Choice: one mark each two pixels of a page; more could not be seen apart and wou
 OPEN_CARDS: Final = 12
 """Cards of parts at fault that stand open in a section; the others are folded.
 Choice: a reader corrects one at a time; more would hide the plots and tables below."""
+
+FAR_MULTIPLE: Final = 10.0
+"""Multiple of its limit at which the colour of a module deepens: a digit is lost.
+Choice: a smaller one would colour what a looser limit passes; a larger one would hide half a digit."""
+
+FARTHER_MULTIPLE: Final = 1000.0
+"""Multiple of its limit at which the colour of a module is the deepest: three digits are lost.
+Choice: faults of settings are mostly beyond it, and what they pull along mostly below."""
+
+# Generation.
+
+TOKENS_BEFORE: Final = 2
+"""Positions in front of the first token that differs which a table shows.
+Choice: fewer leave it without context; more push the difference out of sight."""
+
+TOKENS_AFTER: Final = 6
+"""Positions from the first token that differs on which a table shows.
+Choice: fewer do not show whether both texts meet again; `--all` lists every one."""

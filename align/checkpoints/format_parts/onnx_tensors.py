@@ -33,7 +33,7 @@ DIMS, TYPE, SEGMENT = {field_key(1, NUMBER), field_key(1)}, field_key(2, NUMBER)
 NAME, RAW, EXTERNAL, LOCATION = field_key(8), field_key(9), field_key(13), field_key(14, NUMBER)
 SINGLE, IS_EXTERNAL = {TYPE, SEGMENT, NAME, RAW, LOCATION}, 1
 KEY, VALUE = field_key(1), field_key(2)
-FLOATS, INT32, INT64, DOUBLES, UINT64 = 4, 5, 7, 10, 11
+FLOATS, INT32, INT64, DOUBLES, UINT64 = 4, 5, 7, 10, 11  # format: numbers of fields
 TYPED_WIRES = {FLOATS: FOUR_BYTES, INT32: NUMBER, INT64: NUMBER, DOUBLES: EIGHT_BYTES, UINT64: NUMBER}
 TYPED_KEYS = {field_key(n, wire) for n, wire in TYPED_WIRES.items()} | {field_key(n) for n in TYPED_WIRES}
 # Element types by number, with the field that holds them where there is no raw data.

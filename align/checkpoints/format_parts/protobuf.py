@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
 
-NUMBER, EIGHT_BYTES, BYTES, FOUR_BYTES = 0, 1, 2, 5  # wire types; groups (3, 4) died with proto1
+NUMBER, EIGHT_BYTES, BYTES, FOUR_BYTES = 0, 1, 2, 5  # format: wire types; groups (3, 4) died with proto1
 WIDTHS = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
 WIRES = frozenset({NUMBER, EIGHT_BYTES, BYTES, FOUR_BYTES})
 LONGEST_NUMBER = 10  # format: ten bytes hold 64 bits, seven in each

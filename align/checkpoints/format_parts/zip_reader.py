@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ZIP_HEAD = b"PK\x03\x04"
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
-ENCRYPTED, UTF8_NAME = 0x1, 0x800  # general purpose flags, bits 0 and 11
+ENCRYPTED, UTF8_NAME = 0x1, 0x800  # format: general purpose flags, bits 0 and 11
 
 
 @dataclass(frozen=True, slots=True)

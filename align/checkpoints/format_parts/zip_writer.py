@@ -20,7 +20,7 @@ LARGE = 0xFFFFFFFF  # format: a size or an offset from which on the zip64 fields
 LOCAL, DESCRIPTOR, LARGE_DESCRIPTOR = struct.Struct("<4s5H3L2H"), struct.Struct("<4s3L"), struct.Struct("<4sL2Q")
 CENTRAL, END = struct.Struct("<4s6H3L5H2L"), struct.Struct("<4s4H2LH")
 END64, LOCATOR = struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL")
-CRC_FOLLOWS, UTF8 = 0x8, 0x800
+CRC_FOLLOWS, UTF8 = 0x8, 0x800  # format: general purpose flags, bits 3 and 11
 ZIP64_VERSION = 45  # format: the version of zip that reads zip64 (APPNOTE 4.4.3)
 
 

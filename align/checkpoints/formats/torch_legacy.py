@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.protocols import FrameworkName
 
-MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # format: what torch.save wrote before 1.6
 # Protocol 2 or higher, from 4 on in a frame; then the magic number as a long of ten bytes.
 HEAD = re.compile(rb"\x80[\x02-\x05](?:\x95.{8})?\x8a\x0a" + re.escape(MAGIC.to_bytes(10, "little")), re.DOTALL)
 BARE_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))

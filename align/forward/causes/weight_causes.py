@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Pair = tuple[Pairing, Array, Array]
     Names = tuple[str, str]
 
-NORMAL_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8
+NORMAL_KURTOSIS, UNIFORM_KURTOSIS = 3.0, 1.8  # no limit: of these distributions
 CUT_NORMAL = 0.8796  # no limit: standard deviation of a normal distribution cut at two
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
 
-SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # no limit: the constants of SELU
 
 
 def softmax(values: Array, axis: int) -> Array:

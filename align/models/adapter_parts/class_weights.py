@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from align.core.layer_settings import LONGEST
+from align.core.thresholds import LONGEST_SETTING
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def weights_as_setting(numbers: Array | None) -> Setting:
-    """Weights of classes as a setting: the numbers, or of more than LONGEST how many and a checksum."""
+    """Weights of classes as a setting: the numbers, or of more than LONGEST_SETTING how many and a checksum."""
     if numbers is None:
         return None
     flat = numbers.astype("float32").reshape(-1)
-    if len(flat) <= LONGEST:
+    if len(flat) <= LONGEST_SETTING:
         return tuple(float(f"{number:.7g}") for number in flat)
     return sentence("setting_note.checksum", count=len(flat), checksum=crc32(flat.tobytes()))

@@ -6,9 +6,8 @@ from typing import Any
 
 from align.report.rendering.blocks import TONES, Block, Column, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.format_values import NONE, as_float, format_number
+from align.report.thresholds import TOKENS_AFTER, TOKENS_BEFORE
 from align.words.catalogue import say, word
-
-BEFORE, AFTER = 2, 6
 
 
 def generate_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -65,7 +64,11 @@ def _place(position: int, prompt: int) -> str:
 
 def _positions(comparison: dict[str, Any], prompt: int, *, show_all: bool) -> Table:
     first = comparison["first_divergent"] or 0
-    shown = comparison["positions"] if show_all else comparison["positions"][max(0, first - BEFORE) : first + AFTER]
+    shown = (
+        comparison["positions"]
+        if show_all
+        else comparison["positions"][max(0, first - TOKENS_BEFORE) : first + TOKENS_AFTER]
+    )
     columns = (
         Column(say("generate.place")),
         Column(say("forward.max_abs"), "number"),

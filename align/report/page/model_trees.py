@@ -11,12 +11,12 @@ from math import inf, isnan
 from typing import Any
 
 from align.report.rendering.format_values import Figure, as_float, format_number
+from align.report.thresholds import FAR_MULTIPLE, FARTHER_MULTIPLE
 from align.words.catalogue import say
 
 SIDES = ("reference", "candidate")
-FAR, FARTHER = 10.0, 1000.0  # multiples of the limit at which the colour deepens: a digit, and three
 UNKNOWN = -1.0  # no limit: stands for a colour that is not known
-NOT_COMPARABLE, UNPAIRED = 5, 6
+NOT_COMPARABLE, UNPAIRED = 5, 6  # no limit: places in the list of colours
 
 
 def model_trees(document: dict[str, Any]) -> dict[str, Any] | None:
@@ -149,5 +149,5 @@ def _colours(node: _Node, factors: tuple[float, float]) -> list[int | str]:
 
 def _level(node: _Node, factor: float) -> int:
     if factor != UNKNOWN:
-        return 1 + sum(factor > bound for bound in (1.0, FAR, FARTHER))
+        return 1 + sum(factor > bound for bound in (1.0, FAR_MULTIPLE, FARTHER_MULTIPLE))
     return UNPAIRED if node.reason else NOT_COMPARABLE if node.is_open else 0
