@@ -14,7 +14,7 @@ import numpy as np
 import resnet50
 
 STEPS = 6
-BATCH = 8
+BATCH = 2  # few, so that the one wrong layer shows in each loss
 LEARNING_RATE = 0.0005  # small, so that rounding does not grow from step to step
 
 
