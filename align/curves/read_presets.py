@@ -1,15 +1,17 @@
 r"""The user's own limits of loss curves, and expressions for the lines of logs, as the project file writes them.
 
-[loss]
-pattern = 'step (?P<step>\d+) .*loss (?P<loss>\S+)'
-candidate_pattern = '...'            # where one side's log is another; `reference_pattern` too
+An example:
 
-[loss.presets.strict]
-first_abs = 1e-4                     # of abs and rel the looser one holds; one may be left out
-drift = true                         # a drift fails, however small
+    [loss]
+    pattern = 'step (?P<step>\d+) .*loss (?P<loss>\S+)'
+    candidate_pattern = '...'            # where one side's log is another; `reference_pattern` too
 
-[loss.presets.strict.metrics.grad_norm]
-mean_rel = 0.02
+    [loss.presets.strict]
+    first_abs = 1e-4                     # of abs and rel the looser one holds; one may be left out
+    drift = true                         # a drift fails, however small
+
+    [loss.presets.strict.metrics.grad_norm]
+    mean_rel = 0.02
 """
 
 from __future__ import annotations

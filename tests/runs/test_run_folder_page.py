@@ -8,6 +8,7 @@ import re
 import typing
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -28,10 +29,11 @@ from align.traces.thresholds import TRACE_HEADER_BYTES
 from align.training import determinism_result, initial_values_result, step_result
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
+TEXT = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)  # without blocks of code
 SOURCES = (Path(__file__).parents[2] / "align").rglob("*.py")
 
 
-def named(text: str = PAGE) -> set[str]:
+def named(text: str = TEXT) -> set[str]:
     return set(re.findall(r"`([^`\s]+)`", text))
 
 
@@ -61,13 +63,13 @@ def test_every_field_is_described(value: type) -> None:
 
 def test_every_word_that_a_field_may_hold_is_described() -> None:
     assert set(typing.get_args(LimitSource)) <= named()
-    assert {outcome.value for outcome in Outcome} <= set(re.findall(r"`([^`]+)`", PAGE))
-    assert set(typing.get_args(diff_result.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
-    assert set(typing.get_args(diff_result.UpdateOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+    assert {outcome.value for outcome in Outcome} <= set(re.findall(r"`([^`]+)`", TEXT))
+    assert set(typing.get_args(diff_result.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", TEXT))
+    assert set(typing.get_args(diff_result.UpdateOutcome)) <= set(re.findall(r"`([^`]+)`", TEXT))
     words = (determinism_result.Builds, determinism_result.RepeatCause, determinism_result.StepPart)
     words += (initial_values_result.InitialOutcome, initial_values_result.Family)
-    assert {one for word in words for one in typing.get_args(word) if one} <= set(re.findall(r"`([^`]+)`", PAGE))
-    assert set(typing.get_args(LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+    assert {one for word in words for one in typing.get_args(word) if one} <= set(re.findall(r"`([^`]+)`", TEXT))
+    assert set(typing.get_args(LayerOutcome)) <= set(re.findall(r"`([^`]+)`", TEXT))
 
 
 def test_every_finding_is_described() -> None:
@@ -104,6 +106,10 @@ def test_the_example_reads_what_the_page_describes(
     written = RunFolder.create(Path("run")).write(result, {"reference": "a.py:model"})
     document = json.loads(written.read_text(encoding="utf-8"))
     assert set(document) <= named()
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(example, {})
+    validated, shown = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(validated, {})
+    exec(shown, {})
     assert capsys.readouterr().out == "head#0 float32 (1, 2) 3.0\n#0 float32 (1, 2) 3.0\n"
+    written.write_text(json.dumps({**document, "stranger": 1}), encoding="utf-8")
+    with pytest.raises(jsonschema.ValidationError, match="stranger"):
+        exec(validated, {})

@@ -13,7 +13,7 @@ from align.core.verdicts import Outcome
 from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.first_divergent import first_divergent_block
 from align.report.kind_parts.forward_culprits import NEVER_GIVEN, culprit_blocks, is_culprit
-from align.report.kind_parts.forward_power import power_blocks
+from align.report.kinds.power import power_blocks
 from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.format_values import NONE, as_float, format_number, format_shape, layer_name
 from align.report.thresholds import (

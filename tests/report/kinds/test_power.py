@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from align.core.json_data import to_json_data
 from align.forward.power_result import OutputPower, ParameterPower, Power
-from align.report.kind_parts.forward_power import power_blocks
+from align.report.kinds.power import power_blocks
 from align.report.rendering.blocks import Lines
 
 
