@@ -31,6 +31,21 @@ class IsolatedComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionFault:
+    """The functional call inside of wrong code that first makes something wrong of right values.
+
+    `function` is the name that the framework gives it, `line` the file and number of the line that calls it. It should
+    return what the `reference_function` does, "" if that is not known. It is `confirmed` if all was right once it did.
+    """
+
+    function: str
+    line: str
+    reference_function: str = ""
+    reference_line: str = ""
+    sureness: Sureness = "suspected"
+
+
+@dataclass(frozen=True, slots=True)
 class Culprit:
     """Something in the port that computes what the reference does not, though all before it was right.
 
@@ -38,7 +53,8 @@ class Culprit:
     makes wrong use of what its layers returned. Paths are "" for the model itself. `factor` is the multiple of the
     limit at which it would pass. `cause` is the id of a rule or relation, "" where none is known; it is `confirmed`
     if the change was tried and removes the difference, `suspected` if it would explain it. `change` is what to write,
-    `line` where: file and number of the line that makes the layer, or that calls it.
+    `line` where: file and number of the line that makes the layer, or that calls it. `inside` is the functional call
+    at fault, where one was found.
     """
 
     reference: str
@@ -53,3 +69,4 @@ class Culprit:
     facts: dict[str, float | int | str] = field(default_factory=dict)
     change: str = ""
     line: str = ""
+    inside: FunctionFault | None = None

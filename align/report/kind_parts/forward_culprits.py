@@ -125,6 +125,7 @@ def _facts(group: list[Culprit], layers: list[Layer]) -> Pairs:
     optional = {
         "difference": _difference(group, layers),
         "settings": _settings(first["facts"]),
+        "inside": _inside(first),
         "change": first["change"],
         "line": _lines(group),
     }
@@ -169,6 +170,17 @@ def _cause(culprit: Culprit) -> str:
     facts = format_facts({key: value for key, value in culprit["facts"].items() if key not in SHOWN_ELSEWHERE})
     because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
     return f"{because} ({facts})" if facts else because
+
+
+def _inside(culprit: Culprit) -> str:
+    """Say which functional call of the code is at fault; results of older versions have none."""
+    call = culprit.get("inside")
+    if not call:
+        return ""
+    said = {"sureness": word("sureness", call["sureness"]), "function": call["function"], "line": call["line"]}
+    if not call["reference_function"]:
+        return say("culprit.first_unlike", **said)
+    return say("culprit.not_as", **said, reference=call["reference_function"], reference_line=call["reference_line"])
 
 
 def _settings(facts: dict[str, Any]) -> str:
