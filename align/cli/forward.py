@@ -103,7 +103,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     check_dtype(require_dtype)
     limits = (*read_limits(limit or ()), *allowed.limits)
     allowances = replace(allowed, limits=limits, coarsest=require_dtype or "")
-    needless = inputs, made, candidate_inputs, *checkpoints, *of_first.values(), *of_second.values()
+    needless = inputs, made, candidate_inputs, functions, *checkpoints, *of_first.values(), *of_second.values()
     models = str(first.model), str(second.model)
     if folders := compared_folders(models, settings.map, allowances, partial=partial, needless=needless):
         result, sources = folders

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 IsolatedOutcome = Literal["aligned", "not aligned", "not comparable"]
 Part = Literal["layer", "inputs", "code"]
+FunctionDifference = Literal["result", "scaled input", "other table", "other input", "missing step"]
 Sureness = Literal["confirmed", "suspected", "unknown"]
 
 
@@ -32,16 +33,20 @@ class IsolatedComparison:
 
 @dataclass(frozen=True, slots=True)
 class FunctionFault:
-    """The functional call inside of wrong code that first makes something wrong of right values.
+    """The functional call inside of wrong code that first makes something wrong.
 
-    `function` is the name that the framework gives it, `line` the file and number of the line that calls it. It should
-    return what the `reference_function` does, "" if that is not known. It is `confirmed` if all was right once it did.
+    `function` is the name that the framework gives it, `lines` the files and numbers of the lines that call it. It is
+    `confirmed` if all was right once it returned what a function of the reference does. Where the `difference` is a
+    missing step, `reference_function` is the function that is missing, else the one in its place; "" if neither is
+    known. `factor` is what its input is multiplied by.
     """
 
     function: str
-    line: str
+    lines: tuple[str, ...]
     reference_function: str = ""
     reference_line: str = ""
+    difference: FunctionDifference | Literal[""] = ""
+    factor: float = 1.0
     sureness: Sureness = "suspected"
 
 

@@ -59,6 +59,14 @@ MOST_REPLACED_RESULTS: Final = 4
 """So many results of the reference are tried in the place of what one call of the port returned.
 Choice: each costs a run; the right one is nearly always among the first, which have the same inputs."""
 
+MOST_REPLACED_LINES: Final = 12
+"""So many replaced results of single lines are tried at each distance from what is given right values.
+Choice: each costs a run; with more lines wrong, all of them are tried at once."""
+
+MOST_LOOK_LEVELS: Final = 3
+"""So far behind the first unknown tensors results are replaced.
+Choice: what a port computes in another way has two or three calls; farther on, the place says little."""
+
 MOST_LOOK_TOLERANCE: Final = 1e-3
 """Two tensors of both sides are one if they are apart by less than this share of their size.
 Choice: float16 rounds to 5e-4; unrelated tensors are apart by their own size."""

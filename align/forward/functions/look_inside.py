@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, UserCodeError
 from align.forward.causes.suspects import with_relation
 from align.forward.culprit_result import FunctionFault
+from align.forward.functions.calls_followed import FollowedCalls
 from align.forward.functions.like_values import LikeValues
 from align.forward.functions.recorded_calls import CallRecord, RecordedCall
 from align.forward.isolation.isolated_calls import Isolation
@@ -26,8 +27,9 @@ from align.forward.thresholds import (
     LOOK_SECONDS,
     LOOK_SHARE_OF_FAULT,
     LOOK_SHARE_OF_TIME,
-    MOST_FOLLOWED_CALLS,
+    MOST_LOOK_LEVELS,
     MOST_LOOK_TOLERANCE,
+    MOST_REPLACED_LINES,
     MOST_REPLACED_RESULTS,
 )
 from align.measure.limits import limit_for
@@ -35,16 +37,20 @@ from align.measure.measure_arrays import measure
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Inputs
     from align.forward.causes.suspects import Suspect
-    from align.forward.functions.recorded_calls import TensorKey
+    from align.forward.culprit_result import Sureness
+    from align.forward.functions.calls_followed import Counterpart
+    from align.forward.functions.recorded_calls import RecordedCall
     from align.forward.isolation.isolate_layers import Bench, IsolatedLayers
     from align.forward.isolation.locate_faults import Fault
     from align.models.open_side import Side
     from align.traces.pair_inputs import CallKey
+
+    _Replaced = dict[CallKey, tuple[RecordedCall, Counterpart]]
 
 _FACTS_OF_PLACE = ("calls", "shows_at")
 
@@ -106,38 +112,82 @@ class _Look:
 
     def __init__(self, reference: tuple[Side, Inputs], bench: Bench, alone: IsolatedLayers, budget: Budget) -> None:
         self._reference, self._bench, self._alone, self._budget = reference, bench, alone, budget
-        pairs = bench.expected.pairs
-        self._paired = (
-            {p.reference.module for p in pairs if p.certain},
-            {p.candidate.module for p in pairs if p.certain},
-        )
+        pairs = [pair for pair in bench.expected.pairs if pair.certain]
+        self._paired = {pair.reference.module for pair in pairs}, {pair.candidate.module for pair in pairs}
 
     def at(self, suspect: Suspect) -> Suspect:
         """Look inside of one suspect."""
-        fault = suspect.fault
-        tolerance = _tolerance(fault)
+        tolerance = _tolerance(suspect.fault)
         if tolerance is None:
             return suspect
         try:
             meant = self._run_reference(suspect.fault.pair.reference.module)
-            made = self._run_port(fault)
+            made = self._run_port(suspect.fault)
         except (UserCodeError, CannotRunError):  # a port may not stand right values, a framework not show functions
             return suspect
-        if not (meant.is_whole and made.is_whole):
+        own = made.calls.get(suspect.fault.key)
+        if own is None or not (meant.is_whole and made.is_whole):
             return suspect
+        like = LikeValues(meant, self._kept_values(made), tolerance)
+        inside = FollowedCalls(meant, made, like, own.given if suspect.fault.part == "inputs" else own.returned)
+        if found := self._mending(suspect, inside):
+            return _explained(suspect, inside, found)
+        if len(_by_line(inside.firsts)) != 1:
+            return suspect
+        return _with_function(suspect, _first_unlike(inside.firsts, "suspected"))
+
+    def _kept_values(self, made: CallRecord) -> Iterator[Array]:
+        """What modules of the reference were given and returned, as far as the port has tensors of that size."""
         trace = self._bench.expected.trace
-        sizes = {value.size for value in made.values.values()}
-        kept = [one for one in (*trace.inputs, *trace.captures) if _size(one.shape) in sizes]
-        like = LikeValues(meant, (trace.value(one) for one in kept), tolerance)
-        inside = _Inside(meant, made, like)
-        firsts = inside.first_unlike(fault)
-        for first in firsts:
-            for other in inside.counterparts(first)[:MOST_REPLACED_RESULTS]:
-                if self._budget.is_spent:
-                    break
-                if self._mends(suspect, first, meant.values[other.returned[0]].reshape(inside.shape(first))):
-                    return _with_function(suspect, first, other, inside, sure=True)
-        return _with_function(suspect, firsts[0], None, inside, sure=False) if len(firsts) == 1 else suspect
+        counts = {value.size for value in made.values.values()}
+        yield from (trace.value(one) for one in (*trace.inputs, *trace.captures) if prod(one.shape) in counts)
+
+    def _mending(self, suspect: Suspect, inside: FollowedCalls) -> _Replaced:
+        """Calls, with those whose results make all right in the place of theirs; none if none do.
+
+        First those of one line that are given right values only, then all of these, then the calls behind them.
+        """
+        calls = inside.firsts
+        for _ in range(MOST_LOOK_LEVELS):
+            lines = _by_line(calls)
+            choices = [(group, rank) for group in lines for rank in range(MOST_REPLACED_RESULTS)]
+            for group, rank in choices[:MOST_REPLACED_LINES]:
+                if found := self._tried(suspect, inside, group, rank):
+                    return found
+            if len(lines) > 1 and (found := self._tried(suspect, inside, calls, 0)):
+                return self._fewest(suspect, inside, found)
+            calls = inside.after(calls)
+        return {}
+
+    def _fewest(self, suspect: Suspect, inside: FollowedCalls, found: _Replaced) -> _Replaced:
+        """Leave out the lines that need not be replaced."""
+        for group in _by_line([call for call, _ in found.values()]):
+            gone = {(call.path, call.call) for call in group}
+            rest = {key: one for key, one in found.items() if key not in gone}
+            if rest and self._mends(suspect, inside, rest):
+                found = rest
+        return found
+
+    def _tried(self, suspect: Suspect, inside: FollowedCalls, calls: Sequence[RecordedCall], rank: int) -> _Replaced:
+        replaced: _Replaced = {}
+        taken: set[int] = set()
+        for call in calls:
+            others = [one for one in inside.counterparts(call) if id(one.call) not in taken]
+            if len(others) <= rank:
+                return {}
+            taken.add(id(others[rank].call))
+            replaced[call.path, call.call] = call, others[rank]
+        return replaced if self._mends(suspect, inside, replaced) else {}
+
+    def _mends(self, suspect: Suspect, inside: FollowedCalls, replaced: _Replaced) -> bool:
+        if self._budget.is_spent or not replaced:
+            return False
+        values = {key: inside.meant_result(other, inside.result(call).shape) for key, (call, other) in replaced.items()}
+        try:
+            record = self._run_port(suspect.fault, values)
+        except UserCodeError:
+            return False
+        return record.isolation is not None and suspect.is_mended(record.isolation.calls)
 
     def _run_reference(self, module: str) -> CallRecord:
         side, inputs = self._reference
@@ -151,13 +201,6 @@ class _Look:
         record = CallRecord(_looked_at(fault.pair.candidate.module, self._paired[1]), isolation, instead)
         bench.side.runner.run(bench.side.model, bench.inputs, record)
         return record
-
-    def _mends(self, suspect: Suspect, first: RecordedCall, value: Array) -> bool:
-        try:
-            record = self._run_port(suspect.fault, {(first.path, first.call): value})
-        except UserCodeError:
-            return False
-        return record.isolation is not None and suspect.is_mended(record.isolation.calls)
 
 
 def _tolerance(fault: Fault) -> float | None:
@@ -185,92 +228,40 @@ def _size(shape: Sequence[int]) -> int:
     return size
 
 
-class _Inside:
-    """What both sides did, and which tensors of the port the reference has too."""
-
-    def __init__(self, meant: CallRecord, made: CallRecord, like: LikeValues) -> None:
-        self._meant, self._made, self._like = meant, made, like
-        self._known: dict[TensorKey, bool] = {}
-
-    def first_unlike(self, fault: Fault) -> list[RecordedCall]:
-        """Calls that make something the reference lacks of what it has, and on which the fault rests, in their order.
-
-        Those that make one of its tensors times a number come last: a port may scale earlier or later.
-        """
-        own = self._made.calls.get(fault.key)
-        found: dict[CallKey, RecordedCall] = {}
-        open_keys = [] if own is None else list(own.given if fault.part == "inputs" else own.returned)
-        followed: set[TensorKey] = set()
-        while open_keys and len(followed) < MOST_FOLLOWED_CALLS:
-            key = open_keys.pop()
-            maker = self._made.makers.get(key)
-            if key in followed or maker is None or self._is_known(key):
-                continue
-            followed.add(key)
-            unknown = [one for one in maker.given if not self._is_known(one)]
-            if unknown:
-                open_keys += unknown
-            elif maker.is_function:
-                found[maker.path, maker.call] = maker
-        order = list(self._made.calls)
-        return sorted(found.values(), key=lambda one: (self._is_scaled(one), order.index((one.path, one.call))))
-
-    def counterparts(self, first: RecordedCall) -> list[RecordedCall]:
-        """Calls of the reference whose result a call of the port may have to return, those of the same inputs first."""
-        given = set().union(*(self._like.keys(self._made.values[key]) for key in first.given), set())
-        own = self._made.values[first.returned[0]]
-        found = []
-        for call in self._meant.calls.values():
-            result = self._meant.values[call.returned[0]] if len(call.returned) == 1 else None
-            if result is None or not call.is_function or result.size != own.size or self._is_made(call.returned[0]):
-                continue
-            found.append((not given.intersection(call.given), result.shape != own.shape, call))
-        return [call for _, _, call in sorted(found, key=lambda one: one[:2])]
-
-    def shape(self, call: RecordedCall) -> tuple[int, ...]:
-        """The shape of what a call of the port returned."""
-        return self._made.values[call.returned[0]].shape
-
-    def values(self, first: RecordedCall, other: RecordedCall) -> tuple[dict[str, Array], Array, Array]:
-        """What a call of the port was given, what the reference makes of it, and what the port made."""
-        given = {str(place): self._made.values[key] for place, key in enumerate(first.given)}
-        own = self._made.values[first.returned[0]]
-        return given, self._meant.values[other.returned[0]].reshape(own.shape), own
-
-    def _is_known(self, key: TensorKey) -> bool:
-        return self._known.setdefault(key, self._like.has(self._made.values[key]))
-
-    def _is_made(self, key: TensorKey) -> bool:
-        """Tell whether the port has a tensor of the reference too."""
-        return key in self._of_both
-
-    @property
-    def _of_both(self) -> set[TensorKey]:
-        if not hasattr(self, "_both"):
-            found = (self._like.keys(value) for value in self._made.values.values())
-            self._both = set().union(*found, set())
-        return self._both
-
-    def _is_scaled(self, call: RecordedCall) -> bool:
-        return self._like.has_scaled(self._made.values[call.returned[0]])
+def _by_line(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
+    lines: dict[str, list[RecordedCall]] = {}
+    for call in calls:
+        lines.setdefault(call.place, []).append(call)
+    return list(lines.values())
 
 
-def _with_function(
-    suspect: Suspect, first: RecordedCall, other: RecordedCall | None, inside: _Inside, *, sure: bool
-) -> Suspect:
-    """Name the call as where the suspect goes wrong, and what the reference's result of it is to the port's."""
-    fault = FunctionFault(
-        first.name,
-        first.place,
-        other.name if other else "",
-        other.place if other else "",
-        "confirmed" if sure else "suspected",
-    )
-    known = {name: fact for name, fact in suspect.culprit.facts.items() if name in _FACTS_OF_PLACE}  # without hints
-    culprit = replace(suspect.culprit, inside=fault, line=first.place or suspect.culprit.line, facts=known)
-    if other is not None:
-        given, meant, made = inside.values(first, other)
-        limit = limit_for(measure(meant, meant), (meant.dtype.name, made.dtype.name), None)
-        found = [one for one in explain_layer("", given, {}, meant, made, limit) if one.explains]
-        culprit = with_relation(culprit, found[0]) if found else culprit
-    return replace(suspect, culprit=culprit)
+def _explained(suspect: Suspect, inside: FollowedCalls, found: _Replaced) -> Suspect:
+    """Name the first call that was replaced, and what it does otherwise."""
+    call, other = next(iter(found.values()))
+    difference, meant = inside.difference(call, other), other.call
+    lacking = inside.first_lacking(meant) if difference == "missing step" else meant
+    if lacking is None or not inside.is_first(call):
+        return _with_function(suspect, _first_unlike(inside.firsts, "confirmed"))
+    meant = lacking
+    lines = tuple(dict.fromkeys(one.place for one, _ in found.values()))
+    factor = inside.factor(call) if difference == "scaled input" else 1.0
+    fault = FunctionFault(call.name, lines, meant.name, meant.place, difference, factor, "confirmed")
+    suspect = _with_function(suspect, fault)
+    if difference != "result":
+        return suspect
+    given = {str(place): inside.made.values[key] for place, key in enumerate(call.given)}
+    made = inside.result(call)
+    right = inside.meant_result(other, made.shape)
+    limit = limit_for(measure(right, right), (right.dtype.name, made.dtype.name), None)
+    relations = [one for one in explain_layer("", given, {}, right, made, limit) if one.explains]
+    return replace(suspect, culprit=with_relation(suspect.culprit, relations[0])) if relations else suspect
+
+
+def _first_unlike(calls: Sequence[RecordedCall], sureness: Sureness) -> FunctionFault:
+    return FunctionFault(calls[0].name, tuple(dict.fromkeys(call.place for call in calls)), sureness=sureness)
+
+
+def _with_function(suspect: Suspect, fault: FunctionFault) -> Suspect:
+    """Name the call as where the suspect goes wrong; earlier hints spoke of what comes of it."""
+    known = {name: fact for name, fact in suspect.culprit.facts.items() if name in _FACTS_OF_PLACE}
+    return replace(suspect, culprit=replace(suspect.culprit, inside=fault, line=fault.lines[0], facts=known))

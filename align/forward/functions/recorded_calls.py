@@ -114,7 +114,7 @@ class CallRecord:
 
     def _kept(self, value: Array) -> TensorKey:
         value = np.ascontiguousarray(value)
-        key = blake2b(value.reshape(-1).view(np.uint8), key=str(value.shape).encode()[:64], digest_size=16).digest()
+        key = blake2b(value.tobytes(), person=f"{value.dtype.name}{value.ndim}".encode()[:16], digest_size=16).digest()
         if key not in self.values:
             if self._nbytes + value.nbytes > MOST_RECORDED_BYTES:
                 self.is_whole = False

@@ -28,6 +28,15 @@ OPEN_STATES = ("bypassed", "not seen")  # modules never called do nothing
 SETTINGS = ("reference", "candidate")
 SHOWN_ELSEWHERE = ("calls", "batch", *SETTINGS)  # facts with a place of their own
 
+FUNCTION_TEXTS = {
+    "": "first_unlike",
+    "result": "other_result",
+    "scaled input": "scaled_input",
+    "other table": "other_table",
+    "other input": "other_input",
+    "missing step": "missing_step",
+}
+
 NEVER_GIVEN = "weights-never-given"
 
 Culprit = dict[str, Any]
@@ -177,10 +186,18 @@ def _inside(culprit: Culprit) -> str:
     call = culprit.get("inside")
     if not call:
         return ""
-    said = {"sureness": word("sureness", call["sureness"]), "function": call["function"], "line": call["line"]}
-    if not call["reference_function"]:
-        return say("culprit.first_unlike", **said)
-    return say("culprit.not_as", **said, reference=call["reference_function"], reference_line=call["reference_line"])
+    lines = call["lines"]
+    rest = len(lines) - CODE_LINES_SHOWN
+    shown = ", ".join(lines[:CODE_LINES_SHOWN]) + (say("word.and_more", count=rest) if rest > 0 else "")
+    return say(
+        f"culprit.{FUNCTION_TEXTS[call['difference']]}",
+        sureness=word("sureness", call["sureness"]),
+        function=call["function"],
+        lines=shown,
+        reference=call["reference_function"],
+        reference_line=call["reference_line"],
+        factor=format_number(call["factor"]),
+    )
 
 
 def _settings(facts: dict[str, Any]) -> str:
