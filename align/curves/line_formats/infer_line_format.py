@@ -75,7 +75,7 @@ def infer_line_format(source: LogSource) -> Inference | None:
 
 def _of_records(line_format: LineFormat, records: Records) -> Inference:
     sample = records.sample
-    names = tuple(dict.fromkeys(one.label for _, one in sample.losses))
+    names = tuple(dict.fromkeys([*(one.label for _, one in sample.losses), *records.rivals]))
     parts = names if sample.losses[0][0] >= PART_RANK and len(names) > 1 else ()
     through, notes = sample.place == "through", tuple(loss_notes(records))
     return Inference(line_format, sample.number, sample.line, parts, through, notes=notes)
@@ -133,7 +133,7 @@ def _patterns(records: Records, roles: list[LineRoles]) -> Iterator[str]:
         plain = record_pattern(sample, rate=rate, overflow=overflow)
         yield head + plain
         if other:
-            yield rf"{head}^(?!.*?(?<![A-Za-z])(?:{other})(?![a-z]).*?{_unnamed(loss_pattern(sample))}){plain}"
+            yield rf"{head}^(?!.*?(?<![A-Za-z])(?:{other})(?![a-z]).*?{_unnamed(loss_pattern(sample))}).*?{plain}"
 
 
 def _unnamed(pattern: str) -> str:

@@ -25,6 +25,7 @@ Place = Literal["through", "named", "ratio", "first"]
 _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
 _FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
+_BESIDE = re.compile(r"\]\s?\[\s*|\)\s?\(\s*")
 _LIST, _NEXT = re.compile(r"[\[(]\s*$"), re.compile(r"\s*,\s*[-+]?\.?[0-9]")
 _WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
 
@@ -68,6 +69,8 @@ def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozense
     step, place = _step(line, [one for one in found if one.label not in fixed] if fixed else found)
     epoch = next((one for one in found if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
     epoch = _bare_epoch(found) if epoch is None else epoch
+    if step is not None and place == "ratio" and epoch is None:
+        epoch, step = _two_ratios(line, found, step)
     if step is None and epoch is None and (pair := _in_front(line, found)):
         step, place, epoch = pair[-1], "ratio", pair[0] if len(pair) > 1 else None
     losses = _losses([one for one in found if not _begins_list(line, one)], bare)
@@ -76,12 +79,21 @@ def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozense
 
 
 def _bare_epoch(found: list[NumberInLine]) -> NumberInLine | None:
-    """Return the number after the name of the phase alone, if steps with their total follow."""
+    """Return the number after the name of the phase alone, if steps with their total follow; shares may be between."""
     names = log_words().names["epoch.bare"]
-    for one, after in pairwise(found):
-        if one.whole and after.total and not one.total and not after.label and " ".join(words_of(one.label)) in names:
+    for one, after in pairwise([one for one in found if one.unit != "%"]):
+        if one.whole and after.total and not after.label and " ".join(words_of(one.label)) in names:
             return one
     return None
+
+
+def _two_ratios(line: str, found: list[NumberInLine], first: NumberInLine) -> tuple[NumberInLine | None, NumberInLine]:
+    """Return an epoch and a step where two ratios stand in brackets side by side, `[0/25][10/391]`; else the first."""
+    after = next((one for one in found if one.after >= first.end and one.start > first.end), None)
+    beside = (
+        after is not None and after.total and not after.label and _BESIDE.fullmatch(line[after.after : after.start])
+    )
+    return (first, after) if beside and after is not None else (None, first)
 
 
 def _in_front(line: str, found: list[NumberInLine]) -> list[NumberInLine]:
@@ -94,7 +106,7 @@ def _in_front(line: str, found: list[NumberInLine]) -> list[NumberInLine]:
 
 
 def _counter_label(one: NumberInLine) -> str:
-    """Return the label, or the name of a counter that is glued behind: `1epoch`, `1-375batch`."""
+    """Return the label, or the name of a counter that stands behind: `1epoch`, `1-375batch`, `the 1 epoch's`."""
     return one.unit if counter_kind(one.unit) and not counter_kind(one.label) else one.label
 
 

@@ -15,7 +15,8 @@ from align.curves.thresholds import LONGEST_LINE
 _GLUED = r"(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch|ep|it)s?"
 _VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?:[-+]?(?i:nan|inf(?:inity)?)|None|null)(?![\w])"
 _NUMBER = re.compile(
-    rf"(?<![\w.])(?P<glued>{_GLUED})?(?P<value>{_VALUE})(?P<ratio>[ ]*/[ ]*(?P<total>[0-9]+)(?![.0-9]))?"
+    rf"(?<![\w.])(?P<glued>{_GLUED})?(?P<value>{_VALUE})"
+    r"(?P<ratio>(?:[ ]*/[ ]*|\][ ]?/[ ]?\[|[ ]of[ ])(?P<total>[0-9]+)(?![.0-9]|,[0-9]{3}))?"
     r"(?P<unit>%|(?:[A-Za-zµ][A-Za-z]*(?:/[A-Za-z]+)?))?"
 )
 _CLOCK = r"[0-9]{1,3}:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?(?![\w.])"
@@ -30,7 +31,11 @@ _NO_NUMBERS = re.compile(
     r"|(?<![\w.])0x[0-9a-fA-F]+|(?<![\w.])[0-9]+(?:\.[0-9]+){2,}"
 )
 _BLANK = "\x00"
-_WRAPPER = re.compile(r"(?:tensor|Tensor|array|float(?:16|32|64)?|np\.float(?:16|32|64))\($")
+_WRAPPER = re.compile(
+    r"(?:tensor|Tensor|array|float(?:16|32|64)?|np\.float(?:16|32|64))\($"
+    r"|\(?Tensor\(shape=\[\], dtype=\w+, value=\s*$"
+)
+_BRACKETED = re.compile(r"\[[^\W\d]\w*\]$")
 _GLUE = re.compile(r"[\s:=\[(|\"'#~>：（-]*$")
 _BOUNDARY = re.compile(r"[\x00,;|{}()\[\]<>\"'\t%*，；：（）。]|\s{2,}|[:=]|(?:^|\s)-+(?=\s)|->|…")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -40,7 +45,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 class NumberInLine:
     """A number at text[start:end], its label at text[label_start:label_end]; `total` and `unit` are "" if absent.
 
-    `after` is where the number before it ends, with its total and unit; -1 for the first of the line.
+    `after` is where the number before it ends, with its total and unit; -1 for the first of the line. `ratio` is what
+    stands between a number and its total.
     """
 
     label: str
@@ -52,6 +58,7 @@ class NumberInLine:
     after: int
     total: str = ""
     unit: str = ""
+    ratio: str = ""
 
     @property
     def whole(self) -> bool:
@@ -85,6 +92,7 @@ def numbers_of_line(line: str) -> list[NumberInLine]:
                 after,
                 match["total"] or "",
                 match["unit"] or "",
+                text[match.end("value") : match.start("total")] if match["total"] else "",
             )
         )
         after = match.end()
@@ -97,7 +105,9 @@ def _glue_start(text: str, left: int, start: int) -> int:
     if wrapper := _WRAPPER.search(piece):
         piece = piece[: wrapper.start()]
     glue = _GLUE.search(piece)
-    return left + (glue.start() if glue else len(piece))
+    at = glue.start() if glue else len(piece)
+    bracketed = piece[at - 1 : at] == "]" and piece[at : at + 1] in (":", "=") and _BRACKETED.search(piece[:at])
+    return left + at - bool(bracketed)
 
 
 def _label_start(text: str, left: int, end: int) -> int:

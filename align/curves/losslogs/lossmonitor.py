@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Integers, LogTable, LossLog
 
 # Whatever stands in place of the loss is taken, without a full stop after it, and held against a number afterwards.
+# The instructions of MindSpore's model zoo show lines with `epcoh`.
 _LOSS = re.compile(
-    r"epoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*(?:loss:[ \t]*)?(?:\[[ \t]*)?"
+    r"ep(?:oc|co)h:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*(?:loss:[ \t]*)?(?:\[[ \t]*)?"
     r"([^\s\],;|)]*[^\s\],;|).])",
     re.IGNORECASE,
 )
@@ -38,8 +39,8 @@ _TIME = re.compile(
 )
 _TIME_NAMES = ("epoch_time_ms", "step_time_ms", "data_time_ms")
 _HALF_UNIT_MS = 0.0005  # format: TimeMonitor prints milliseconds with three decimals
-_START = r"(?:(?:Train|Eval) )?[Ee]poch(?::[ \t]*[0-9]+,?[ \t]+step| time:)"
-_TOGETHER = (twice("poch(?::[ \t]*[0-9]| time:)"),)
+_START = r"(?:(?:Train|Eval) )?[Ee]p(?:oc|co)h(?::[ \t]*[0-9]+,?[ \t]+step| time:)"
+_TOGETHER = (twice("p(?:oc|co)h(?::[ \t]*[0-9]| time:)"),)
 
 
 class LossMonitorFormat:
@@ -58,7 +59,8 @@ class LossMonitorFormat:
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether one line or more is LossMonitor's."""
-        return any(_LOSS.search(block.text) for block in source.blocks() if "loss is" in block.text)
+        blocks = (block for block in source.blocks() if "loss is" in block.text)
+        return any(is_number(found[3]) for block in blocks for found in _LOSS.finditer(block.text))
 
     def read(self, source: LogSource) -> LossLog:
         """Read all loss lines and training times; raises EmptyLogError if there is no loss line."""

@@ -21,7 +21,7 @@ from align.words.catalogue import sentence
 
 _COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
 # A launcher's prefix is printed after a carriage return too: progress bars are written in parts.
-_START = rb"(?:^|(?<=\r))"
+_START = rb"(?:^|(?<=\r))[ \t]{0,8}"
 _RANK = rb"([0-9]{1,6})"
 # torchrun and torch, msrun; Open MPI with --tag-output.
 _CLEAR = (
