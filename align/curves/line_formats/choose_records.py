@@ -113,8 +113,12 @@ def _most(counted: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records 
         return None
     key = max(usable, key=lambda key: _worth(usable[key]))
     chosen = {one.number for one in usable[key]}
-    others = tuple(one for one in losses if one.number not in chosen)
+    others = tuple(one for one in losses if one.number not in chosen and (one.counted or _names_training(one)))
     return Records(tuple(usable[key]), (), others, _rivals(usable[key], usable.values()))
+
+
+def _names_training(one: LineRoles) -> bool:
+    return one.loss is not None and not {"train", "training"}.isdisjoint(words_of(one.loss.label))
 
 
 def _without_epoch(one: LineRoles) -> Key:

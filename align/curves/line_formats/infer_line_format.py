@@ -65,7 +65,8 @@ def infer_line_format(source: LogSource) -> Inference | None:
     roles = sample_lines(source)
     refuse_grouped_digits(source.label, roles)
     records = choose_records(roles)
-    if records is not None and _varies(records) and not _crosses_objects(source, records):
+    usable = records is not None and _varies(records) and not _may_lack_digits(source, records)
+    if records is not None and usable and not _crosses_objects(source, records):
         for pattern in _patterns(records, roles):
             line_format = LineFormat(NAME, SUMMARY, pattern)
             if _finds(line_format, records, roles):
@@ -91,6 +92,15 @@ def _of_table(source: LogSource) -> Inference | None:
     if not table.numbered:
         notes.append(sentence("lines_note.rows_are_epochs" if table.counts_epochs else "lines_note.rows_are_steps"))
     return Inference(line_format, *table.row, parts=table.parts, notes=tuple(notes))
+
+
+def _may_lack_digits(source: LogSource, records: Records) -> bool:
+    """Tell whether all that is there is one record, whose loss ends where the text stops without a line's end."""
+    sample = records.sample
+    if len(records.lines) > 1 or not source.was_cut:
+        return False
+    number, line = list(source.lines())[-1]
+    return number == sample.number and sample.losses[0][1].end == len(line.rstrip())
 
 
 def _crosses_objects(source: LogSource, records: Records) -> bool:
@@ -178,7 +188,11 @@ def decide_counting(inference: Inference, log: LossLog) -> Inference:
         line_format, epochs = replace(line_format, pattern=line_format.pattern.replace("?P<epoch>", "?:")), None
     bar = "%|" in inference.line
     base = "" if bar else _base_by_distance(steps, epochs, table.totals)
-    if bar and int(steps.min()) > 0:
+    if bar and int(steps.min()) == 0 and int(steps.max()) > 0:
+        done = line_format.pattern.replace(r"(?P<step>\d+)", r"(?P<step>0*[1-9]\d*)")
+        line_format = replace(line_format, pattern=done)
+        notes.append(sentence("lines_note.bar_at_zero"))
+    if bar:
         line_format = replace(line_format, base=1)
         options.append("--base 1")
     if base:

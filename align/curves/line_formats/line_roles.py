@@ -24,7 +24,7 @@ Place = Literal["through", "named", "ratio", "first"]
 # Where a line tells several counters of steps, the surest is taken.
 _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
-_FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
+_FRONT = re.compile(r"[\s\x00]*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
 _BESIDE = re.compile(r"\]\s?\[\s*|\)\s?\(\s*")
 _LIST, _NEXT = re.compile(r"[\[(]\s*$"), re.compile(r"\s*,\s*[-+]?\.?[0-9]")
 _WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
@@ -98,7 +98,7 @@ def _two_ratios(line: str, found: list[NumberInLine], first: NumberInLine) -> tu
 
 def _in_front(line: str, found: list[NumberInLine]) -> list[NumberInLine]:
     """Return a step, or an epoch and a step, in a bracket at the beginning of a line: `[2000]`, `[1,  2000]`."""
-    front = _FRONT.match(line)
+    front = _FRONT.match(masked(line))
     if front is None:
         return []
     inside = [one for one in found if one.end <= front.end() and one.whole]
