@@ -169,23 +169,32 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: 
     """Take the largest step if every step is printed and an epoch is complete (another follows it), or if asked to."""
     if assumed:
         return int(inside.max()), ()
-    order = np.lexsort((inside, epochs))
-    crossing = np.diff(epochs[order]) > 0
+    inside, epochs = _in_order(inside, epochs)
+    crossing = np.diff(epochs) > 0
     if not crossing.any():
         hint = log.length_advice or StepsPerEpochError.GIVE_IT
         raise UnknownEpochLengthError(log.label, "it shows no complete epoch", hint)
-    within = np.diff(inside[order])[~crossing]
+    within = np.diff(inside)[~crossing]
     within = within[within > 0]
     if not len(within) or np.median(within) != 1:
         hint = log.length_advice or StepsPerEpochError.GIVE_IT
         raise UnknownEpochLengthError(
             log.label, "it prints only some steps, so an epoch may be longer than its last one", hint
         )
-    last, length = inside[order][:-1][crossing], int(inside.max())
+    last, length = inside[:-1][crossing], int(inside.max())
     notes = [sentence("axis_note.largest_step", length=length)]
     if len(short := last[last != length]):
         notes.append(sentence("axis_note.epochs_end_earlier", count=len(short), total=len(last), step=short[0]))
     return length, tuple(notes)
+
+
+def _in_order(inside: Integers, epochs: Integers) -> tuple[Integers, Integers]:
+    """Return steps and their epochs, sorted: most logs are."""
+    onward = np.diff(epochs)
+    if np.all((onward > 0) | ((onward == 0) & (np.diff(inside) >= 0))):
+        return inside, epochs
+    order = np.lexsort((inside, epochs))
+    return inside[order], epochs[order]
 
 
 def _copies(shares: Floats, values: Floats) -> int:

@@ -17,7 +17,7 @@ _VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?:[-+]?(?i
 _NUMBER = re.compile(
     rf"(?<![\w.])(?P<glued>{_GLUED})?(?P<value>{_VALUE})"
     r"(?P<ratio>(?:[ ]*/[ ]*|\][ ]?/[ ]?\[|[ ]of[ ])(?P<total>[0-9]+)(?![.0-9]|,[0-9]{3}))?"
-    r"(?P<unit>%|(?:[A-Za-zµ][A-Za-z]*(?:/[A-Za-z]+)?))?"
+    r"(?P<unit>%|(?:[A-Za-zµ][A-Za-z]*(?:/[A-Za-z]+)?)|[ ]epoch(?='s))?"
 )
 _CLOCK = r"[0-9]{1,3}:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?(?![\w.])"
 _NO_NUMBERS = re.compile(
@@ -36,6 +36,7 @@ _WRAPPER = re.compile(
     r"|\(?Tensor\(shape=\[\], dtype=\w+, value=\s*$"
 )
 _BRACKETED = re.compile(r"\[[^\W\d]\w*\]$")
+_QUALIFIER = re.compile(r"(?<=[^\W\d_])[ ]?\([^\W\d]\w{0,15}\)\Z")
 _GLUE = re.compile(r"[\s:=\[(|\"'#~>：（-]*$")
 _BOUNDARY = re.compile(r"[\x00,;|{}()\[\]<>\"'\t%*，；：（）。]|\s{2,}|[:=]|(?:^|\s)-+(?=\s)|->|…")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -78,7 +79,7 @@ def numbers_of_line(line: str) -> list[NumberInLine]:
         left = max(after, 0)
         start = match.start("value")
         label_end = start if match["glued"] else _glue_start(text, left, start)
-        label_start = _label_start(text, left, label_end)
+        label_start = _label_start(text, left, _without_qualifier(text, left, label_end))
         if not _LETTER.search(text, label_start, label_end):
             label_start = label_end = start
         found.append(
@@ -108,6 +109,12 @@ def _glue_start(text: str, left: int, start: int) -> int:
     at = glue.start() if glue else len(piece)
     bracketed = piece[at - 1 : at] == "]" and piece[at : at + 1] in (":", "=") and _BRACKETED.search(piece[:at])
     return left + at - bool(bracketed)
+
+
+def _without_qualifier(text: str, left: int, end: int) -> int:
+    """Return where a name ends that a word in brackets follows, `Loss(MSE)`; the word stays part of the label."""
+    found = _QUALIFIER.search(text, left, end)
+    return end if found is None else found.start()
 
 
 def _label_start(text: str, left: int, end: int) -> int:
