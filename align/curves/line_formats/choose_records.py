@@ -43,8 +43,10 @@ class Records:
 
     @property
     def sample(self) -> LineRoles:
-        """Return a line that shows the shape."""
-        return self.lines[len(self.lines) // 2]
+        """Return a line that shows the shape; bars show a step 0 before the first."""
+        middle = len(self.lines) // 2
+        lines = (*self.lines[middle:], *self.lines[:middle])
+        return next((one for one in lines if one.step is None or one.step.text.strip("0")), lines[0])
 
 
 def sample_lines(source: LogSource) -> list[LineRoles]:

@@ -182,16 +182,16 @@ def decide_counting(inference: Inference, log: LossLog) -> Inference:
     """Say how the records count, by all of them: through or inside epochs, from 0 or 1, how long an epoch is."""
     line_format, table, options, notes = inference.line_format, log.table, [], []
     steps, epochs = table.steps, table.epochs
-    if "?P<step>" not in line_format.pattern:
-        return inference
-    if epochs is not None and not _restarts(steps, epochs, table.totals, inference):
-        line_format, epochs = replace(line_format, pattern=line_format.pattern.replace("?P<epoch>", "?:")), None
     bar = "%|" in inference.line
-    base = "" if bar else _base_by_distance(steps, epochs, table.totals)
     if bar and int(steps.min()) == 0 and int(steps.max()) > 0:
-        done = line_format.pattern.replace(r"(?P<step>\d+)", r"(?P<step>0*[1-9]\d*)")
+        done = re.sub(r"\(\?P<(step|epoch)>\\d\+\)", _positive, line_format.pattern)
         line_format = replace(line_format, pattern=done)
         notes.append(sentence("lines_note.bar_at_zero"))
+    if "?P<step>" not in line_format.pattern:
+        return replace(inference, line_format=line_format, notes=(*notes, *inference.notes))
+    if epochs is not None and not _restarts(steps, epochs, table.totals, inference):
+        line_format, epochs = replace(line_format, pattern=line_format.pattern.replace("?P<epoch>", "?:")), None
+    base = "" if bar else _base_by_distance(steps, epochs, table.totals)
     if bar:
         line_format = replace(line_format, base=1)
         options.append("--base 1")
@@ -205,6 +205,12 @@ def decide_counting(inference: Inference, log: LossLog) -> Inference:
         options.append(f"--steps-per-epoch {length}")
         notes.append(sentence("lines_note.shown_alone", length=length))
     return replace(inference, line_format=line_format, options=tuple(options), notes=(*notes, *inference.notes))
+
+
+def _positive(group: re.Match[str]) -> str:
+    """Write the group of a counter that is not 0; beside a step an epoch may be."""
+    with_step = "?P<step>" in group.string
+    return group[0] if with_step and group[1] == "epoch" else rf"(?P<{group[1]}>0*[1-9]\d*)"
 
 
 def _restarts(steps: Integers, epochs: Integers, totals: Integers | None, inference: Inference) -> bool:

@@ -25,6 +25,7 @@ Place = Literal["through", "named", "ratio", "first"]
 _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
 _FRONT = re.compile(r"[\s\x00]*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
+_EPOCHS = re.compile(r"(?i)\bepochs?[:\s]\s*[0-9]{1,3}%\|[^|]*\|\s*")
 _BESIDE = re.compile(r"\]\s?\[\s*|\)\s?\(\s*")
 _LIST, _NEXT = re.compile(r"[\[(]\s*$"), re.compile(r"\s*,\s*[-+]?\.?[0-9]")
 _WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
@@ -66,11 +67,12 @@ def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozense
     `fixed` names what is no counter, as it is the same in all lines.
     """
     found = numbers_of_line(line)
-    step, place = _step(line, [one for one in found if one.label not in fixed] if fixed else found)
-    epoch = next((one for one in found if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
-    epoch = _bare_epoch(found) if epoch is None else epoch
+    counts = [one for one in found if one.unit != "%"]
+    step, place = _step(line, [one for one in counts if one.label not in fixed] if fixed else counts)
+    epoch = next((one for one in counts if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
+    epoch = _bare_epoch(counts) if epoch is None else epoch
     if step is not None and place == "ratio" and epoch is None:
-        epoch, step = _two_ratios(line, found, step)
+        epoch, step = (step, None) if _is_bar_of_epochs(line, step) else _two_ratios(line, found, step)
     if step is None and epoch is None and (pair := _in_front(line, found)):
         step, place, epoch = pair[-1], "ratio", pair[0] if len(pair) > 1 else None
     losses = _losses([one for one in found if not _begins_list(line, one)], bare)
@@ -79,12 +81,18 @@ def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozense
 
 
 def _bare_epoch(found: list[NumberInLine]) -> NumberInLine | None:
-    """Return the number after the name of the phase alone, if steps with their total follow; shares may be between."""
+    """Return the number after the name of the phase alone, if steps with their total follow."""
     names = log_words().names["epoch.bare"]
-    for one, after in pairwise([one for one in found if one.unit != "%"]):
+    for one, after in pairwise(found):
         if one.whole and after.total and not after.label and " ".join(words_of(one.label)) in names:
             return one
     return None
+
+
+def _is_bar_of_epochs(line: str, one: NumberInLine) -> bool:
+    """Tell whether a ratio is that of a bar which counts epochs: `Epochs:  11%|#   | 11/100 [...]`."""
+    bar = _EPOCHS.search(line)
+    return bar is not None and bar.end() == one.start
 
 
 def _two_ratios(line: str, found: list[NumberInLine], first: NumberInLine) -> tuple[NumberInLine | None, NumberInLine]:

@@ -91,6 +91,18 @@ READ: dict[str, tuple[str, Points]] = {
         ),
         (8, 1, 8, 7.875, 6.5),
     ),
+    "a bar whose share stands behind the word of a counter": (
+        "epoch 11/50\nsteps:  22%|██████    | 176/800 [00:46<02:44,  3.79it/s, avr_loss=0.123]\n"
+        "epoch 12/50\nsteps:  24%|███████   | 192/800 [00:50<02:39,  3.80it/s, avr_loss=0.122]\n"
+        "epoch 13/50\nsteps:  26%|████████  | 208/800 [00:54<02:35,  3.81it/s, avr_loss=0.121]\n",
+        (3, 176, 208, 0.123, 0.121),
+    ),
+    "a bar of epochs": (
+        "Epochs:   0%|      | 0/100 [00:10<01:30,  1.0it/s, loss=3.12]\r"
+        "Epochs:   1%|#     | 1/100 [00:10<01:30,  1.0it/s, loss=3.02]\r"
+        "Epochs:   2%|#     | 2/100 [00:11<01:30,  1.0it/s, loss=2.92]\n",
+        (2, 1, 2, 3.02, 2.92),
+    ),
     "a step in a bracket behind the prefix of a log": (
         "I1112 10:00:00.123456 140 logging_writer.py:48] [100] accuracy=0.1, loss=2.301, learning_rate=0.1\n"
         "I1112 10:00:10.123456 140 logging_writer.py:48] [200] accuracy=0.2, loss=2.201, learning_rate=0.1\n",
