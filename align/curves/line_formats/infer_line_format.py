@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Integers, LossLog
 
 _WORD = re.compile(r"[A-Za-z]+")
+_SECOND = re.compile(r"\s*\([0-9][0-9.]*(?:[eE][-+]?[0-9]+)?\)")
 _MEMBER = re.compile(r'"[^"]+"\s*:')
 NAME = "lines"
 SUMMARY = "any lines that repeat, with a step or an epoch and a loss"
@@ -254,8 +255,7 @@ def loss_notes(records: Records) -> Iterator[str]:
         yield sentence("lines_note.only_one", loss=loss.label)
     if rank % PART_RANK >= MEAN_RANK:
         yield sentence("lines_note.mean_untold", loss=loss.label)
-    behind = records.sample.line[loss.end :].lstrip()
-    if behind[:1] == "(" and behind[1:2].isdigit():
+    if _SECOND.match(records.sample.line, loss.end):
         yield sentence("lines_note.second_number")
     if records.others:
         first = records.others[0]

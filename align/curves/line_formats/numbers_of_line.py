@@ -15,9 +15,9 @@ from align.curves.thresholds import LONGEST_LINE
 _GLUED = r"(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch|ep|it)s?"
 _VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?:[-+]?(?i:nan|inf(?:inity)?)|None|null)(?![\w])"
 _NUMBER = re.compile(
-    rf"(?<![\w.])(?P<glued>{_GLUED})?(?P<value>{_VALUE})"
+    rf"(?:(?<![\w.])|(?<=[\u4e00-\u9fff]))(?P<glued>{_GLUED})?(?P<value>{_VALUE})"
     r"(?P<ratio>(?:[ ]*/[ ]*|\][ ]?/[ ]?\[|[ ]of[ ])(?P<total>[0-9]+)(?![.0-9]|,[0-9]{3}))?"
-    r"(?P<unit>%|(?:[A-Za-zµ][A-Za-z]*(?:/[A-Za-z]+)?)|[ ]epoch(?='s))?"
+    r"(?P<unit>%|(?:[A-Za-zµ][A-Za-z]*(?:/[A-Za-z]+)?)|[ ]epoch(?='s)|[ ]?[轮步])?"
 )
 _CLOCK = r"[0-9]{1,3}:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?(?![\w.])"
 _NO_NUMBERS = re.compile(

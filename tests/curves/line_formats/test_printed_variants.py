@@ -97,6 +97,10 @@ READ: dict[str, tuple[str, Points]] = {
         "epoch 13/50\nsteps:  26%|████████  | 208/800 [00:54<02:35,  3.81it/s, avr_loss=0.121]\n",
         (3, 176, 208, 0.123, 0.121),
     ),
+    "Chinese words behind their counters": (
+        "第1轮 第10步 训练损失：2.31\n第1轮 第20步 训练损失：2.21\n第2轮 第30步 训练损失：2.11\n",
+        (3, 10, 30, 2.31, 2.11),
+    ),
     "a bar of epochs": (
         "Epochs:   0%|      | 0/100 [00:10<01:30,  1.0it/s, loss=3.12]\r"
         "Epochs:   1%|#     | 1/100 [00:10<01:30,  1.0it/s, loss=3.02]\r"
