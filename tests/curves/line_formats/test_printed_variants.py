@@ -97,6 +97,11 @@ READ: dict[str, tuple[str, Points]] = {
         "epoch 13/50\nsteps:  26%|████████  | 208/800 [00:54<02:35,  3.81it/s, avr_loss=0.121]\n",
         (3, 176, 208, 0.123, 0.121),
     ),
+    "objects of several kinds, those of an evaluation among them": (
+        '{"type": "train", "step": 1, "loss": 2.3}\n{"type": "train", "step": 2, "loss": 2.2}\n'
+        '{"type": "eval_end", "step": 2, "loss": 2.9}\n{"type": "train", "step": 3, "loss": 2.1}\n',
+        (3, 1, 3, 2.3, 2.1),
+    ),
     "Chinese words behind their counters": (
         "第1轮 第10步 训练损失：2.31\n第1轮 第20步 训练损失：2.21\n第2轮 第30步 训练损失：2.11\n",
         (3, 10, 30, 2.31, 2.11),
