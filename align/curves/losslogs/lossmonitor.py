@@ -17,7 +17,7 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_digits import FIXED, Printed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
-from align.curves.log_parts.text import NUMBER, is_number
+from align.curves.log_parts.text import NUMBER, is_null, is_number
 from align.curves.thresholds import WHOLE_STEPS
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class LossMonitorFormat:
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether one line or more is LossMonitor's."""
         blocks = (block for block in source.blocks() if "loss is" in block.text)
-        return any(is_number(found[3]) for block in blocks for found in _LOSS.finditer(block.text))
+        return any(_is_loss(found[3]) for block in blocks for found in _LOSS.finditer(block.text))
 
     def read(self, source: LogSource) -> LossLog:
         """Read all loss lines and training times; raises EmptyLogError if there is no loss line."""
@@ -108,6 +108,11 @@ class _Reading:
         ignored = self.builder.ignored
         self.builder.add(lines, steps, dict(zip(_TIME_NAMES, texts, strict=True)), epochs=epochs)
         self.builder.ignored = ignored
+
+
+def _is_loss(text: str) -> bool:
+    """Tell a loss, which may be none, from a word of prose: `loss is greater than 500`."""
+    return is_number(text) or is_null(text) or not text.isalpha()
 
 
 def _printed(name: str) -> Printed | None:
