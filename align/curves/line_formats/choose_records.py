@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from align.curves.line_formats.line_roles import LineRoles, roles_of_line
-from align.curves.line_formats.log_words import PART_RANK, log_words, words_of
-from align.curves.thresholds import LINES_BELOW_COUNTER, RECORD_FIELDS, RIVAL_LINES, SAMPLE_LINES
+from align.curves.line_formats.log_words import PART_RANK, is_validation, log_words, words_of
+from align.curves.thresholds import LINES_BELOW_COUNTER, RECORD_FIELDS, RIVAL_LINES, SAMPLE_LINES, SECTION_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -51,7 +51,7 @@ class Records:
 
 def sample_lines(source: LogSource) -> list[LineRoles]:
     """Tell the roles of the numbers in the first lines that might hold a counter or a loss."""
-    telling = ((number, line) for number, line in source.lines() if _TELLING.search(line) and _DIGIT.search(line))
+    telling = ((number, line) for number, line in source.lines() if _TELLING.search(line) and _may_tell(line))
     lines = list(islice(telling, SAMPLE_LINES))
     roles = [roles_of_line(number, line) for number, line in lines]
     if any(one.losses for one in roles):
@@ -59,6 +59,11 @@ def sample_lines(source: LogSource) -> list[LineRoles]:
     bare = [roles_of_line(number, line, bare=True) for number, line in lines]
     twins = any(_is_twin(one) for one in roles)
     return bare if twins else roles
+
+
+def _may_tell(line: str) -> bool:
+    """Tell whether a line has numbers, or is the title of a section of another phase: `=== Evaluation ===`."""
+    return _DIGIT.search(line) is not None or (len(line.split()) <= SECTION_WORDS and is_validation(line))
 
 
 def _without_fixed(roles: list[LineRoles]) -> list[LineRoles]:
@@ -202,6 +207,8 @@ def _paired(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records 
     for one in roles:
         if is_header(one):
             header = one
+        elif one.validation and not one.fields:
+            header = None
         elif header is not None and one.number in wanted and _belongs(one, header):
             kept.append(one)
             headers.append(header)

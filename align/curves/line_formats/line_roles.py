@@ -151,6 +151,8 @@ def _losses(found: list[NumberInLine], bare: bool) -> tuple[tuple[int, NumberInL
 
 def _of_validation(line: str, found: list[NumberInLine], losses: tuple[tuple[int, NumberInLine], ...]) -> bool:
     """Tell by the words in front of the loss, but for names of other numbers; without a loss by counters' names."""
+    if not found:
+        return is_validation(masked(line))
     if not losses:
         counters = [one.label for one in found if counter_kind(one.label)]
         return any(map(is_validation, counters)) or any(is_loss_name(one.label) for one in found) or _starts_so(line)

@@ -39,6 +39,11 @@ _BRACKETED = re.compile(r"\[[^\W\d]\w*\]$")
 _QUALIFIER = re.compile(r"(?<=[^\W\d_])[ ]?\([^\W\d]\w{0,15}\)\Z")
 _GLUE = re.compile(r"[\s:=\[(|\"'#~>：（-]*$")
 _BOUNDARY = re.compile(r"[\x00,;|{}()\[\]<>\"'\t%*，；：（）。]|\s{2,}|[:=]|(?:^|\s)-+(?=\s)|->|…")
+# The unit of the number before, apart from it: `speed 123 samples/s loss 2.3`.
+_UNIT = re.compile(
+    r"(?:[A-Za-z]+/(?:s|sec|second|step|it|iter|batch|img|image|sample|token|GPU|gpu)|ms|s|secs?|seconds?|min|mins|MB|GB|MiB|GiB)"
+    r"[ ]+(?=[^\W\d_])"
+)
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -80,6 +85,8 @@ def numbers_of_line(line: str) -> list[NumberInLine]:
         start = match.start("value")
         label_end = start if match["glued"] else _glue_start(text, left, start)
         label_start = _label_start(text, left, _without_qualifier(text, left, label_end))
+        if after >= 0 and text[after:label_start].isspace() and (unit := _UNIT.match(text, label_start, label_end)):
+            label_start = unit.end()
         if not _LETTER.search(text, label_start, label_end):
             label_start = label_end = start
         found.append(

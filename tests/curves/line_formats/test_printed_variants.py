@@ -102,6 +102,21 @@ READ: dict[str, tuple[str, Points]] = {
         '{"type": "eval_end", "step": 2, "loss": 2.9}\n{"type": "train", "step": 3, "loss": 2.1}\n',
         (3, 1, 3, 2.3, 2.1),
     ),
+    "dates that look like steps of Keras": (
+        "[01/01 10:00:01 trainer]: Epoch 0 of 2 - step 1 - loss: 2.9\n"
+        "[01/01 10:00:02 trainer]: Epoch 0 of 2 - step 2 - loss: 2.8\n",
+        (2, 1, 2, 2.9, 2.8),
+    ),
+    "iterations of another logger than mmengine": (
+        "epoch:[0/2] Iter[0/20] loss: 2.9 lr: 1.0e-03\nepoch:[0/2] Iter[10/20] loss: 2.8 lr: 1.0e-03\n"
+        "epoch:[1/2] Iter[0/20] loss: 2.7 lr: 1.0e-03\nepoch:[1/2] Iter[10/20] loss: 2.6 lr: 1.0e-03\n",
+        (4, 1, 31, 2.9, 2.6),
+    ),
+    "numbers with units in front of a loss": (
+        "Epoch[0] batch 1 speed: 123 samples/s loss: 2.9 took 3 s\n=== val ===\nloss: 1.9\n"
+        "Epoch[0] batch 2 speed: 123 samples/s loss: 2.8 took 3 s\n=== val ===\nloss: 1.8\n",
+        (2, 1, 2, 2.9, 2.8),
+    ),
     "Chinese words behind their counters": (
         "第1轮 第10步 训练损失：2.31\n第1轮 第20步 训练损失：2.21\n第2轮 第30步 训练损失：2.11\n",
         (3, 10, 30, 2.31, 2.11),
