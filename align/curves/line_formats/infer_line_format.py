@@ -137,6 +137,8 @@ def _patterns(records: Records, roles: list[LineRoles]) -> Iterator[str]:
         header = counter_pattern(records.headers[len(records.headers) // 2])
         phase = [rf"(?<![A-Za-z])(?P<validation>{other})\b.*?{_unnamed(header)}"] * bool(other)
         yield "|".join([*phase, header, loss_pattern(sample)])
+        if said := "|".join(_other_phase(roles, counted=False)):
+            yield "|".join([*phase, header, _guarded(said, sample, loss_pattern(sample))])
         return
     between = counted_by_headers(records, roles)
     head = f"{counter_pattern(between[len(between) // 2])}|" if between else ""
@@ -144,16 +146,22 @@ def _patterns(records: Records, roles: list[LineRoles]) -> Iterator[str]:
         plain = record_pattern(sample, rate=rate, overflow=overflow)
         yield head + plain
         if other:
-            yield rf"{head}^(?!.*?(?<![A-Za-z])(?:{other})(?![a-z]).*?{_unnamed(loss_pattern(sample))}).*?{plain}"
+            yield head + _guarded(other, sample, plain)
 
 
 def _unnamed(pattern: str) -> str:
     return re.sub(r"\?P<\w+>", "?:", pattern)
 
 
-def _other_phase(roles: list[LineRoles]) -> list[str]:
-    """Return the words by which lines of another phase with a counter differ from the records."""
-    words = {word for one in roles if one.validation and one.counted for word in _WORD.findall(one.line)}
+def _guarded(other: str, sample: LineRoles, pattern: str) -> str:
+    """Forbid words of another phase in front of the loss."""
+    return rf"^(?!.*?(?<![A-Za-z])(?:{other})(?![a-z]).*?{_unnamed(loss_pattern(sample))}).*?{pattern}"
+
+
+def _other_phase(roles: list[LineRoles], *, counted: bool = True) -> list[str]:
+    """Return the words by which lines of another phase, with a counter or a loss, differ from the records."""
+    others = (one for one in roles if one.validation and (one.counted if counted else one.fields))
+    words = {word for one in others for word in _WORD.findall(one.line)}
     return sorted(filter(is_validation, words))
 
 
