@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
+from align.report.kind_parts.ladder_culprits import culprit_lines
 from align.report.kinds.report import source_blocks
 from align.report.notebook.template_files import read_template
 from align.report.page.page_blocks import block_html, embedded
@@ -77,12 +78,19 @@ def _verdict(verdict: Verdict, rungs: Sequence[PageRung]) -> str:
     if missing := [rung.title for rung in rungs if rung.result.state == "not run"]:
         lines.append(say("rung.not_run", names=", ".join(missing)))
     told = "".join(f"<p>{escape(line)}</p>" for line in (*lines, _next(rungs)) if line)
+    first = f'<p class="first">{escape(_first(rungs))}</p>' if _first(rungs) else ""
     mark = f'<span class="mark" aria-hidden="true">{MARKS[outcome]}</span>'
     return (
         f'<div class="verdict {TONES.get(outcome, "plain")}">{mark}'
         f'<div><h1><span class="outcome">{escape(word("outcome", outcome))}</span> '
-        f'<span class="what">{escape(verdict.reason)}</span></h1>{told}</div></div>'
+        f'<span class="what">{escape(verdict.reason)}</span></h1>{first}{told}</div></div>'
     )
+
+
+def _first(rungs: Sequence[PageRung]) -> str:
+    """The first part at fault: its cause, its line, and what to write; of several one of which that is known."""
+    found = next((rung.result.culprits for rung in rungs if rung.is_faulty and rung.result.culprits), ())
+    return next(iter(culprit_lines(sorted(found, key=lambda one: not one.change))), "")
 
 
 def _sides(rungs: Sequence[PageRung]) -> str:
