@@ -17,7 +17,7 @@ from align.runs.evidence import evidence_facts, is_unchanged, loaded_sources, re
 from align.runs.ladder_result import JUDGED, LadderResult, RungResult, judge_ladder
 from align.runs.missing_files import require_named_files
 from align.runs.run_folder import RunFolder
-from align.runs.rung import Command, Missing, Plan, Rung, rungs
+from align.runs.rung import Command, Missing, Plan, Rung, rungs, shown
 from align.traces.folder_lock import folder_lock
 from align.words.catalogue import sentence
 
@@ -164,9 +164,9 @@ class _Ladder:
             if done.code > 1 or command is plan.commands[-1]:
                 errors = done.errors
                 break
-        shown = self.folder.path / TEXTS / f"{rung.name}.txt"
-        shown.parent.mkdir(exist_ok=True)
-        shown.write_text("\n".join(texts), encoding="utf-8")
+        told = self.folder.path / TEXTS / f"{rung.name}.txt"
+        told.parent.mkdir(exist_ok=True)
+        told.write_text("\n".join(texts), encoding="utf-8")
         is_new = path.is_file() and path.stat().st_mtime_ns != before
         return replace(
             blank,
@@ -176,7 +176,7 @@ class _Ladder:
             seconds=round(time.monotonic() - begun, 1),
             made_from=made_from,
             sources=loaded_sources(),
-            evidence=evidence_facts(self.folder.path, [path, shown] if is_new else [shown]),
+            evidence=evidence_facts(self.folder.path, [path, told] if is_new else [told]),
         )
 
     def _judged(self, rung: Rung, made: RungResult) -> RungResult:
@@ -188,7 +188,7 @@ class _Ladder:
     def _write(self, rest: dict[str, RungResult]) -> LadderResult:
         """Keep what is known, and of the `rest`, which was not reached yet, what an earlier climb left."""
         states = (*self.found.values(), *rest.values())
-        result = LadderResult(str(self.folder.path), states, judge_ladder(states))
+        result = LadderResult(shown(self.folder.path), states, judge_ladder(states))
         made_from = {"project": self.project.file} if self.project.file else {}
         self.folder.write(result, made_from)
         return result

@@ -10,6 +10,7 @@ import pytest
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import FolderInUseError, ProjectFileError, UsageError
+from align.report.kind_parts.ladder_commands import climb_again, climb_from
 from align.report.kinds.ladder import ladder_blocks
 from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
 from align.runs.project_file import Project, read_project
@@ -274,3 +275,16 @@ def test_a_command_that_could_not_run_leaves_its_hint(port: Port) -> None:
 def test_an_optional_rung_is_run_where_it_is_named(port: Port) -> None:
     climbed(port, Climb(only=("parameters", "weights", "generate")))
     assert port.commands == ["map", "convert", "generate"]
+
+
+def test_what_to_type_next_names_the_project_file_that_was_given(port: Port) -> None:
+    port.outcomes["lint"] = Outcome.NOT_ALIGNED
+    whole(port)
+    document = RunFolder(port.run).read("ladder")
+    assert document is not None
+    assert climb_again(document | {"made_from": {"project": {"path": "my port/align.toml"}}}).endswith(
+        "align run --project 'my port/align.toml'"
+    )
+    assert climb_from(document | {"made_from": {"project": {"path": "align.toml"}}}, "weights") == (
+        "align run --from weights"
+    )

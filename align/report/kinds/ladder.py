@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import own_fields
+from align.report.kind_parts.ladder_commands import climb_again, climb_from
 from align.report.kind_parts.ladder_culprits import culprit_lines
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import NONE
@@ -70,9 +71,9 @@ def _reason(rung: Mapping[str, Any]) -> str:
 def _next(document: Mapping[str, Any], failed: Sequence[Mapping[str, Any]]) -> list[Block]:
     """The command that a reader pastes next."""
     if failed:
-        return [Lines(say("ladder_table.next"), (say("ladder_table.again"),), "plain")]
+        return [Lines(say("ladder_table.next"), (climb_again(document),), "plain")]
     if stale := [rung["name"] for rung in document["rungs"] if rung["state"] in ("stale", "not run") and rung["asked"]]:
-        return [Lines(say("ladder_table.next"), (say("ladder_table.go_on", name=stale[0]),), "plain")]
+        return [Lines(say("ladder_table.next"), (climb_from(document, stale[0]),), "plain")]
     return [
         Lines(
             say("ladder_table.next"), (say("ladder_table.report", folder=shlex.quote(document["run_folder"])),), "plain"

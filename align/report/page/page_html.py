@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
+from align.report.kind_parts.ladder_commands import climb_again, climb_from
 from align.report.kind_parts.ladder_culprits import culprit_lines
 from align.report.kinds.report import source_blocks
 from align.report.notebook.template_files import read_template
@@ -57,7 +58,7 @@ def page_html(folder: RunFolder) -> str:
         style=read_template("report_page.css"),
         skip=escape(say("page.skip")),
         folder=escape(folder.path.name),
-        verdict=_verdict(verdict, rungs),
+        verdict=_verdict(verdict, rungs, folder.read("ladder") or {}),
         strip=rung_strip(rungs),
         sections="".join(rung_section(rung, titles) for rung in rungs),
         sources=_sources(rungs),
@@ -72,12 +73,12 @@ def _left_open(key: str) -> dict[str, str]:
     return {fact: f"{{{fact}}}" for fact in FACTS.get(key, ())}
 
 
-def _verdict(verdict: Verdict, rungs: Sequence[PageRung]) -> str:
+def _verdict(verdict: Verdict, rungs: Sequence[PageRung], ladder: dict[str, Any]) -> str:
     outcome = verdict.outcome.value
     lines = [_sides(rungs), *([say("verdict.caveats", caveats="; ".join(verdict.caveats))] if verdict.caveats else [])]
     if missing := [rung.title for rung in rungs if rung.result.state == "not run"]:
         lines.append(say("rung.not_run", names=", ".join(missing)))
-    told = "".join(f"<p>{escape(line)}</p>" for line in (*lines, _next(rungs)) if line)
+    told = "".join(f"<p>{escape(line)}</p>" for line in (*lines, _next(rungs, ladder)) if line)
     first = f'<p class="first">{escape(_first(rungs))}</p>' if _first(rungs) else ""
     mark = f'<span class="mark" aria-hidden="true">{MARKS[outcome]}</span>'
     return (
@@ -103,14 +104,14 @@ def _sides(rungs: Sequence[PageRung]) -> str:
     return ""
 
 
-def _next(rungs: Sequence[PageRung]) -> str:
+def _next(rungs: Sequence[PageRung], ladder: dict[str, Any]) -> str:
     """The command to run after a correction, or to go on with; only where a ladder was climbed."""
     if not any(rung.result.commands for rung in rungs):
         return ""
     waiting = [rung.result.name for rung in rungs if rung.result.state in ("stale", "not run") and rung.result.asked]
     if any(rung.is_faulty for rung in rungs):
-        return say("page.next", command=say("ladder_table.again"))
-    return say("page.next", command=say("ladder_table.go_on", name=waiting[0])) if waiting else ""
+        return say("page.next", command=climb_again(ladder))
+    return say("page.next", command=climb_from(ladder, waiting[0])) if waiting else ""
 
 
 def _sources(rungs: Sequence[PageRung]) -> str:
