@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STEPS = 6
 BATCH = 2  # few, so that the one wrong layer shows in each loss
-LEARNING_RATE = 1e-5  # so small that rounding does not grow from step to step in so deep a net and so small a batch
+LEARNING_RATE = 1e-7  # rounding grows by hundreds a step in so deep a net on so small a batch
 
 
 def batches() -> list[tuple[Any, Any]]:
