@@ -1,7 +1,7 @@
 """The main job, end to end, on a real pair: each step is a command as a user would type it, shown before it runs.
 
 Run it with `make demo`. It takes about three minutes on two cores and ends with the paths of what it wrote. The port
-is the published one, which really differs from its original: four commands are expected to say "not aligned".
+is the published one, which really differs from its original: two commands are expected to say "not aligned".
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from pathlib import Path
 
 RUN = "demo-run"
 MODELS = "examples/resnet50.py"
-TORCH, MINDSPORE, REPAIRED = (f"{MODELS}:{side}_model" for side in ("torch", "mindspore", "repaired"))
-CHECKPOINTS = f"--reference-checkpoint {RUN}/resnet50.pth --candidate-checkpoint {RUN}/resnet50.ckpt"
+TRAIN = "python examples/train_resnet50.py"
 
 
 @dataclass(frozen=True)
@@ -32,35 +31,26 @@ class Step:
 STEPS = (
     Step("Make a torch checkpoint: seeded weights, calibrated statistics",
          f"python examples/resnet50.py {RUN}/resnet50.pth"),
-    Step("1. Map the names of two live models",
-         f"align map {TORCH} {MINDSPORE} --run {RUN}"),
-    Step("2. Convert the checkpoint; it is read back and compared bit for bit",
-         f"align convert {RUN}/resnet50.pth {RUN}/resnet50.ckpt --map {RUN}/map.toml --overwrite --run {RUN}"),
+    Step("1. Convert it by both models; it is read back and compared bit for bit",
+         f"align convert {RUN}/resnet50.pth {RUN}/resnet50.ckpt --source-model {MODELS}:torch_model"
+         f" --target-model {MODELS}:mindspore_model --overwrite"),
     Step("   MindSpore loads it with strict_load=True",
-         f"python examples/load_strictly.py {MINDSPORE} {RUN}/resnet50.ckpt"),
-    Step("3. The same inputs through both: the published port differs; this finds where, why, and tries the change",
-         f"align forward {TORCH} {MINDSPORE} {CHECKPOINTS} --map {RUN}/map.toml"
-         f" --inputs examples/resnet50.py:inputs --run {RUN}", exit_code=1),
-    Step("   The same with that one line of the port repaired: aligned",
-         f"align forward {TORCH} {REPAIRED} {CHECKPOINTS} --map {RUN}/map.toml"
-         f" --inputs {RUN}/inputs.npz --run {RUN}/repaired"),
-    Step("4. A training step of both, each layer alone on its way forth and back: that line is all that is wrong in it",
-         f"align step {MODELS}:torch_training {MODELS}:mindspore_training --map {RUN}/map.toml"
-         f" --batch {MODELS}:training_batch --steps 1 --run {RUN}", exit_code=1),
-    Step("   The same with it repaired: the loss, all 161 gradients, updates and statistics agree",
-         f"align step {MODELS}:torch_training {MODELS}:repaired_training --map {RUN}/map.toml"
-         f" --batch {MODELS}:training_batch --steps 1 --run {RUN}/repaired"),
-    Step("5. A few training steps on both sides, each with its own log",
-         f"python examples/train_resnet50.py torch {RUN}/resnet50.pth", output=f"{RUN}/torch.jsonl"),
-    Step("   (MindSpore's LossMonitor prints this one)",
-         f"python examples/train_resnet50.py mindspore {RUN}/resnet50.ckpt", output=f"{RUN}/mindspore.log"),
-    Step("   Both curves on one axis, judged",
-         f"align loss {RUN}/torch.jsonl {RUN}/mindspore.log --run {RUN}", exit_code=1),
-    Step("6. The report: an executed notebook and one HTML page",
-         f"align report {RUN}", exit_code=1),
+         f"python examples/load_strictly.py {MODELS}:mindspore_model {RUN}/resnet50.ckpt"),
+    Step("2. A few training steps of the original, each with its own log",
+         f"{TRAIN} torch {RUN}/resnet50.pth", output=f"{RUN}/torch.jsonl"),
+    Step("   and of the published port (MindSpore's LossMonitor prints this one)",
+         f"{TRAIN} mindspore {RUN}/resnet50.ckpt", output=f"{RUN}/mindspore.log"),
+    Step("   and of the port with the one line repaired",
+         f"{TRAIN} repaired {RUN}/resnet50.ckpt", output=f"{RUN}/repaired.log"),
+    Step("3. Up the ladder: the published port differs; this finds where, why, and tries the change",
+         "align run --project examples/resnet50.toml --keep-going", exit_code=1),
+    Step("4. The same with that one line of the port repaired: every rung passes",
+         "align run --project examples/resnet50_repaired.toml"),
+    Step("5. The report of the published port: an executed notebook and one HTML page",
+         f"align report {RUN}/published", exit_code=1),
 )  # fmt: skip
-RESULTS = ("forward.json", "step.json", "loss.json")
-WRITTEN = ("map.toml", "resnet50.ckpt", "inputs.npz", *RESULTS, "report.ipynb", "report.html")
+RESULTS = ("ladder.json", "forward.json", "step.json", "loss.json")
+WRITTEN = ("map.toml", "candidate.ckpt", "inputs.npz", *RESULTS, "report.ipynb", "report.html")
 
 
 def main() -> int:
@@ -75,7 +65,7 @@ def main() -> int:
             return 1
     print(f"\nDone in {time.monotonic() - start:.0f} s. Written:")
     for name in WRITTEN:
-        print(f"  {Path(RUN, name)}")
+        print(f"  {Path(RUN, 'published', name)}")
     return 0
 
 

@@ -1,21 +1,26 @@
-"""A few real training steps of both ResNet-50s on the same data, each side logging in its own format.
+"""A few real training steps of the ResNet-50s on the same data, each side logging in its own format.
 
 python train_resnet50.py torch resnet50.pth > torch.jsonl          # one JSON object a step
 python train_resnet50.py mindspore resnet50.ckpt > mindspore.log   # what mindspore.train.LossMonitor prints
+python train_resnet50.py repaired resnet50.ckpt > repaired.log     # the same of the repaired port
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import resnet50
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 STEPS = 6
 BATCH = 2  # few, so that the one wrong layer shows in each loss
-LEARNING_RATE = 0.0005  # small, so that rounding does not grow from step to step
+LEARNING_RATE = 1e-7  # rounding grows by hundreds a step in so deep a net on so small a batch
 
 
 def batches() -> list[tuple[Any, Any]]:
@@ -45,14 +50,14 @@ def train_torch(checkpoint: str) -> None:
         print(json.dumps({"step": step, "loss": loss.item(), "lr": LEARNING_RATE}), flush=True)
 
 
-def train_mindspore(checkpoint: str) -> None:
+def train_mindspore(checkpoint: str, build: Callable[[], Any] = resnet50.mindspore_model) -> None:
     """Train the mindcv model with `mindspore.train.Model`; its LossMonitor prints one line a step."""
     import mindspore as ms
     from mindspore import nn
     from mindspore.dataset import GeneratorDataset
     from mindspore.train import LossMonitor, Model
 
-    net = resnet50.mindspore_model()
+    net = build()
     ms.load_param_into_net(net, ms.load_checkpoint(checkpoint), strict_load=True)
     data = GeneratorDataset(batches(), ["image", "label"], shuffle=False)
     optimizer = nn.SGD(net.trainable_params(), learning_rate=LEARNING_RATE)
@@ -61,4 +66,5 @@ def train_mindspore(checkpoint: str) -> None:
 
 
 if __name__ == "__main__":
-    {"torch": train_torch, "mindspore": train_mindspore}[sys.argv[1]](sys.argv[2])
+    repaired = partial(train_mindspore, build=resnet50.repaired_model)
+    {"torch": train_torch, "mindspore": train_mindspore, "repaired": repaired}[sys.argv[1]](sys.argv[2])

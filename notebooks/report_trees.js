@@ -151,7 +151,9 @@ class Trees {
     const list = make("dl");
     for (const [label, fact] of facts.filter(([, text]) => text)) {
       const line = make("div");
-      line.append(make("dt", "", label), make("dd", "", fact));
+      const text = make("dd");
+      text.append(...fact.split(/(?<=\.)/).flatMap((part, place) => (place ? [make("wbr"), part] : [part])));
+      line.append(make("dt", "", label), text);
       list.append(line);
     }
     place.replaceChildren(...(list.children.length ? [list] : []));

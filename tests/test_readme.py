@@ -94,14 +94,14 @@ def test_the_demo_ends_with_the_paths_of_what_it_wrote(demo: subprocess.Complete
 def test_the_demo_finds_the_published_ports_max_pooling_and_nothing_in_the_repaired_one(
     demo: subprocess.CompletedProcess[str],
 ) -> None:
-    published, repaired = demo.stdout.split("[6/", 1)
-    found = published.partition("1 PART OF THE PORT IS AT FAULT; all else follows")[2]
-    assert "resnet.embedder.pooler  (MaxPool2d)" in found
-    assert 'nn.MaxPool2d(..., pad_mode="pad", padding=1)' in found
-    assert "No divergent layer" in repaired
-    published, repaired = repaired.split("[8/", 1)
-    assert "NOT ALIGNED: 1 place at fault, the first is max_pool (forward)" in published
-    assert "161 gradients of parameters agree, each layer alone" in repaired
+    published, repaired = demo.stdout.partition("[7/")[2].split("[8/", 1)
+    found = published.partition("forward: FAILED")[2]
+    assert "the first is resnet.embedder.pooler (MaxPool2d)" in found
+    assert 'nn.MaxPool2d(..., pad_mode="pad",' in found
+    failed = {line.partition("  ")[0] for line in published.splitlines() if "  FAILED  " in line}
+    assert failed == {"settings", "forward", "gradients", "training curve"}
+    assert "FAILED" not in repaired.partition("[9/")[0]
+    assert "aligned: 9 rungs passed" in repaired
 
 
 @pytest.mark.frameworks

@@ -44,6 +44,7 @@ def run_command(
     from align.runs.climb_ladder import Climb, climb_ladder
     from align.runs.project_file import NAME
     from align.runs.run_folder import RunFolder
+    from align.words.catalogue import say
 
     settings = find_settings(project)
     if settings.file is None:
@@ -53,7 +54,11 @@ def run_command(
     chosen = folder or settings.run_folder or Path(FOLDER)
     RunFolder.check(chosen)
     climb = Climb(first, tuple(only or ()), keep_going)
-    result = climb_ladder(settings, chosen, execute, climb, announce)
+    try:
+        result = climb_ladder(settings, chosen, execute, climb, announce)
+    except KeyboardInterrupt:
+        typer.echo(say("ladder_table.kept"), err=True)
+        raise
     document = RunFolder(chosen).read("ladder") or {}
     if json:
         import json as json_module

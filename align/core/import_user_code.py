@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _FOLDERS: list[Path] = []
 _FORGOTTEN: set[str] = set()  # files of modules that made way for others of their names
 _PACKAGE = "__init__"
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 def import_user_code(place: str) -> Any:
@@ -56,7 +57,8 @@ def user_files() -> list[Path]:
     installed.add(Path(__file__).resolve().parents[1])
     loaded = _FORGOTTEN.union(map(_file, list(sys.modules.values())))
     files = {Path(file).resolve() for file in loaded if file.endswith(".py")}
-    return sorted(file for file in files if installed.isdisjoint(file.parents) and file.is_file())
+    own = (file for file in files if installed.isdisjoint(file.parents) and _INSTALLED.isdisjoint(file.parts))
+    return sorted(file for file in own if file.is_file())
 
 
 def put_first(folder: Path) -> None:

@@ -47,8 +47,10 @@ class PitfallFileError(CannotRunError):
 class ProjectFileError(CannotRunError):
     """An `align.toml` with faults; all of them are listed."""
 
-    def __init__(self, path: Path | str, faults: Sequence[str]) -> None:
-        super().__init__(f"{path} cannot be used:{as_lines(faults)}", "docs/project-file.md describes the file")
+    def __init__(
+        self, path: Path | str, faults: Sequence[str], hint: str = "docs/project-file.md describes the file"
+    ) -> None:
+        super().__init__(f"{path} cannot be used:{as_lines(faults)}", hint)
         self.faults = tuple(faults)
 
 

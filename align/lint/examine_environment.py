@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DISTRIBUTION = "mindalign"
 OF_DEVELOPERS = ("dev", "demo", "fuzz")  # extras that no command needs
 DEVICES = {"cuda": "cuda", "gpu": "cuda", "npu": "npu", "ascend": "npu", "cpu": "cpu"}
-_CALL = re.compile(r"(?P<name>[\w.]+)\((?P<argument>\w*)\)")
+_STEP = re.compile(r"(?P<name>\w+)(?P<call>\((?P<argument>\w*)\))?")
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+).*extra == ['\"](?P<extra>[\w-]+)['\"]")
 
 
@@ -53,6 +53,7 @@ class Switch:
     source: str
     reads: str = ""
     variable: str = ""
+    alike: tuple[str, ...] = ()
 
 
 def examine_environment() -> EnvironmentResult:
@@ -79,7 +80,8 @@ def switches() -> tuple[Switch, ...]:
     True
     """
     text = (mappings_folder() / "switches.toml").read_text(encoding="utf-8")
-    return tuple(Switch(**table) for table in tomllib.loads(text)["switch"])
+    tables = tomllib.loads(text)["switch"]
+    return tuple(Switch(**{**table, "alike": tuple(table.get("alike", ()))}) for table in tables)
 
 
 def _environment(state: PluginState) -> Mapping[str, str]:
@@ -95,7 +97,7 @@ def _devices(environment: Mapping[str, str]) -> Iterator[str]:
 
 def _found(switch: Switch, devices: set[str], machine: Mapping[str, str | int]) -> SwitchFound:
     value = os.environ.get(switch.variable, "") if switch.variable else _read(switch.reads)
-    state: SwitchState = "as wanted" if value == switch.wanted else "otherwise"
+    state: SwitchState = "as wanted" if value in (switch.wanted, *switch.alike) else "otherwise"
     if value is None:
         state = "not readable"
     elif state == "otherwise" and not _matters(switch.on, devices, machine):
@@ -105,20 +107,19 @@ def _found(switch: Switch, devices: set[str], machine: Mapping[str, str | int]) 
 
 
 def _read(place: str) -> str | None:
-    """Read an attribute, or what a function returns; None where this version of the framework lacks it."""
-    call = _CALL.fullmatch(place)
-    names = (call["name"] if call else place).split(".")
-    found: Any = importlib.import_module(names[0])
-    for name in names[1:]:
+    """Follow attributes, and functions that are called; None where this version of the framework lacks one."""
+    steps = [(one["name"], one["call"], one["argument"]) for one in _STEP.finditer(place)]
+    found: Any = importlib.import_module(steps[0][0])
+    for name, call, argument in steps[1:]:
         found = getattr(found, name, None)
-    if found is None:
-        return None
-    if call is None:
-        return str(found)
-    try:
-        return str(found(*filter(None, [call["argument"]])))
-    except ValueError:  # a name of another version
-        return None
+        if found is None:
+            return None
+        if call:
+            try:
+                found = found(*filter(None, [argument]))
+            except ValueError:  # a name of another version
+                return None
+    return str(found)
 
 
 def _matters(on: str, devices: set[str], machine: Mapping[str, str | int]) -> bool:

@@ -19,6 +19,7 @@ from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
 from align.core.registry import check_packages, model_readers
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, SideError, UsageError, UserCodeError
+from align.models.live.call_sites import raised_at
 from align.models.thresholds import SEED
 from align.models.user_code import run_user_code
 from align.words.catalogue import sentence
@@ -277,12 +278,19 @@ def _guarded(side: str, code: Callable[[], Any], folder: str = "") -> Any:
     def failed(error: BaseException) -> AlignError:
         if isinstance(error, ModuleNotFoundError):
             return _missing_module(side, error)
-        return _named_otherwise(UserCodeError(f"building {side}", error), side, error)
+        return _with_line(_named_otherwise(UserCodeError(f"building {side}", error), side, error), error)
 
     for reader in model_readers().values():
         if isinstance(reader, Preparer):
             reader.prepare()
     return run_user_code(code, failed, folder)
+
+
+def _with_line(failed: UserCodeError, error: BaseException) -> UserCodeError:
+    """Say which line of the user's code raised."""
+    if line := raised_at(error):
+        failed.hint = f"look at {line}; {failed.hint}"
+    return failed
 
 
 def _named_otherwise(failed: UserCodeError, side: str, error: BaseException) -> UserCodeError:

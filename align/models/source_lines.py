@@ -79,6 +79,12 @@ def made_in(function: object, class_name: str) -> str:
     return ""
 
 
+def defined_at(function: object) -> str:
+    """Return `file.py:12`, the line that begins a function; "" for what is none."""
+    source = function_source(function) if isinstance(function, FunctionType) else None
+    return _shown(source, source.node.lineno) if source else ""
+
+
 def climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:
     """From the layer's parent up: the names that lead from each owner to the layer, and the owner and what is there."""
     names = path.split(".") if path else []

@@ -13,6 +13,7 @@ from align.errors import ModelFailedError, NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
 from align.models.open_side import copied_sides
 from align.models.unregistered_layers import unregistered_layers
+from align.models.unregistered_tensors import unregistered_tensors
 from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values, with_value_pairs
 from align.names.family_maps import choose_family
 from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
@@ -29,11 +30,11 @@ from align.names.user_rules import NameRules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.core.name_map import FrameworkName, NameMap
-    from align.core.parameters import ParameterSet
+    from align.core.parameters import ParameterSet, Shape
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.models.open_side import Side
@@ -90,7 +91,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
         warnings += conflicts
     name_map, doubled = with_doubled_open(name_map)
     warnings += doubled
-    warnings += [line for side in sides if side.live for line in _unregistered(side.live)] if name_map.unmatched else []
+    warnings += _unregistered(sides, name_map)
     warnings += frozen_warnings(frozen_apart(name_map, source, target), (source.label, target.label))
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
@@ -112,11 +113,29 @@ def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
     return left, right
 
 
-def _unregistered(side: Side) -> Iterator[str]:
+def _unregistered(sides: tuple[MapSide, MapSide], name_map: NameMap) -> list[str]:
+    """Where parameters lack a counterpart: what the other side holds and its framework does not see."""
+    if not name_map.unmatched:
+        return []
+    shapes = [{side.parameters.by_name[one.name].shape for one in name_map.unmatched if one.side == name}
+              for name, side in zip(("source", "target"), sides, strict=True)]  # fmt: skip
+    found = [line for side in sides if side.live for line in _unseen_layers(side.live)]
+    others = zip(sides, reversed(shapes), strict=True)
+    return found + [line for side, wanted in others if side.live for line in _unseen_tensors(side.live, wanted)]
+
+
+def _unseen_layers(side: Side) -> Iterator[str]:
     """Say of a side's layers that its framework does not see where they are and how to register them."""
     for one in unregistered_layers(side.model, side.reader.name):
         facts = {name: getattr(one, name) for name in ("path", "container", "class_name", "count", "line", "change")}
         yield sentence("map_warning.unregistered", side=side.label, framework=side.reader.name, **facts)
+
+
+def _unseen_tensors(side: Side, shapes: Collection[Shape]) -> Iterator[str]:
+    """The same of tensors that have the shape of a parameter that the other side has alone."""
+    for one in unregistered_tensors(side.model, side.reader.name, shapes):
+        facts = {"path": one.path, "shape": str(list(one.shape)), "line": one.line, "change": one.change}
+        yield sentence("map_warning.unregistered_tensor", side=side.label, framework=side.reader.name, **facts)
 
 
 def _settled(

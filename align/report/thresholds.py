@@ -199,3 +199,7 @@ Choice: fewer leave it without context; more push the difference out of sight.""
 TOKENS_AFTER: Final = 6
 """Positions from the first token that differs on which a table shows.
 Choice: fewer do not show whether both texts meet again; `--all` lists every one."""
+
+FOLDED_CHARACTERS: Final = 400
+"""Characters of a list of sentences from which on the page folds it away under its title.
+Choice: four lines of a wide page; what has no counterpart takes twenty in a large model, and is seldom looked for."""

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from align.core.layer_settings import Setting
 
 Meaning = Literal["plain", "inverse", "sign"]
+# The conventions of a rule that no setting changes: another class has them, or none.
+CONVENTIONS = frozenset(
+    {"decay_form", "corrected", "epsilon_scaled", "epsilon_inside", "second_start", "rate_in_momentum"}
+)
+HOMES = ("mindspore.nn.", "mindspore.experimental.optim.")  # of optimizers that update on every device
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,22 @@ def setting_at(settings: Mapping[str, Setting], path: str) -> Setting:
 def update_rule_form(classes: Sequence[str]) -> UpdateRuleForm | None:
     """The form of the first of these classes, if that is known: what is derived from it may do something else."""
     return next((form for form in update_rule_forms() if classes and classes[0] in form.classes), None)
+
+
+def optimizer_of_rule(classes: Sequence[str]) -> str:
+    """The class of MindSpore that computes what optimizers of these classes do, by all that no setting changes.
+
+    "" where none does, or where these classes are not known.
+
+    >>> optimizer_of_rule(["torch.optim.AdamW"])
+    'mindspore.experimental.optim.AdamW'
+    """
+    form = update_rule_form(classes)
+    if form is None:
+        return ""
+    alike = (one for one in update_rule_forms() if (one.kind, one.fixed) == (form.kind, form.fixed))
+    names = [name for one in alike for name in one.classes]
+    return next((name for home in HOMES for name in names if name.startswith(home)), "")
 
 
 def moment_kinds(classes: Sequence[str]) -> Mapping[str, str]:

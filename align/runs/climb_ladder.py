@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from align.errors import UsageError
 from align.runs.evidence import evidence_facts, is_unchanged, loaded_sources, read_facts, same_content
 from align.runs.ladder_result import JUDGED, LadderResult, RungResult, judge_ladder
+from align.runs.missing_files import require_named_files
 from align.runs.run_folder import RunFolder
-from align.runs.rung import Command, Missing, Plan, Rung, rungs
+from align.runs.rung import Command, Missing, Plan, Rung, rungs, shown
 from align.traces.folder_lock import folder_lock
 from align.words.catalogue import sentence
 
@@ -60,20 +61,37 @@ def climb_ladder(
 
     `execute` runs one command line, without the word `align`. `announce` is called with the name of a rung before it
     runs and None, and after it with its result. After each rung `ladder.json` in the run folder is written, so that a
-    climb that ends in any way goes on where it was. Raises UsageError for a rung that is not there, and
-    FolderInUseError where another climb is going on.
+    climb that ends in any way goes on where it was. Raises UsageError for a rung that is not there,
+    ProjectFileError for files that the project names and that are not there, and FolderInUseError where another climb
+    is going on.
     """
     climb = climb or Climb()
     _check_names((climb.first, *climb.only, *project.rungs))
+    wanted = _wanted(project, climb)
+    require_named_files(project, run, wanted)
     folder = RunFolder.create(run)
     with folder_lock(run / LOCK, run, "run"):
-        return _Ladder(project, folder, execute, climb, announce).run()
+        return _Ladder(project, folder, execute, climb, announce, {rung.name for rung in wanted}).run()
 
 
 def _check_names(given: Collection[str]) -> None:
     known = [rung.name for rung in rungs()]
     if strange := sorted({name for name in given if name and name not in known}):
         raise UsageError(f"there is no rung {', '.join(strange)}", f"the rungs are {', '.join(known)}")
+
+
+def _wanted(project: Project, climb: Climb) -> list[Rung]:
+    """The rungs that a climb is to run: `only` some, or from the first on those that are asked for."""
+    if climb.only:
+        return [rung for rung in rungs() if rung.name in climb.only]
+    asked = [rung for rung in rungs() if _is_asked(project, rung) or rung.name == climb.first]
+    names = [rung.name for rung in asked]
+    return asked[names.index(climb.first) if climb.first else 0 :]
+
+
+def _is_asked(project: Project, rung: Rung) -> bool:
+    """What the project file lists; all that are not optional where it lists nothing."""
+    return rung.name in project.rungs if project.rungs else not rung.optional
 
 
 @dataclass
@@ -85,6 +103,7 @@ class _Ladder:
     execute: Callable[[Sequence[str]], Executed]
     climb: Climb
     announce: Callable[[str, RungResult | None], None]
+    wanted: Collection[str]
     earlier: dict[str, RungResult] = field(default_factory=dict)
     found: dict[str, RungResult] = field(default_factory=dict)
     ran: dict[tuple[Command, ...], RungResult] = field(default_factory=dict)
@@ -93,24 +112,19 @@ class _Ladder:
         """Decide of each rung in turn, and write the whole after each."""
         document = self.folder.read("ladder")
         self.earlier = {one["name"]: RungResult.read(one) for one in document["rungs"]} if document else {}
-        is_reached, is_stopped = not self.climb.first, False
+        is_stopped = False
         for rung in rungs():
-            is_reached = is_reached or rung.name == self.climb.first
-            is_wanted = rung.name in self.climb.only if self.climb.only else is_reached and self._is_asked(rung)
-            if not is_wanted and not self._is_asked(rung) and rung.name not in self.earlier:
+            is_wanted = rung.name in self.wanted
+            if not is_wanted and not _is_asked(self.project, rung) and rung.name not in self.earlier:
                 continue
             self.found[rung.name] = one = self._state(rung, is_wanted=is_wanted and not is_stopped)
             is_stopped = is_stopped or (one.state in BARRING and not self.climb.keep_going)
             self._write({name: one for name, one in self.earlier.items() if name not in self.found})
         return self._write({})
 
-    def _is_asked(self, rung: Rung) -> bool:
-        """What the project file lists; all that are not optional where it lists nothing."""
-        return rung.name in self.project.rungs if self.project.rungs else not rung.optional
-
     def _state(self, rung: Rung, *, is_wanted: bool) -> RungResult:
         """Return the state of a rung, which is run if it is wanted and need be."""
-        plan, asked = rung.plan(self.project, self.folder.path), self._is_asked(rung)
+        plan, asked = rung.plan(self.project, self.folder.path), _is_asked(self.project, rung)
         if isinstance(plan, Missing):
             is_listed = bool(self.project.rungs) and asked
             return RungResult(rung.name, "not available", plan.reason, is_listed, settle=plan.settle)
@@ -142,26 +156,27 @@ class _Ladder:
         """Run the commands up to the first that ends with 2; the result has evidence only if one was left."""
         path = self.folder.file(plan.kind)
         before = path.stat().st_mtime_ns if path.is_file() else None
-        begun, texts, reason = time.monotonic(), [], ""
+        begun, texts, errors = time.monotonic(), [], ""
         made_from = read_facts(plan.made_from)
         for command in plan.commands:
             done = self.execute(command)
             texts.append(f"$ align {shlex.join(command)}\n{done.output}{done.errors}")
             if done.code > 1 or command is plan.commands[-1]:
-                reason = _first_line(done.errors)
+                errors = done.errors
                 break
-        shown = self.folder.path / TEXTS / f"{rung.name}.txt"
-        shown.parent.mkdir(exist_ok=True)
-        shown.write_text("\n".join(texts), encoding="utf-8")
+        told = self.folder.path / TEXTS / f"{rung.name}.txt"
+        told.parent.mkdir(exist_ok=True)
+        told.write_text("\n".join(texts), encoding="utf-8")
         is_new = path.is_file() and path.stat().st_mtime_ns != before
         return replace(
             blank,
             state="not run" if is_new else "could not compare",
-            reason="" if is_new else reason or sentence("ladder.no_result"),
+            reason="" if is_new else _line_of(errors, "align: ") or sentence("ladder.no_result"),
+            hint="" if is_new else _line_of(errors, "Hint: "),
             seconds=round(time.monotonic() - begun, 1),
             made_from=made_from,
             sources=loaded_sources(),
-            evidence=evidence_facts(self.folder.path, [path, shown] if is_new else [shown]),
+            evidence=evidence_facts(self.folder.path, [path, told] if is_new else [told]),
         )
 
     def _judged(self, rung: Rung, made: RungResult) -> RungResult:
@@ -173,7 +188,7 @@ class _Ladder:
     def _write(self, rest: dict[str, RungResult]) -> LadderResult:
         """Keep what is known, and of the `rest`, which was not reached yet, what an earlier climb left."""
         states = (*self.found.values(), *rest.values())
-        result = LadderResult(str(self.folder.path), states, judge_ladder(states))
+        result = LadderResult(shown(self.folder.path), states, judge_ladder(states))
         made_from = {"project": self.project.file} if self.project.file else {}
         self.folder.write(result, made_from)
         return result
@@ -199,7 +214,7 @@ def _stale(earlier: RungResult | None) -> RungResult | None:
     return replace(earlier, state="stale", reason=sentence("ladder.stale", state=earlier.state))
 
 
-def _first_line(errors: str) -> str:
-    """The message of the error that ended a command, without the word in front."""
-    lines = [line for line in errors.splitlines() if line.startswith("align: ")]
-    return lines[-1].removeprefix("align: ") if lines else ""
+def _line_of(errors: str, start: str) -> str:
+    """The last line of what a command printed of errors that starts so, without that."""
+    lines = [line for line in errors.splitlines() if line.startswith(start)]
+    return lines[-1].removeprefix(start) if lines else ""

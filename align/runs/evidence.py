@@ -40,7 +40,7 @@ def read_facts(made_from: Mapping[str, Path | str], known: Mapping[str, Any] | N
     """By role, the `path` or `text` of what a rung reads, with the facts of its file where it is one."""
     found = {}
     for role, given in made_from.items():
-        file = _file_of(given)
+        file = file_of(given)
         earlier = (known or {}).get(role)
         facts = file_facts(file, earlier) if file else {}
         found[role] = {"path" if isinstance(given, Path) else "text": str(given), **facts}
@@ -78,7 +78,8 @@ def _content(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {role: {key: one for key, one in each.items() if key != "mtime_ns"} for role, each in facts.items()}
 
 
-def _file_of(given: Path | str) -> Path | None:
+def file_of(given: Path | str) -> Path | None:
+    """The file that a rung reads: a path itself, or that of `file.py:function`; None for `package.module:function`."""
     if isinstance(given, Path):
         return given
     place = given.rpartition(":")[0]

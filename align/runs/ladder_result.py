@@ -12,6 +12,7 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+OF_NO_PORT = ("doctor", "determinism")  # kinds of results that hold no side against the other
 RungState = Literal["passed", "failed", "could not compare", "blocked", "stale", "not run", "not available"]
 JUDGED: dict[Outcome, RungState] = {
     Outcome.ALIGNED: "passed",
@@ -27,7 +28,8 @@ class RungResult:
     `asked` tells whether the whole rests on it. `commands` are what was (or would be) run. `made_from` has by role the
     SHA-256 of each file that the commands read, `sources` that of every file of the user's code that was loaded,
     `evidence` that of what was written, by path relative to the run folder; each as `sha256`, `size`, `mtime_ns`.
-    `settle` is the line of the project file that would make it available, `blocked_by` the rung that bars it.
+    `settle` is the line of the project file that would make it available, `blocked_by` the rung that bars it, `hint`
+    what to do about a command that could not run.
     """
 
     name: str
@@ -39,6 +41,7 @@ class RungResult:
     culprits: tuple[Culprit, ...] = ()
     blocked_by: str = ""
     settle: str = ""
+    hint: str = ""
     seconds: float | None = None
     made_from: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -63,7 +66,10 @@ class LadderResult(ShownResult):
 
 
 def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
-    """Not aligned if a rung failed; not compared ("incomplete") unless every rung that was asked for has passed."""
+    """Not aligned if a rung failed; not compared ("incomplete") unless every rung that was asked for has passed.
+
+    Rungs that look at the machine or at one side alone prove nothing of a port: it takes another that passed.
+    """
     asked = [rung for rung in rungs if rung.asked]
     passed = [rung for rung in asked if rung.state == "passed"]
     failed = [rung for rung in rungs if rung.state == "failed"]
@@ -76,4 +82,7 @@ def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
     if not passed or len(passed) < len(asked):
         open_rungs = [f"{rung.name} ({rung.state})" for rung in asked if rung.state != "passed"]
         return Verdict(Outcome.NOT_COMPARED, sentence("ladder.incomplete", names=open_rungs), coverage, caveats)
+    if all(rung.kind in OF_NO_PORT for rung in passed):
+        reason = sentence("ladder.no_port", names=[rung.name for rung in passed])
+        return Verdict(Outcome.NOT_COMPARED, reason, coverage, caveats)
     return Verdict(Outcome.ALIGNED, sentence("ladder.passed", count=len(passed)), coverage, caveats)

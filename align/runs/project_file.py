@@ -23,8 +23,10 @@ Paths are relative to the file. Every command also works without it; what the co
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import existing_file
@@ -39,7 +41,6 @@ else:
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from align.curves.presets import Preset
 
@@ -127,14 +128,14 @@ def read_project(path: Path) -> Project:
         reference=_side(document.get("reference", {}), folder),
         candidate=_side(document.get("candidate", {}), folder),
         inputs=_source(inputs, folder) if inputs else None,
-        map=folder / forward["map"] if "map" in forward else None,
+        map=_below(folder, forward["map"]) if "map" in forward else None,
         allowances=read_allowances(document),
         loss_presets=read_presets(document),
         loss_patterns=read_patterns(document),
         metric=_metric(document.get("metric", {}), folder),
         batches=tuple(_source(batch, folder) for batch in _listed(training.get("batch"))),
         steps=training.get("steps"),
-        run_folder=folder / run["folder"] if "folder" in run else None,
+        run_folder=_below(folder, run["folder"]) if "folder" in run else None,
         rungs=tuple(_listed(run.get("rungs"))),
         file=path,
     )
@@ -175,7 +176,7 @@ def _listed(value: str | list[str] | None) -> list[str]:
 
 
 def _side(table: dict[str, str], folder: Path) -> ProjectSide:
-    paths = {key: folder / table[key] for key in ("checkpoint", "trace", "log") if key in table}
+    paths = {key: _below(folder, table[key]) for key in ("checkpoint", "trace", "log") if key in table}
     factories = {key: _factory(table[key], folder) for key in ("model", "training") if key in table}
     return ProjectSide(**{key: table[key] for key in _PLACE if key in table}, **paths, **factories)  # type: ignore[arg-type]
 
@@ -188,10 +189,15 @@ def _metric(table: dict[str, Any], folder: Path) -> ProjectMetric:
 
 def _source(source: str, folder: Path) -> Path | str:
     """A file as a path; `file.py:function` with its file made absolute."""
-    return _factory(source, folder) if ":" in source else folder / source
+    return _factory(source, folder) if ":" in source else _below(folder, source)
 
 
 def _factory(side: str, folder: Path) -> str:
     """Make the file of `file.py:function` absolute; leave `package.module:function` alone."""
     place, separator, name = side.rpartition(":")
-    return f"{folder / place}{separator}{name}" if place.endswith(".py") else side
+    return f"{_below(folder, place)}{separator}{name}" if place.endswith(".py") else side
+
+
+def _below(folder: Path, name: str) -> Path:
+    """A path of the file, without steps up and down again."""
+    return Path(os.path.normpath(folder / name))

@@ -17,7 +17,7 @@ from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import UsageError
 from align.models.living_objects import looked_for_once
 from align.models.open_side import find_function, named_environments
-from align.models.source_lines import made_in
+from align.models.source_lines import defined_at, made_in
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.faults.explain_at_rate_zero import explain_at_rate_zero
@@ -103,13 +103,19 @@ def compare_training_step(
 
 
 def _with_lines(culprits: Sequence[StepCulprit], candidate: Given, side: Opened) -> tuple[StepCulprit, ...]:
-    """The culprits with the line that makes the candidate's optimizer beside what is wrong with it."""
+    """The culprits with the line that makes the candidate's optimizer or loss beside what is wrong with it."""
     if not isinstance(candidate, str) or isinstance(side, ReferenceSteps):
         return tuple(culprits)
-    names = {type(one).__name__ for one in side.training.optimizers}
-    lines = {made_in(find_function(candidate), name) for name in names}
-    line = lines.pop() if len(lines) == 1 else ""
-    return tuple(replace(one, line=one.line or line) if one.part == "optimizer" else one for one in culprits)
+    made = {"optimizer": side.training.optimizers, "loss": (side.training.loss,)}
+    lines = {part: _line_of(candidate, own) for part, own in made.items()}
+    return tuple(replace(one, line=one.line or lines.get(one.part, "")) for one in culprits)
+
+
+def _line_of(candidate: str, made: Sequence[object]) -> str:
+    """The one line of a factory that makes these, or that begins a function of the user's own; "" for several."""
+    factory = find_function(candidate)
+    lines = {defined_at(one) or made_in(factory, type(one).__name__) for one in made}
+    return lines.pop() if len(lines) == 1 else ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.errors import FolderInUseError, UsageError
+from align.errors import FolderInUseError, ProjectFileError, UsageError
+from align.report.kind_parts.ladder_commands import climb_again, climb_from
+from align.report.kinds.ladder import ladder_blocks
 from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
 from align.runs.project_file import Project, read_project
 from align.runs.run_folder import RunFolder
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.runs.ladder_result import LadderResult
-
-KIND_OF = {"doctor": "doctor", "map": "map", "lint": "lint", "convert": "convert", "diff": "diff", "step": "step"}
 
 
 @dataclass(frozen=True)
@@ -237,3 +237,54 @@ def test_a_climb_that_dies_goes_on_where_it_was(port: Port) -> None:
     assert json.loads((port.run / "ladder.json").read_text())["rungs"][3]["state"] == "passed"
     climbed(port)
     assert port.commands == ["forward", "step"]
+
+
+def test_a_sound_machine_alone_is_no_aligned_port(port: Port) -> None:
+    (port.run.parent / "align.toml").write_text("")
+    result = whole(port)
+    assert {rung.name: rung.state for rung in result.rungs}["environment"] == "passed"
+    assert result.verdict.outcome is Outcome.NOT_COMPARED
+    assert result.verdict.reason == "nothing of the two sides was compared: environment alone passed"
+
+
+def test_all_files_that_the_project_names_and_that_are_not_there_stand_in_one_message(port: Port) -> None:
+    (port.run.parent / "weights.pth").unlink()
+    file = port.run.parent / "align.toml"
+    file.write_text(file.read_text().replace('batch = "inputs.npz"', 'batch = "batches.py:batch"'))
+    with pytest.raises(ProjectFileError) as raised:
+        whole(port)
+    assert len(raised.value.faults) == 2
+    assert "weights.pth is not there (reference checkpoint)" in str(raised.value)
+    assert "batches.py is not there (batch 1)" in str(raised.value)
+    assert port.commands == []
+    assert not port.run.exists()
+    assert climbed(port, Climb(only=("parameters",)))["parameters"] == "passed"
+
+
+def test_a_command_that_could_not_run_leaves_its_hint(port: Port) -> None:
+    port.dies_at = "map"
+    rung = next(one for one in whole(port).rungs if one.name == "parameters")
+    assert (rung.reason, rung.hint) == ("no such layer", "look again")
+    document = RunFolder(port.run).read("ladder")
+    assert document is not None
+    shown = str(ladder_blocks(document)[0])
+    assert "Hint: look again" in shown
+    assert "Again: align map" in shown
+
+
+def test_an_optional_rung_is_run_where_it_is_named(port: Port) -> None:
+    climbed(port, Climb(only=("parameters", "weights", "generate")))
+    assert port.commands == ["map", "convert", "generate"]
+
+
+def test_what_to_type_next_names_the_project_file_that_was_given(port: Port) -> None:
+    port.outcomes["lint"] = Outcome.NOT_ALIGNED
+    whole(port)
+    document = RunFolder(port.run).read("ladder")
+    assert document is not None
+    assert climb_again(document | {"made_from": {"project": {"path": "my port/align.toml"}}}).endswith(
+        "align run --project 'my port/align.toml'"
+    )
+    assert climb_from(document | {"made_from": {"project": {"path": "align.toml"}}}, "weights") == (
+        "align run --from weights"
+    )

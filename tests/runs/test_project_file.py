@@ -125,3 +125,11 @@ def test_values_of_another_type_are_refused_all_at_once(tmp_path: Path) -> None:
     with pytest.raises(ProjectFileError) as caught:
         read_project(file)
     assert all(f"{key} must be" in str(caught.value) for key in ("steps", "batch", "rungs"))
+
+
+def test_paths_up_from_the_folder_of_the_file_are_shown_without_a_detour(tmp_path: Path) -> None:
+    (tmp_path / "port").mkdir()
+    path = project(tmp_path / "port", '[reference]\ncheckpoint = "../weights.pth"\n[run]\nfolder = "../runs"\n')
+    found = read_project(path)
+    assert found.reference.checkpoint == tmp_path / "weights.pth"
+    assert found.run_folder == tmp_path / "runs"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import own_fields
+from align.report.kind_parts.ladder_commands import climb_again, climb_from
 from align.report.kind_parts.ladder_culprits import culprit_lines
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import NONE
@@ -47,8 +49,17 @@ def _failure(rung: Mapping[str, Any], folder: str, *, show_all: bool) -> Lines:
     shown = lines if show_all else lines[:CULPRITS_SHOWN]
     more = [say("ladder_table.more", count=len(lines) - len(shown))] if len(shown) < len(lines) else []
     text = next((path for path in rung["evidence"] if path.endswith(".txt")), "")
-    whole = [say("ladder_table.whole", path=f"{folder}/{text}")] if text else []
-    return Lines(title, (*shown, *more, *whole), "bad")
+    whole = [say("ladder_table.whole", path=shlex.quote(f"{folder}/{text}"))] if text else []
+    return Lines(title, (*shown, *more, *_remedy(rung), *whole), "bad")
+
+
+def _remedy(rung: Mapping[str, Any]) -> list[str]:
+    """What to do about a command that could not run, and that command: its hint may name an option to add."""
+    hint = rung.get("hint")  # an older ladder lacks it
+    if not hint:
+        return []
+    again = [say("ladder_table.again_alone", command=rung["commands"][-1])] if rung["commands"] else []
+    return [say("ladder_table.hint", hint=hint), *again]
 
 
 def _reason(rung: Mapping[str, Any]) -> str:
@@ -60,7 +71,11 @@ def _reason(rung: Mapping[str, Any]) -> str:
 def _next(document: Mapping[str, Any], failed: Sequence[Mapping[str, Any]]) -> list[Block]:
     """The command that a reader pastes next."""
     if failed:
-        return [Lines(say("ladder_table.next"), (say("ladder_table.again"),), "plain")]
+        return [Lines(say("ladder_table.next"), (climb_again(document),), "plain")]
     if stale := [rung["name"] for rung in document["rungs"] if rung["state"] in ("stale", "not run") and rung["asked"]]:
-        return [Lines(say("ladder_table.next"), (say("ladder_table.go_on", name=stale[0]),), "plain")]
-    return [Lines(say("ladder_table.next"), (say("ladder_table.report", folder=document["run_folder"]),), "plain")]
+        return [Lines(say("ladder_table.next"), (climb_from(document, stale[0]),), "plain")]
+    return [
+        Lines(
+            say("ladder_table.next"), (say("ladder_table.report", folder=shlex.quote(document["run_folder"])),), "plain"
+        )
+    ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.forward_culprits import cause_words, culprit_groups
 from align.report.kinds.step import culprit_facts
-from align.report.rendering.format_values import format_fact, layer_name
+from align.report.rendering.format_values import format_fact, format_facts, layer_name
 from align.report.thresholds import CARD_LINES
 from align.words.catalogue import say, word
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from align.report.page.page_rungs import PageRung
 
 SIDES = ("reference", "candidate")
+VERSUS = " vs "  # format: between the two values of a setting in the facts of a culprit
 ALIKE = ("kind", "part", "candidate_class", "reference_class", "cause", "sureness", "change", "step")
 
 
@@ -96,7 +97,23 @@ def _of_step(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
             title = f"{', '.join(fold_names(one['candidate'] for one in group))} ({worst['candidate_class']})"
         cause, change = told.pop(say("step.cause"), ""), told.pop(say("step.change"), "")
         told.pop(say("step.line"), None)
-        yield FaultCard(title, cause, (), tuple(told.items()), change, _lines(group), _again(rung))
+        sides, other = _settings_of_step(worst)
+        told[""] = other
+        yield FaultCard(title, cause, sides, _said(told), change, _lines(group), _again(rung))
+
+
+def _settings_of_step(one: Mapping[str, Any]) -> tuple[tuple[tuple[str, str, str], ...], str]:
+    """What differs as both sides have it, with their names, and all else that is known, in words."""
+    pairs = {name: str(fact).split(VERSUS) for name, fact in one["facts"].items() if str(fact).count(VERSUS) == 1}
+    other = format_facts({name: fact for name, fact in one["facts"].items() if name not in pairs})
+    if not pairs:
+        return (), other
+    texts = [", ".join(f"{name}={values[place]}" for name, values in pairs.items()) for place in range(len(SIDES))]
+    return tuple((side, one[side], text) for side, text in zip(SIDES, texts, strict=True)), other
+
+
+def _said(told: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((label, text) for label, text in told.items() if text)
 
 
 def _as_in_ladder(one: Mapping[str, Any]) -> tuple[str, ...]:

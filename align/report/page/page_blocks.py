@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import Block, Facts, Lines, Row, Table
-from align.report.thresholds import FILTERED_TABLE_ROWS, ROWS_IN_PAGE, UNBROKEN_CHARACTERS
+from align.report.thresholds import FILTERED_TABLE_ROWS, FOLDED_CHARACTERS, ROWS_IN_PAGE, UNBROKEN_CHARACTERS
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _table(block: Table, name: str) -> str:
     named = f' data-name="{escape(name)}"' if name else ""
     whole = f'<div class="table"{named}>{_tools(block)}{table}{data}{note}</div>'
     if block.folded:
-        return f'<details class="fold"><summary><h3>{escape(block.title)}</h3></summary>{whole}</details>'
+        return _fold(block.title, whole)
     return _title(block.title) + whole
 
 
@@ -109,7 +109,14 @@ def _lines(block: Lines) -> str:
     if not block.title:
         return "".join(f'<p class="line {block.tone}">{escape(line)}</p>' for line in block.lines)
     lines = "".join(f"<li>{escape(line)}</li>" for line in block.lines)
-    return f'{_title(block.title)}<ul class="lines">{lines}</ul>'
+    listed = f'<ul class="lines">{lines}</ul>'
+    if sum(map(len, block.lines)) > FOLDED_CHARACTERS and block.tone not in ("bad", "open"):
+        return _fold(block.title, listed)
+    return _title(block.title) + listed
+
+
+def _fold(title: str, content: str) -> str:
+    return f'<details class="fold"><summary><h3>{escape(title)}</h3></summary>{content}</details>'
 
 
 def _title(title: str) -> str:

@@ -8,6 +8,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
+from align.report.kind_parts.ladder_commands import climb_again, climb_from
+from align.report.kind_parts.ladder_culprits import culprit_lines
 from align.report.kind_parts.report_summary import source_blocks
 from align.report.notebook.template_files import read_template
 from align.report.page.page_blocks import block_html, embedded
@@ -56,7 +58,7 @@ def page_html(folder: RunFolder) -> str:
         style=read_template("report_page.css"),
         skip=escape(say("page.skip")),
         folder=escape(folder.path.name),
-        verdict=_verdict(verdict, rungs),
+        verdict=_verdict(verdict, rungs, folder.read("ladder") or {}),
         strip=rung_strip(rungs),
         sections="".join(rung_section(rung, titles) for rung in rungs),
         sources=_sources(rungs),
@@ -71,18 +73,25 @@ def _left_open(key: str) -> dict[str, str]:
     return {fact: f"{{{fact}}}" for fact in FACTS.get(key, ())}
 
 
-def _verdict(verdict: Verdict, rungs: Sequence[PageRung]) -> str:
+def _verdict(verdict: Verdict, rungs: Sequence[PageRung], ladder: dict[str, Any]) -> str:
     outcome = verdict.outcome.value
     lines = [_sides(rungs), *([say("verdict.caveats", caveats="; ".join(verdict.caveats))] if verdict.caveats else [])]
     if missing := [rung.title for rung in rungs if rung.result.state == "not run"]:
         lines.append(say("rung.not_run", names=", ".join(missing)))
-    told = "".join(f"<p>{escape(line)}</p>" for line in (*lines, _next(rungs)) if line)
+    told = "".join(f"<p>{escape(line)}</p>" for line in (*lines, _next(rungs, ladder)) if line)
+    first = f'<p class="first">{escape(_first(rungs))}</p>' if _first(rungs) else ""
     mark = f'<span class="mark" aria-hidden="true">{MARKS[outcome]}</span>'
     return (
         f'<div class="verdict {TONES.get(outcome, "plain")}">{mark}'
         f'<div><h1><span class="outcome">{escape(word("outcome", outcome))}</span> '
-        f'<span class="what">{escape(verdict.reason)}</span></h1>{told}</div></div>'
+        f'<span class="what">{escape(verdict.reason)}</span></h1>{first}{told}</div></div>'
     )
+
+
+def _first(rungs: Sequence[PageRung]) -> str:
+    """The first part at fault: its cause, its line, and what to write; of several one of which that is known."""
+    found = next((rung.result.culprits for rung in rungs if rung.is_faulty and rung.result.culprits), ())
+    return next(iter(culprit_lines(sorted(found, key=lambda one: not one.change))), "")
 
 
 def _sides(rungs: Sequence[PageRung]) -> str:
@@ -95,14 +104,14 @@ def _sides(rungs: Sequence[PageRung]) -> str:
     return ""
 
 
-def _next(rungs: Sequence[PageRung]) -> str:
+def _next(rungs: Sequence[PageRung], ladder: dict[str, Any]) -> str:
     """The command to run after a correction, or to go on with; only where a ladder was climbed."""
     if not any(rung.result.commands for rung in rungs):
         return ""
     waiting = [rung.result.name for rung in rungs if rung.result.state in ("stale", "not run") and rung.result.asked]
     if any(rung.is_faulty for rung in rungs):
-        return say("page.next", command=say("ladder_table.again"))
-    return say("page.next", command=say("ladder_table.go_on", name=waiting[0])) if waiting else ""
+        return say("page.next", command=climb_again(ladder))
+    return say("page.next", command=climb_from(ladder, waiting[0])) if waiting else ""
 
 
 def _sources(rungs: Sequence[PageRung]) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from align.runs.project_file import Project
 
 
-UNREGISTERED = "map_warning.unregistered"
+UNREGISTERED = ("map_warning.unregistered", "map_warning.unregistered_tensor")
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
@@ -34,7 +34,7 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
     if "faults" in document:
         faults = [Culprit(fault["subject"], fault["message"]) for fault in document["faults"]]
         return judged_by_verdict(document, tuple(faults))
-    unseen = [one["facts"] for one in document.get("warnings_from", ()) if one and one["key"] == UNREGISTERED]
+    unseen = [one["facts"] for one in document.get("warnings_from", ()) if one and one["key"] in UNREGISTERED]
     if unseen:
         return judged_by_verdict(document, tuple(map(_unregistered, unseen)))
     found = document["name_map"]
@@ -44,7 +44,10 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
 
 
 def _unregistered(facts: Mapping[str, Any]) -> Culprit:
-    cause = sentence("ladder.unregistered", framework=facts["framework"], container=facts["container"])
+    if "container" in facts:
+        cause = sentence("ladder.unregistered", framework=facts["framework"], container=facts["container"])
+    else:
+        cause = sentence("ladder.unregistered_tensor", framework=facts["framework"])
     return Culprit(facts["path"], cause, facts["line"], facts["change"])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.rules.update_rule_forms import CONVENTIONS, optimizer_of_rule, update_rule_form
 from align.training.compare_updates import explain_updates
 from align.training.step_result import ComparedUpdate, StepCulprit
 from align.training.steps.compare_values import paired_values
@@ -77,10 +79,29 @@ def wrong_updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], 
     reference's gradients it moves parameters by so much less, or not at all.
     """
     result, updates = compare_step_updates(seen)
-    found = update_culprits(result)
+    instead = _instead(seen.sides)
+    found = [_with_change(one, instead) for one in update_culprits(result)]
     unscaled = [one for one in found if scaled and one.cause in SCALED_OFF]
     names = {name for one in unscaled for name in one.parameters}
     return [one for one in found if one not in unscaled], tuple(one for one in updates if one.candidate not in names)
+
+
+def _instead(sides: tuple[RecordedSteps, RecordedSteps]) -> str:
+    """The optimizer of MindSpore that computes what the reference's does; "" where the candidate's does so too."""
+    used = [{group.settings.classes[:1] for group in side.groups.values()} for side in sides]
+    if any(len(own) != 1 for own in used):
+        return ""
+    (reference,), (candidate,) = used
+    name = optimizer_of_rule(reference)
+    form, known = update_rule_form(candidate), update_rule_form([name])
+    is_other = form is not None and known is not None and (form.kind, form.fixed) != (known.kind, known.fixed)
+    return f"{name}(...)" if is_other and candidate[0].startswith("mindspore.") else ""
+
+
+def _with_change(culprit: StepCulprit, instead: str) -> StepCulprit:
+    """What no setting of the candidate's optimizer changes asks for another one."""
+    is_convention = not CONVENTIONS.isdisjoint(culprit.facts)
+    return replace(culprit, change=instead) if instead and is_convention else culprit
 
 
 def _sizes(one: SteppedParameter, factor: float) -> ComparedUpdate:

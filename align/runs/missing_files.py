@@ -1,0 +1,38 @@
+"""Files that a project names and that are not there: all of them in one message, before anything is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.errors import ProjectFileError
+from align.runs.evidence import file_of
+from align.runs.project_file import NAME
+from align.runs.rung import Plan, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from align.runs.project_file import Project
+    from align.runs.rung import Rung
+
+HINT = (
+    "correct the paths, which start at the folder of that file, and leave out what is not there yet; "
+    "`align run --only RUNG` runs a rung that needs none of them"
+)
+
+
+def require_named_files(project: Project, run: Path, wanted: Iterable[Rung]) -> None:
+    """Raise ProjectFileError for what these rungs read and is not there; what a climb makes lies in its run folder."""
+    missing: dict[Path, list[str]] = {}
+    for rung in wanted:
+        plan = rung.plan(project, run)
+        read = plan.made_from if isinstance(plan, Plan) else {}
+        for role, given in read.items():
+            file = file_of(given)
+            if file is not None and not file.is_file() and run.absolute() not in file.absolute().parents:
+                roles = missing.setdefault(file, [])
+                roles += [role] if role not in roles else []
+    if missing:
+        faults = [f"{shown(file)} is not there ({', '.join(roles)})" for file, roles in missing.items()]
+        raise ProjectFileError(project.file or NAME, faults, HINT)
