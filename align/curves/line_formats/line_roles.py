@@ -165,9 +165,9 @@ def _starts_so(line: str) -> bool:
 
 
 def text_before(line: str, loss: NumberInLine, found: list[NumberInLine]) -> str:
-    """Return what stands in front of a loss, without the names of numbers that count nothing."""
+    """Return what stands in front of a loss, without the names of numbers that count nothing: `Test: [3/9]` counts."""
     text = masked(line)[: loss.label_start]
     for one in found:
-        if one.label_end <= len(text) and not counter_kind(one.label):
+        if one.label_end <= len(text) and not counter_kind(one.label) and not one.total:
             text = text[: one.label_start] + " " * (one.label_end - one.label_start) + text[one.label_end :]
     return text

@@ -172,6 +172,11 @@ def test_it_is_read_as_a_person_reads_it(tmp_path: Path, name: str) -> None:
 
 
 REFUSED: dict[str, tuple[str, type[AlignError]]] = {
+    "batches of a test below an epoch, where those of training cannot be told": (
+        "INFO | Epoch 0\nINFO | [1/2] avg loss: 2.9\nINFO | [2/2] avg loss: 2.8\nINFO | Test: [1/9] Loss 1.9\n"
+        "INFO | Epoch 1\nINFO | [1/2] avg loss: 2.7\nINFO | [2/2] avg loss: 2.6\nINFO | Test: [1/9] Loss 1.8\n",
+        EmptyLogError,
+    ),
     "parts of a loss on lines of their own": (
         "epoch 1:[ 1/10] time: 0.6\nd_loss: 3.2\ng_loss: 2914.1\n"
         "epoch 1:[ 2/10] time: 0.6\nd_loss: 2.2\ng_loss: 2104.1\n",
