@@ -21,9 +21,8 @@ import numpy as np
 from align.checkpoints.extents import byte_blocks
 from align.core.dtypes import numpy_dtype
 from align.core.name_map import Pairing
-from align.core.transforms import Permute, Reshape, chained, steps_of
+from align.core.transforms import Permute, Reshape, chained, turned_and_reshaped
 from align.names.layers.read_layers import roles_by_name
-from align.names.layers.weight_transforms import turned_and_reshaped
 from align.names.thresholds import CONFIDENCE_AGAINST_VALUES, SAMPLED_POINTS
 from align.words.catalogue import sentence
 
@@ -268,7 +267,7 @@ def note_value_conflicts(name_map: NameMap, values: tuple[Values, Values]) -> tu
 
 def _is_whole(pairing: Pairing) -> bool:
     """Tell whether the target has the values of the source, and no others."""
-    return all(isinstance(step, (Reshape, Permute)) for step in steps_of(pairing.transform))
+    return all(isinstance(step, (Reshape, Permute)) for step in pairing.transform.steps)
 
 
 def _doubted(pairing: Pairing) -> Pairing:

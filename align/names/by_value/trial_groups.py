@@ -17,8 +17,8 @@ from scipy.cluster.hierarchy import DisjointSet
 
 from align.core.name_map import Ambiguity, Pairing
 from align.core.piece_transforms import Part, Slice
-from align.core.transforms import IDENTITY, Permute, Reshape, steps_of
-from align.names.layers.weight_transforms import in_pieces
+from align.core.transforms import IDENTITY, Permute, Reshape
+from align.names.matching.fused_layers import in_pieces
 from align.names.matching.other_forms import plain_layer
 from align.names.thresholds import MOST_ALTERNATIVES
 
@@ -168,7 +168,7 @@ def _orders(cluster: Sequence[Pairing]) -> list[Alternative]:
 
 
 def _is_piece(pairing: Pairing) -> bool:
-    return any(isinstance(step, (Slice, Part)) for step in steps_of(pairing.transform))
+    return any(isinstance(step, (Slice, Part)) for step in pairing.transform.steps)
 
 
 def _owner(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What two paths say about each other: words, abbreviations and numbers in order.
+"""What paths say: their words and numbers, what stands above them, and what two say about each other.
 
 Used only to choose among layers of equal class and shape; a name alone never pairs anything.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from align.names.thresholds import AGAINST_ORDER_SHARE, LIKENESS_OF_PARTS
+from align.names.thresholds import AGAINST_ORDER_SHARE, LIKENESS_OF_PARTS, LONGEST_END
 
 _SEPARATORS = re.compile(r"[._\-\s]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -20,6 +20,11 @@ _INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
 # An index is a whole part of a path (`blocks.0`) or the number at the end of a word (`fc1`, `ln_1`): 9 digits at most.
 _NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)([0-9]{1,9})")
 _NUMBER = re.compile(r"[0-9]{1,9}")
+
+_LETTERED = re.compile(r"(.*\d)[a-z]")
+# `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
+_TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
+_COUNTED = re.compile(r"(.*?)_?\d+")
 
 Tokens = tuple[str, ...]
 # Words for the place of a layer beside others, the first before the last.
@@ -86,6 +91,56 @@ def numbered(path: str) -> tuple[tuple[str, str, str], ...]:
 def is_number(token: str) -> bool:
     """Tell whether a token of a path is an index."""
     return _NUMBER.fullmatch(token) is not None
+
+
+@lru_cache(maxsize=1 << 16)
+def modules_above(path: str) -> tuple[str, ...]:
+    """Paths of the modules above, the nearest first, the root ("") last."""
+    parts = path.split(".")
+    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
+
+
+@lru_cache(maxsize=1 << 16)
+def containers(path: str) -> tuple[str, ...]:
+    """Modules and numbered lists around a layer, the nearest first, the root ("") last.
+
+    >>> containers("mixed.branch3x3_2a.conv")
+    ('mixed.branch3x3_2a', 'mixed.branch3x3_2', 'mixed.branch3x3', 'mixed', '')
+    """
+    parts = path.split(".")
+    found: list[str] = []
+    for place in range(len(parts) - 1, -1, -1):
+        above = "".join(f"{part}." for part in parts[:place])
+        found += [above + stem for stem in _stems(parts[place])]
+        found.append(above[:-1])
+    return tuple(dict.fromkeys(found))
+
+
+def _stems(part: str) -> list[str]:
+    """The part without its letter (`2a`), without its number, without what a layer is: the like belong together."""
+    if typed := _TYPED.fullmatch(part):
+        return [typed[1]]
+    lettered = _LETTERED.fullmatch(part)
+    stems = [lettered[1]] if lettered else []
+    counted = _COUNTED.fullmatch(lettered[1] if lettered else part)
+    return stems + ([counted[1]] if counted and counted[1] else [])
+
+
+@lru_cache(maxsize=1 << 16)
+def path_ends(path: str) -> tuple[str, ...]:
+    """The last part of a path, the last two, and the last three.
+
+    >>> path_ends("layer.0.attn.q")
+    ('q', 'attn.q', '0.attn.q')
+    """
+    parts = path.split(".")
+    return tuple(".".join(parts[-length:]) for length in range(1, min(LONGEST_END, len(parts)) + 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def unnumbered_ends(path: str) -> tuple[str, ...]:
+    """The same ends, with what is a number left open."""
+    return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))
 
 
 def words(path: str) -> Tokens:

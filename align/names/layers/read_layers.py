@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers, without_wrappers, wrapper_words
+from align.core.transforms import turned_and_reshaped
 from align.names.layers.path_words import tokens
 from align.rules.directed_rules import PARAMETRIZED, SPLIT
 from align.rules.layer_rules import STATISTICS, LayerFamily, rule_for
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
     from align.core.parameters import Module, Parameter, ParameterSet, Shape
+    from align.core.transforms import Transform
 
 
 # Attribute names that layers written by hand give to the same roles.
@@ -82,6 +84,20 @@ def crosses(one: Pair, two: Pair) -> bool:
     return (one[0].position < two[0].position) != (one[1].position < two[1].position)
 
 
+def is_turned(layer: Layer, role: str) -> bool:
+    """Tell whether a parameter is a matrix that stands as (in, out)."""
+    return bool(layer.inputs_first) and role == "weight" and len(layer.roles[role].shape) == 2
+
+
+def transform_between(source: Layer, target: Layer, role: str, other: str = "") -> Transform:
+    """Turn a source's parameter into the target's, which as torch has them are of one shape.
+
+    `other` is its role there if that is called otherwise.
+    """
+    before, wanted = source.roles[role].shape, target.roles[other or role].shape
+    return turned_and_reshaped(before, wanted, is_turned(source, role) != is_turned(target, other or role))
+
+
 class LayeredSides:
     """Both sides of a map with their layers, which are read once."""
 
@@ -92,6 +108,12 @@ class LayeredSides:
     def roles(self) -> tuple[Roles, Roles]:
         """The layer of each parameter of a side, and its role there."""
         return roles_by_name(self.parameters[0]), roles_by_name(self.parameters[1])
+
+    @cached_property
+    def of_known_class(self) -> tuple[set[str], set[str]]:
+        """The paths of the modules of each side whose class a layer rule knows."""
+        left, right = ({one.path for one in side.modules if rule_for(one.classes)} for side in self.parameters)
+        return left, right
 
 
 def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]:

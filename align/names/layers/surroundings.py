@@ -7,59 +7,21 @@ missing on the other side have the same neighbours: what stands between the same
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from align.names.layers.path_words import is_number
-from align.names.thresholds import BENEFIT_OF_MAJORITY
+from align.names.layers.path_words import containers, is_number, modules_above, path_ends
+from align.names.thresholds import AGREEING_BLOCKS, BENEFIT_OF_MAJORITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
     from align.names.layers.read_layers import Layer, Pair
 
-_LETTERED = re.compile(r"(.*\d)[a-z]")
-# `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
-_TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
-_COUNTED = re.compile(r"(.*?)_?\d+")
 _NONE: frozenset[object] = frozenset()
-
-
-@lru_cache(maxsize=1 << 16)
-def modules_above(path: str) -> tuple[str, ...]:
-    """Paths of the modules above, the nearest first, the root ("") last."""
-    parts = path.split(".")
-    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
-
-
-@lru_cache(maxsize=1 << 16)
-def containers(path: str) -> tuple[str, ...]:
-    """Modules and numbered lists around a layer, the nearest first, the root ("") last.
-
-    >>> containers("mixed.branch3x3_2a.conv")
-    ('mixed.branch3x3_2a', 'mixed.branch3x3_2', 'mixed.branch3x3', 'mixed', '')
-    """
-    parts = path.split(".")
-    found: list[str] = []
-    for place in range(len(parts) - 1, -1, -1):
-        above = "".join(f"{part}." for part in parts[:place])
-        found += [above + stem for stem in _stems(parts[place])]
-        found.append(above[:-1])
-    return tuple(dict.fromkeys(found))
-
-
-def _stems(part: str) -> list[str]:
-    """The part without its letter (`2a`), without its number, without what a layer is: the like belong together."""
-    if typed := _TYPED.fullmatch(part):
-        return [typed[1]]
-    lettered = _LETTERED.fullmatch(part)
-    stems = [lettered[1]] if lettered else []
-    counted = _COUNTED.fullmatch(lettered[1] if lettered else part)
-    return stems + ([counted[1]] if counted and counted[1] else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +74,22 @@ def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozen
         container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in held.items()
     }
     return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}
+
+
+class BlockAgreement:
+    """How many layers of both sides have each end of a path."""
+
+    def __init__(self, left: Iterable[Layer], right: Iterable[Layer]) -> None:
+        self._counts = tuple(Counter(end for layer in side for end in path_ends(layer.path)) for side in (left, right))
+
+    def of_all_blocks(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Tell of each pair whether an end of its source went with one of its target in all layers that have either."""
+        together = Counter((x, y) for a, b in pairs for x in path_ends(a.path) for y in path_ends(b.path))
+        mine, theirs = self._counts
+        whole = {
+            (x, y) for (x, y), count in together.items() if count == mine[x] == theirs[y] and count >= AGREEING_BLOCKS
+        }
+        return [any((x, y) in whole for x in path_ends(a.path) for y in path_ends(b.path)) for a, b in pairs]
 
 
 @dataclass

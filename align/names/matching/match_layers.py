@@ -1,43 +1,36 @@
 """Layers of two sides paired: by equal paths, then by class, shape and order, each such pair held against its rivals.
 
-An index in a list means the same only if both lists are numbered alike: a Sequential that counts its activations says 3
-where another says 1. So a numbered list is believed if one side's indices are all found on the other side, no index
-holds layers of different kinds, no layer that is left over stands on the other side of it, and no index holds other
-shapes where a child is missing or stands elsewhere in the list. What the evidence does not settle is open, and so is a
+Numbers on equal paths are believed as `equal_paths` says. What the evidence does not settle is open, and so is a
 pair whose surroundings belong to other layers: two may be the only ones of their shape, and yet not be one.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
-from align.names.layers.pair_evidence import read_pair_facts
-from align.names.layers.path_words import likeness, numbered, words
-from align.names.layers.read_layers import crosses, may_pair, of_one_kind
+from align.names.layers.path_words import likeness, modules_above, numbered, word_likeness, words
+from align.names.layers.read_layers import crosses, may_pair
+from align.names.matching.equal_paths import find_equal_paths
+from align.names.matching.open_groups import OpenGroup, as_ambiguities, group_links
 from align.names.matching.repeated_blocks import find_repeated_blocks, unfold_groups, unfold_pairs, unlike_lists
-from align.names.matching.weigh_exchanges import (
-    OpenGroup,
-    as_ambiguities,
-    confidence,
-    group_links,
-    settle_exchanges,
-)
+from align.names.matching.weigh_exchanges import PairEvidence, confidence, settle_exchanges
 from align.names.thresholds import CLEAR_BENEFIT, CONFIDENCE_BY_SHAPE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from align.core.name_map import Ambiguity
-    from align.names.layers.pair_evidence import PairFacts
     from align.names.layers.path_words import Tokens
     from align.names.layers.read_layers import Layer, Pair
 
 
+_DIGITS = re.compile(r"\d+")
 _UNRELATED = sentence("pair_note.unrelated")
 
 
@@ -219,106 +212,85 @@ def _beside(pair: Pair, others: Sequence[Pair], side: int) -> tuple[Pair | None,
 
 
 @dataclass(frozen=True, slots=True)
-class _EqualPaths:
-    """Layers that have one path on both sides: `pairs` are the same layer, what is at an `unlike` path has changed.
+class PairFacts:
+    """What the names and the settled pairs of both sides say of one pair.
 
-    A layer whose width was changed, or that keeps its matrix the other way round, is no other layer for it.
+    `own` are the words that each path has for itself. `alike` is their likeness in [0, 1], that of all words if one has
+    none. `differ` says that nothing is alike but a last word that stands elsewhere too. The others are what
+    `PairEvidence` and `SettledNeighbours` call so.
     """
 
-    pairs: list[Pair]
-    unlike: Set[str]
+    own: tuple[Tokens, Tokens]
+    alike: float
+    differ: bool
+    translation: float
+    context: float
+    neighbours: float
 
 
-def find_equal_paths(left: Sequence[Layer], right: Sequence[Layer]) -> _EqualPaths:
-    """Return the layers of equal path whose indices, if the path has any, mean the same on both sides."""
-    others = {layer.path: layer for layer in right}
-    common = [(layer, others[layer.path]) for layer in left if layer.path in others]
-    if not common:
-        return _EqualPaths([], set())
-    changed = {a.path for a, b in common if a.signature != b.signature and of_one_kind(a, b)}
-    moved = _moved_lists(left, right, changed)
-    doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common) | _crossed_lists(left, right, common)
-    doubtful |= moved | _shortened_lists(left, right, changed)
-    pairs = [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
-    return _EqualPaths(pairs, {path for path in changed if moved.isdisjoint(_lists_above(path))})
-
-
-def _moved_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
-    """Lists with changed layers of which the children of one side are all on the other, at whatever numbers."""
-    above = {container for path in changed for container in _lists_above(path)}
-    mine, theirs = (_children(side) for side in (left, right)) if above else ({}, {})
-    return {one for one in above if mine[one] <= theirs[one] or theirs[one] <= mine[one]}
-
-
-def _children(layers: Sequence[Layer]) -> dict[str, Counter[frozenset[object]]]:
-    """What the children of each numbered list hold, and how many hold that."""
-    held: dict[tuple[str, str], set[object]] = defaultdict(set)
-    for layer in layers:
-        for container, _, child in numbered(layer.path):
-            held[container, child].add((layer.path[len(child) :], layer.signature))
-    children: dict[str, Counter[frozenset[object]]] = defaultdict(Counter)
-    for (container, _), content in held.items():
-        children[container][frozenset(content)] += 1
-    return children
-
-
-def _shortened_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
-    """Lists with changed layers that have fewer children on one side: which are missing is not told by numbers."""
-    mine, theirs = (_lists(side) for side in (left, right)) if changed else ({}, {})
-    return {one for path in changed for one in _lists_above(path) if mine[one] != theirs[one]}
-
-
-def _unlike_lists(left: Sequence[Layer], right: Sequence[Layer]) -> set[str]:
-    mine, theirs = _lists(left), _lists(right)
-    return {
-        container
-        for container in mine.keys() & theirs.keys()
-        if not (mine[container] <= theirs[container] or theirs[container] <= mine[container])
-    }
-
-
-def _clashing_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
-    """Lists in which one path holds layers of two kinds, or a layer on one side and a module of layers on the other."""
-    clashes = [a.path for a, b in common if a.kind != b.kind and a.kind and b.kind]
-    for mine, theirs in ((left, right), (right, left)):
-        modules = {path.rpartition(".")[0] for path in (layer.path for layer in theirs)}
-        clashes += [layer.path for layer in mine if layer.path in modules]
-    return {container for path in clashes for container in _lists_above(path)}
-
-
-def _crossed_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
-    """Lists that stand before a free layer on one side and behind the free layer that it may be on the other.
-
-    `in, conv1, conv2` against `conv1, conv2, conv3`: the numbers may have been shifted by one.
-    """
-    named = {a.path for a, _ in common}
-    mine, theirs = ([layer for layer in side if layer.path not in named] for side in (left, right))
-    free: dict[object, list[Pair]] = defaultdict(list)
-    others: dict[object, list[Layer]] = defaultdict(list)
-    for layer in _ends(theirs):
-        others[layer.signature].append(layer)
-    for x in _ends(mine):
-        free[x.signature] += [(x, y) for y in others.get(x.signature, ()) if may_pair(x, y)]
-    rivals = ((a, b, free.get(b.signature, ())) for a, b in common)
-    crossed = [a.path for a, b, own in rivals if any(may_pair(x, b) and crosses((a, b), (x, y)) for x, y in own)]
-    return {container for path in crossed for container in _lists_above(path)}
-
-
-def _ends(layers: Sequence[Layer]) -> list[Layer]:
-    """The first and the last of all layers that may pair the same: what crosses one between crosses one of these."""
-    likes: dict[object, list[Layer]] = defaultdict(list)
-    for layer in sorted(layers, key=lambda layer: layer.position):
-        likes[layer.signature, layer.kind, layer.aside].append(layer)
-    return [end for own in likes.values() for end in own[:: max(len(own) - 1, 1)]]
-
-
-def _lists(layers: Sequence[Layer]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
-    for layer in layers:
-        for container, index, _ in numbered(layer.path):
-            found[container].add(index)
+def read_pair_facts(
+    pairs: Sequence[Pair], settled: Sequence[Pair], sides: tuple[Sequence[Layer], Sequence[Layer]]
+) -> dict[str, PairFacts]:
+    """Return what speaks for and against each of the pairs, by the path of its source; `settled` pairs teach."""
+    evidence = PairEvidence(settled, ordered=False)
+    names = DistinctiveWords([[layer.path for layer in side] for side in sides], [(a.path, b.path) for a, b in settled])
+    found: dict[str, PairFacts] = {}
+    for a, b in pairs:
+        mine, theirs = names.of(a.path, b.path)
+        alike = likeness(mine, theirs) if mine and theirs else likeness(words(a.path), words(b.path))
+        found[a.path] = PairFacts(
+            (mine, theirs),
+            alike,
+            not alike and names.share_an_end(a.path, b.path),
+            evidence.translation((a, b)),
+            evidence.around.context((a, b), ((a, b),)),
+            evidence.around.neighbours((a, b), ((a, b),)),
+        )
     return found
 
 
-def _lists_above(path: str) -> list[str]:
-    return [container for container, _, _ in numbered(path)]
+class DistinctiveWords:
+    """The words that tell a path from the others of its side.
+
+    Not those of modules whose other layers are settled, since every layer there has them, nor those that stand in
+    several places (`dense`, `token`).
+    """
+
+    def __init__(self, sides: Sequence[Sequence[str]], settled: Sequence[tuple[str, str]]) -> None:
+        self._common = [_common_words(paths) for paths in sides]
+        self._held = [Counter(module for pair in settled for module in modules_above(pair[side])) for side in (0, 1)]
+        self._settled = set(settled)
+        self._ends: dict[Tokens, list[tuple[str, str]]] = defaultdict(list)
+        for a, b in self._settled:
+            for end in {words(a)[-1:], words(b)[-1:]}:
+                self._ends[end].append((a, b))
+
+    def of(self, a: str, b: str) -> tuple[Tokens, Tokens]:
+        """The words that each of a source's path and a target's has for itself."""
+        counted = int((a, b) in self._settled)
+        return self._of(a, 0, counted), self._of(b, 1, counted)
+
+    def share_an_end(self, a: str, b: str) -> bool:
+        """Tell whether both end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
+        mine, theirs = words(a), words(b)
+        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
+        others = [both for both in ends if both != (a, b)]
+        return bool(others) and all(words(one)[-2:] == words(other)[-2:] for one, other in others)
+
+    def _of(self, path: str, side: int, counted: int) -> Tokens:
+        module = next((one for one in modules_above(path) if self._held[side][one] > counted), "")
+        common = self._common[side]
+        return tuple(
+            word
+            for word in words(path[len(module) :])
+            if len(word) > 1 and not any(word_likeness(word, other) for other in common)
+        )
+
+
+def _common_words(paths: Iterable[str]) -> set[str]:
+    """Words of several modules or layers; the numbers of lists make no difference."""
+    places = set()
+    for path in {_DIGITS.sub("#", path) for path in paths}:
+        places.update({path, *modules_above(path)})
+    count = Counter(word for place in places for word in set(words(place.rpartition(".")[2])))
+    return {word for word, number in count.items() if number > 1}
