@@ -7,21 +7,81 @@ missing on the other side have the same neighbours: what stands between the same
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from align.names.layers.path_words import containers, is_number, modules_above, path_ends
-from align.names.thresholds import AGREEING_BLOCKS, BENEFIT_OF_MAJORITY
+from align.names.thresholds import AGREEING_BLOCKS, BENEFIT_OF_MAJORITY, LONGEST_END
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
     from align.names.layers.read_layers import Layer, Pair
 
+_LETTERED = re.compile(r"(.*\d)[a-z]")
+# `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
+_TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
+_COUNTED = re.compile(r"(.*?)_?\d+")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _NONE: frozenset[object] = frozenset()
+
+
+def is_number(token: str) -> bool:
+    """Tell whether a token of a path is an index."""
+    return _NUMBER.fullmatch(token) is not None
+
+
+@lru_cache(maxsize=1 << 16)
+def modules_above(path: str) -> tuple[str, ...]:
+    """Paths of the modules above, the nearest first, the root ("") last."""
+    parts = path.split(".")
+    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
+
+
+@lru_cache(maxsize=1 << 16)
+def containers(path: str) -> tuple[str, ...]:
+    """Modules and numbered lists around a layer, the nearest first, the root ("") last.
+
+    >>> containers("mixed.branch3x3_2a.conv")
+    ('mixed.branch3x3_2a', 'mixed.branch3x3_2', 'mixed.branch3x3', 'mixed', '')
+    """
+    parts = path.split(".")
+    found: list[str] = []
+    for place in range(len(parts) - 1, -1, -1):
+        above = "".join(f"{part}." for part in parts[:place])
+        found += [above + stem for stem in _stems(parts[place])]
+        found.append(above[:-1])
+    return tuple(dict.fromkeys(found))
+
+
+def _stems(part: str) -> list[str]:
+    """The part without its letter (`2a`), without its number, without what a layer is: the like belong together."""
+    if typed := _TYPED.fullmatch(part):
+        return [typed[1]]
+    lettered = _LETTERED.fullmatch(part)
+    stems = [lettered[1]] if lettered else []
+    counted = _COUNTED.fullmatch(lettered[1] if lettered else part)
+    return stems + ([counted[1]] if counted and counted[1] else [])
+
+
+@lru_cache(maxsize=1 << 16)
+def path_ends(path: str) -> tuple[str, ...]:
+    """The last part of a path, the last two, and the last three.
+
+    >>> path_ends("layer.0.attn.q")
+    ('q', 'attn.q', '0.attn.q')
+    """
+    parts = path.split(".")
+    return tuple(".".join(parts[-length:]) for length in range(1, min(LONGEST_END, len(parts)) + 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def unnumbered_ends(path: str) -> tuple[str, ...]:
+    """The same ends, with what is a number left open."""
+    return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,13 @@ pair whose surroundings belong to other layers: two may be the only ones of thei
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
-from align.names.layers.path_words import likeness, modules_above, numbered, word_likeness, words
+from align.names.layers.path_words import DistinctiveWords, likeness, numbered, unlike_beyond_kind, words
 from align.names.layers.read_layers import crosses, may_pair
 from align.names.matching.equal_paths import find_equal_paths
 from align.names.matching.open_groups import OpenGroup, as_ambiguities, group_links
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from align.names.layers.read_layers import Layer, Pair
 
 
-_DIGITS = re.compile(r"\d+")
 _UNRELATED = sentence("pair_note.unrelated")
 
 
@@ -153,14 +151,14 @@ class _ShapeDoubts:
 
     def is_chance(self, pair: Pair) -> bool:
         """Tell whether the words of its own are against a pair, and for it but a shape of one length."""
-        return self._by_shape_alone(pair, self._facts[pair[0].path].own)
+        return self._rests_on_shape(pair, own_words=True)
 
     def stands_elsewhere(self, pair: Pair) -> bool:
         """Tell whether a pair by its shape alone, and unlike in all its words, has another place among those settled.
 
         It stands before another on one side and behind it on the other, and beside none on both.
         """
-        if not self._by_shape_alone(pair, (words(pair[0].path), words(pair[1].path))):
+        if not self._rests_on_shape(pair, own_words=False):
             return False
         others = [other for other in self._settled if other != pair]
         return any(crosses(pair, other) for other in others) and not any(
@@ -180,23 +178,10 @@ class _ShapeDoubts:
         others = [*rivals, *(one for one in self._placed if one[0].path == one[1].path)]
         return any(crosses(pair, other) for other in others if other != pair)
 
-    def _by_shape_alone(self, pair: Pair, said: tuple[Tokens, Tokens]) -> bool:
-        """Tell whether the words that are `said` of a pair are against it, and for it but a shape of one length.
-
-        Anything of this width has that; but a layer of a numbered block is there as often as the block: no chance.
-        """
-        square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
-        if not square or any(numbered(layer.path) for layer in pair):
-            return False
-        mine, theirs = (_beyond_kind(layer, told) for layer, told in zip(pair, said, strict=True))
-        return bool(mine and theirs) and not likeness(mine, theirs) and not self._facts[pair[0].path].translation
-
-
-def _beyond_kind(layer: Layer, told: Tokens) -> Tokens:
-    """The words that say more of a layer than its kind: all norms are called norms, and those of groups `gn`."""
-    kind = layer.kind.split("_")
-    initials = "".join(word[:1] for word in kind)
-    return tuple(word for word in told if len(word) > 1 and word not in {*kind, initials})
+    def _rests_on_shape(self, pair: Pair, *, own_words: bool) -> bool:
+        """Tell whether the words of a pair are against it, and for it but a shape of one length."""
+        facts = self._facts[pair[0].path]
+        return facts.by_shape[own_words] and not facts.translation
 
 
 def _beside(pair: Pair, others: Sequence[Pair], side: int) -> tuple[Pair | None, Pair | None]:
@@ -215,14 +200,15 @@ def _beside(pair: Pair, others: Sequence[Pair], side: int) -> tuple[Pair | None,
 class PairFacts:
     """What the names and the settled pairs of both sides say of one pair.
 
-    `own` are the words that each path has for itself. `alike` is their likeness in [0, 1], that of all words if one has
-    none. `differ` says that nothing is alike but a last word that stands elsewhere too. The others are what
-    `PairEvidence` and `SettledNeighbours` call so.
+    `alike` is the likeness in [0, 1] of the words that each path has for itself, that of all words if one has none.
+    `differ` says that nothing is alike but a last word that stands elsewhere too; `by_shape` that words are against
+    the pair, and for it but a shape of one length: all words, and their own. The others are what `PairEvidence` and
+    `SettledNeighbours` call so.
     """
 
-    own: tuple[Tokens, Tokens]
     alike: float
     differ: bool
+    by_shape: tuple[bool, bool]
     translation: float
     context: float
     neighbours: float
@@ -232,65 +218,27 @@ def read_pair_facts(
     pairs: Sequence[Pair], settled: Sequence[Pair], sides: tuple[Sequence[Layer], Sequence[Layer]]
 ) -> dict[str, PairFacts]:
     """Return what speaks for and against each of the pairs, by the path of its source; `settled` pairs teach."""
-    evidence = PairEvidence(settled, ordered=False)
     names = DistinctiveWords([[layer.path for layer in side] for side in sides], [(a.path, b.path) for a, b in settled])
-    found: dict[str, PairFacts] = {}
-    for a, b in pairs:
-        mine, theirs = names.of(a.path, b.path)
-        alike = likeness(mine, theirs) if mine and theirs else likeness(words(a.path), words(b.path))
-        found[a.path] = PairFacts(
-            (mine, theirs),
-            alike,
-            not alike and names.share_an_end(a.path, b.path),
-            evidence.translation((a, b)),
-            evidence.around.context((a, b), ((a, b),)),
-            evidence.around.neighbours((a, b), ((a, b),)),
-        )
-    return found
+    told = [_told_by_words(pair, names) for pair in pairs]
+    evidence = PairEvidence(settled, ordered=False)
+    return {pair[0].path: PairFacts(*said, *evidence.of_pair(pair)) for pair, said in zip(pairs, told, strict=True)}
 
 
-class DistinctiveWords:
-    """The words that tell a path from the others of its side.
+def _told_by_words(pair: Pair, names: DistinctiveWords) -> tuple[float, bool, tuple[bool, bool]]:
+    """The first facts of a pair, which its words tell."""
+    a, b = pair[0].path, pair[1].path
+    own, whole = names.of(a, b), (words(a), words(b))
+    alike = likeness(*own) if all(own) else likeness(*whole)
+    differ = not alike and names.share_an_end(a, b)
+    return alike, differ, (_by_shape_alone(pair, whole), _by_shape_alone(pair, own))
 
-    Not those of modules whose other layers are settled, since every layer there has them, nor those that stand in
-    several places (`dense`, `token`).
+
+def _by_shape_alone(pair: Pair, told: tuple[Tokens, Tokens]) -> bool:
+    """Tell whether the words that are `told` of a pair are against it, and for it but a shape of one length.
+
+    Anything of this width has that; but a layer of a numbered block is there as often as the block: no chance.
     """
-
-    def __init__(self, sides: Sequence[Sequence[str]], settled: Sequence[tuple[str, str]]) -> None:
-        self._common = [_common_words(paths) for paths in sides]
-        self._held = [Counter(module for pair in settled for module in modules_above(pair[side])) for side in (0, 1)]
-        self._settled = set(settled)
-        self._ends: dict[Tokens, list[tuple[str, str]]] = defaultdict(list)
-        for a, b in self._settled:
-            for end in {words(a)[-1:], words(b)[-1:]}:
-                self._ends[end].append((a, b))
-
-    def of(self, a: str, b: str) -> tuple[Tokens, Tokens]:
-        """The words that each of a source's path and a target's has for itself."""
-        counted = int((a, b) in self._settled)
-        return self._of(a, 0, counted), self._of(b, 1, counted)
-
-    def share_an_end(self, a: str, b: str) -> bool:
-        """Tell whether both end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
-        mine, theirs = words(a), words(b)
-        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
-        others = [both for both in ends if both != (a, b)]
-        return bool(others) and all(words(one)[-2:] == words(other)[-2:] for one, other in others)
-
-    def _of(self, path: str, side: int, counted: int) -> Tokens:
-        module = next((one for one in modules_above(path) if self._held[side][one] > counted), "")
-        common = self._common[side]
-        return tuple(
-            word
-            for word in words(path[len(module) :])
-            if len(word) > 1 and not any(word_likeness(word, other) for other in common)
-        )
-
-
-def _common_words(paths: Iterable[str]) -> set[str]:
-    """Words of several modules or layers; the numbers of lists make no difference."""
-    places = set()
-    for path in {_DIGITS.sub("#", path) for path in paths}:
-        places.update({path, *modules_above(path)})
-    count = Counter(word for place in places for word in set(words(place.rpartition(".")[2])))
-    return {word for word, number in count.items() if number > 1}
+    square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
+    if not square or any(numbered(layer.path) for layer in pair):
+        return False
+    return unlike_beyond_kind(told, (pair[0].kind, pair[1].kind))

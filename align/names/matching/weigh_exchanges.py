@@ -18,9 +18,16 @@ from typing import TYPE_CHECKING
 
 from align.core.thresholds import SURE
 from align.names.layers.numbered_lists import NumberedLists
-from align.names.layers.path_words import compare_names, contained, path_ends, unnumbered_ends, unshared_words, words
+from align.names.layers.path_words import compare_names, contained, unshared_words, words
 from align.names.layers.read_layers import may_pair
-from align.names.layers.surroundings import BlockAgreement, Contents, SettledNeighbours, read_contents
+from align.names.layers.surroundings import (
+    BlockAgreement,
+    Contents,
+    SettledNeighbours,
+    path_ends,
+    read_contents,
+    unnumbered_ends,
+)
 from align.names.thresholds import (
     BENEFIT_OF_MAJORITY,
     BENEFIT_OF_SURE,
@@ -315,6 +322,10 @@ class PairEvidence:
             beside = self._next_to((pair,))
             evidence.append(beside(pair) - beside(new))
         return _sum_unless_contradictory(evidence)
+
+    def of_pair(self, pair: Pair) -> tuple[float, float, float]:
+        """What is said of one pair without a rival: its translation, its context and its neighbours."""
+        return self.translation(pair), self.around.context(pair, (pair,)), self.around.neighbours(pair, (pair,))
 
     def translation(self, pair: Pair, judged: Sequence[Pair] = (), *, uneven: bool = False) -> float:
         """Largest share, in [0, 1], at which an end of one path went with an end of the other; seen at least twice.
