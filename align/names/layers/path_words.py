@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from align.names.layers.surroundings import is_number, modules_above
 from align.names.thresholds import AGAINST_ORDER_SHARE, LIKENESS_OF_PARTS
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ _CROSS = re.compile(
 )
 _INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
 # An index is a whole part of a path (`blocks.0`) or the number at the end of a word (`fc1`, `ln_1`): 9 digits at most.
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)([0-9]{1,9})")
 
 Tokens = tuple[str, ...]
@@ -87,6 +87,18 @@ def numbered(path: str) -> tuple[tuple[str, str, str], ...]:
         for place, part in enumerate(parts)
         if part[-1:].isdigit() and (indexed := _NUMBERED.fullmatch(part))
     )
+
+
+def is_number(token: str) -> bool:
+    """Tell whether a token of a path is an index."""
+    return _NUMBER.fullmatch(token) is not None
+
+
+@lru_cache(maxsize=1 << 16)
+def modules_above(path: str) -> tuple[str, ...]:
+    """Paths of the modules above, the nearest first, the root ("") last."""
+    parts = path.split(".")
+    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
 
 
 def words(path: str) -> Tokens:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from align.names.layers.path_words import is_number, modules_above
 from align.names.thresholds import AGREEING_BLOCKS, BENEFIT_OF_MAJORITY, LONGEST_END
 
 if TYPE_CHECKING:
@@ -25,20 +26,7 @@ _LETTERED = re.compile(r"(.*\d)[a-z]")
 # `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
 _TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
 _COUNTED = re.compile(r"(.*?)_?\d+")
-_NUMBER = re.compile(r"[0-9]{1,9}")
 _NONE: frozenset[object] = frozenset()
-
-
-def is_number(token: str) -> bool:
-    """Tell whether a token of a path is an index."""
-    return _NUMBER.fullmatch(token) is not None
-
-
-@lru_cache(maxsize=1 << 16)
-def modules_above(path: str) -> tuple[str, ...]:
-    """Paths of the modules above, the nearest first, the root ("") last."""
-    parts = path.split(".")
-    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from align.core.name_map import Ambiguity, Pairing
 from align.core.piece_transforms import Part, Slice
 from align.core.transforms import chained, turned_and_reshaped
-from align.names.layers.path_words import tokens
+from align.names.layers.path_words import is_number, tokens
 from align.names.layers.read_layers import is_turned
-from align.names.layers.surroundings import is_number
 from align.names.thresholds import (
     CONFIDENCE_OF_BIAS_BESIDE,
     CONFIDENCE_OF_NAMED_PIECES,
