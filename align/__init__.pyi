@@ -18,7 +18,7 @@ from align.forward.measure_power import measure_power as measure_power
 from align.lint.lint_models import lint_models as lint_models
 from align.models.open_side import SideRequest as SideRequest
 from align.models.open_side import open_side as open_side
-from align.models.open_sides import open_sides as open_sides
+from align.models.open_side import open_sides as open_sides
 from align.models.probe import probe as probe
 from align.names.check_name_map import check_name_map as check_name_map
 from align.names.map_one_side import map_one_side as map_one_side

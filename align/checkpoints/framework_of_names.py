@@ -32,13 +32,13 @@ class NamingDirection:
     family: TargetFamily | None
 
 
-def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple[FrameworkName, str]:
-    """Whose names a file has, by its format, else by the names; and a warning where the names decided so.
+def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple[FrameworkName, list[str]]:
+    """Whose names a file has, by its format, else by the names; and the attributes that decided where names did so.
 
     A file that says nothing, with names that tell nothing, is taken as torch's.
     """
     if known := declared_framework(metadata):
-        return known, ""
+        return known, []
     groups: dict[str, set[str]] = {}
     for name in names:
         prefix, _, attribute = name.rpartition(".")
@@ -47,9 +47,7 @@ def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple
     telling = sorted(present & _MINDSPORE)
     if not telling and not present & _TORCH and any(own >= _MINDSPORE_PAIR for own in groups.values()):
         telling = sorted(_MINDSPORE_PAIR)
-    if telling:
-        return "mindspore", sentence("checkpoint_note.taken_as_mindspore", names=telling)
-    return "torch", ""
+    return "mindspore" if telling else "torch", telling
 
 
 def declared_framework(metadata: Mapping[str, str]) -> FrameworkName | None:

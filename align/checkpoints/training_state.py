@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from align.checkpoints.framework_of_names import source_framework
 from align.checkpoints.thresholds import FEWEST_STATES
-from align.core.dtypes import numpy_dtype
+from align.core.dtypes import INTEGERS
 from align.rules.training_state_rules import training_state_rules
 from align.words.catalogue import sentence
 
@@ -50,7 +50,7 @@ def training_notes(checkpoint: Checkpoint) -> Iterator[str]:
 
 def is_count(tensor: StoredTensor) -> bool:
     """Tell whether a tensor is one whole number, which no weight is."""
-    return len(tensor.shape) <= 1 and prod(tensor.shape) == 1 and numpy_dtype(tensor.dtype).kind in "iu"
+    return len(tensor.shape) <= 1 and prod(tensor.shape) == 1 and tensor.dtype in INTEGERS
 
 
 def training_state(tensors: Tensors, rules: TrainingStateRules, framework: FrameworkName) -> dict[str, str]:

@@ -13,8 +13,8 @@ from align.evaluation.validation.exchange_parts import find_causes, judge_valida
 from align.evaluation.validation.metrics import NamedMetric
 from align.evaluation.validation.score_models import ScoredModels
 from align.evaluation.validation_result import Validation
-from align.models.open_side import Side, copied_sides
-from align.models.open_sides import open_sides
+from align.models.describe_sides import copied_sides
+from align.models.open_side import Side, open_sides
 from align.traces.transferred_weights import TransferredWeights
 from align.words.catalogue import sentence
 

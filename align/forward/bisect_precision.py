@@ -19,8 +19,8 @@ from align.forward.bisect_result import PrecisionBisection, SensitiveLayer
 from align.forward.running.measure_noise import Noise, measure_noise
 from align.forward.thresholds import MOST_SENSITIVE_SETS
 from align.models.inputs import describe_inputs, read_inputs
-from align.models.open_side import Side, check_dtype, find_function, open_side
-from align.models.user_code import run_user_code
+from align.models.open_side import Side, check_dtype, open_side
+from align.models.user_code import find_function, run_user_code
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
 from align.words.catalogue import sentence

@@ -19,8 +19,8 @@ from align.core.protocols import ModelCaller
 from align.core.registry import checkpoint_formats, model_readers
 from align.errors import InputsError
 from align.models.batches import batches_from_names, named_arrays
-from align.models.open_side import load_function
 from align.models.thresholds import MOST_INPUT_ELEMENTS, USUAL_INTEGER_BOUND
+from align.models.user_code import load_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,8 +10,8 @@ from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
+from align.models.describe_sides import copied_sides
 from align.models.inputs import read_inputs
-from align.models.open_side import copied_sides
 from align.models.unregistered_layers import unregistered_layers
 from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values, with_value_pairs
 from align.names.family_maps import choose_family

@@ -14,9 +14,10 @@ from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
 from align.core.trace_metadata import TraceHead
 from align.errors import CannotRunError, DestinationError, UserCodeError
+from align.models.describe_sides import describe_host
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_batches, read_inputs, save_inputs
-from align.models.open_side import Side, describe_host, open_side
+from align.models.open_side import Side, open_side
 from align.models.thresholds import SEED
 from align.traces.capturing.call_writer import CallWriter, GivenWriter
 from align.traces.folder_lock import LOCK, folder_lock

@@ -14,8 +14,7 @@ import numpy as np
 from align.errors import InputsError, UsageError, UserCodeError
 from align.evaluation.validation.sample_fingerprints import sample_fingerprints
 from align.models.inputs import as_array, unknown_dtypes
-from align.models.open_side import load_function
-from align.models.user_code import run_user_code
+from align.models.user_code import load_function, run_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
