@@ -1,22 +1,36 @@
-"""What a report says of the sides beside their layers: where they ran, what is not seen, what was done to them."""
+"""What a report says of the sides beside their layers: where they ran, what is not seen, what was done to them.
+
+Layers that a model holds and its framework does not see stand in a Python list, tuple or dict: their parameters are in
+no checkpoint, and no optimizer trains them. Some models keep another one so on purpose (a teacher), so it is worth a
+word only where parameters lack a counterpart.
+"""
 
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from align.core.about import __version__
 from align.core.protocols import GraphRunner
 from align.core.verdicts import Finding
+from align.models.source_lines import made_at
 from align.models.thresholds import SEED
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from align.core.protocols import Model
     from align.models.open_side import Side
+
+WALKS = {"torch": "named_modules", "mindspore": "cells_and_names"}
+LISTS = {
+    "torch": ("nn.ModuleList([...])", "nn.ModuleDict({...})"),
+    "mindspore": ("nn.CellList([...])", "nn.CellDict({...})"),
+}
 
 
 def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
@@ -61,3 +75,47 @@ def copied_sides(*sides: Side) -> Iterator[Finding]:
             yield Finding("training-state-not-loaded", "note", side.label, message)
         if side.copied:
             yield Finding("side-copied", "note", side.label, side.copied)
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisteredLayers:
+    """A container at `path` with layers of a class, how many, the line that makes it ("" if unknown), what to write."""
+
+    path: str
+    container: str
+    class_name: str
+    count: int
+    line: str
+    change: str
+
+
+def unregistered_layers(side: Side) -> tuple[UnregisteredLayers, ...]:
+    """Find the containers of a live model that hold layers which the framework has not registered.
+
+    Only attributes of registered layers are looked at, and one level of a container; models of frameworks without such
+    a register have none.
+    """
+    model, framework = side.model, side.reader.name
+    walk = WALKS.get(framework, "")
+    if not hasattr(model, walk):
+        return ()
+    registered = dict(getattr(model, walk)())
+    known = {id(layer) for layer in registered.values()}
+    return tuple(
+        _found(model, framework, f"{path}.{name}".lstrip("."), value, own)
+        for path, layer in registered.items()
+        for name, value in vars(layer).items()
+        if (own := [one for one in _items(value) if hasattr(one, walk) and id(one) not in known])
+    )
+
+
+def _items(value: object) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.values()
+
+
+def _found(model: Model, framework: str, path: str, value: object, own: list[Any]) -> UnregisteredLayers:
+    change = LISTS[framework][isinstance(value, dict)]
+    return UnregisteredLayers(path, type(value).__name__, type(own[0]).__name__, len(own), made_at(model, path), change)

@@ -13,8 +13,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from align.checkpoints.names_in_file import state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
-from align.checkpoints.training_state import state_beside_weights
 from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
 from align.core.import_user_code import require_file
 from align.core.message_words import counted, first_few
@@ -47,9 +47,10 @@ class Preparation:
 class Side:
     """A live model with its label and the adapter that reads, fills and runs it; `prepared` is what was done to it.
 
-    A `compiled` one runs past all hooks: its outputs are all that is seen. `copied` says why the model is a copy of
-    the one that was built, "" if it is not; `unwrapped` what wrappers put into the names of the model or of its
-    checkpoint, "" if these are equal; `not_loaded` what a training left in the checkpoint beside the weights.
+    A `compiled` one runs past all hooks: its outputs are all that is seen. `unwrapped` is what wrappers put into the
+    names of the model or of its checkpoint, "" if these are equal; `not_loaded` what a training left in the checkpoint
+    beside the weights; `copied_beside` the other side of a model that is a copy of the one that was built, and `shared`
+    the tensors that were that side's too, "" for all.
     """
 
     label: str
@@ -57,14 +58,24 @@ class Side:
     reader: ModelReader
     prepared: Preparation = Preparation()
     compiled: bool = False
-    copied: str = ""
     unwrapped: str = ""
     not_loaded: str = ""
+    copied_beside: str = ""
+    shared: str = ""
 
     @property
     def filled(self) -> bool:
         """Tell whether its values are those of a checkpoint."""
         return self.prepared.checkpoint is not None
+
+    @property
+    def copied(self) -> str:
+        """Why the model is a copy of the one that was built, "" if it is not."""
+        if not self.copied_beside:
+            return ""
+        if self.shared:
+            return sentence("side_finding.shared", names=self.shared, side=self.copied_beside)
+        return sentence("side_finding.one_object", side=self.copied_beside)
 
     @property
     def runner(self) -> ModelRunner:
@@ -249,12 +260,7 @@ def _with_copy(sides: Sides, shared: str) -> Sides:
         return SharedModelError(_labels(sides), f"{reason}: {type(error).__name__}: {said}")
 
     model = run_user_code(lambda: _copied(second), uncopied)
-    note = (
-        sentence("side_finding.shared", names=shared, side=first.label)
-        if shared
-        else sentence("side_finding.one_object", side=first.label)
-    )
-    copied = replace(second, model=model, copied=note)
+    copied = replace(second, model=model, copied_beside=first.label, shared=shared)
     if left := shared_tensors(_memory(first), _memory(copied)):
         raise SharedModelError(_labels(sides), f"are not apart: a copy of the latter still shares {_named(left)}")
     return first, copied

@@ -147,9 +147,8 @@ def recognise_pair(source: ParameterSet, target: ParameterSet) -> RecognisedFami
 def _paired(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
     """The form of a family that knows all names of the source and pairs most of them."""
     backwards = source.framework == "mindspore"
-    known = list(family.known_names(source.names, backwards=backwards))
-    known = known or [family.read_names(source.names, backwards=backwards)]
-    return max((_pair_by_form(own, source, target) for own in known), key=lambda one: len(one.pairings))
+    forms = family.read_sides(source.names, target.names, backwards=backwards)
+    return max((_pair_by_form(own, theirs, source, target) for own, theirs in forms), key=lambda one: len(one.pairings))
 
 
 def _differ(source: ParameterSet, target: ParameterSet) -> bool:
@@ -183,7 +182,9 @@ def _kinds_agree(own: FamilyNames, tensors: Mapping[str, StoredTensor | Paramete
     return True
 
 
-def _pair_by_form(own: FamilyNames, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
+def _pair_by_form(
+    own: FamilyNames, theirs: FamilyNames, source: ParameterSet, target: ParameterSet
+) -> RecognisedFamily:
     """Pair two sides by what a form of a family says of the source's names; raises MapError as `map_from_family`.
 
     A port whose layers are those of `mint` stands at the same places under torch's names.
@@ -207,15 +208,13 @@ def _pair_by_form(own: FamilyNames, source: ParameterSet, target: ParameterSet) 
     pairings = tuple(p for name, group in agreed.items() if name not in refused for p in group)
     named = {p.target for p in pairings} | filled
     free = [name for name in target.names if name not in named]
-    left = own.family.read_names(free, backwards=not backwards)
-    theirs = own.family.reasons_to_drop(target.names, backwards=not backwards)
     return RecognisedFamily(
         own.family,
         pairings,
-        (*_refused_sources(refused, target), *_refused_targets(left, free, refused, source)),
+        (*_refused_sources(refused, target), *_refused_targets(theirs, free, refused, source)),
         (
             *(Dropped(name, "source", reason) for name, reason in own.dropped.items()),
-            *(Dropped(name, "target", reason) for name, reason in theirs.items()),
+            *(Dropped(name, "target", reason) for name, reason in theirs.dropped.items()),
         ),
     )
 
@@ -247,15 +246,15 @@ def _refused_sources(refused: Groups, target: ParameterSet) -> Iterator[Unmatche
 
 
 def _refused_targets(
-    left: FamilyNames, names: Iterable[str], refused: Groups, source: ParameterSet
+    theirs: FamilyNames, names: Iterable[str], refused: Groups, source: ParameterSet
 ) -> Iterator[Unmatched]:
     makers = _grouped((pairing for group in refused.values() for pairing in group), "target")
     for name in names:
         if name in makers:
             sources = [pairing.source for pairing in makers[name]]
             yield Unmatched(name, "target", _reason(sources, source.by_name[sources[0]].shape), tuple(sources))
-        elif name in left.places and name not in left.dropped:
-            yield Unmatched(name, "target", _reason(left.places[name].paths, None))
+        elif name in theirs.places and name not in theirs.dropped:
+            yield Unmatched(name, "target", _reason(theirs.places[name].paths, None))
 
 
 def _reason(names: Iterable[str], shape: tuple[int, ...] | None) -> str:

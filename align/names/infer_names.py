@@ -166,12 +166,13 @@ def infer_names(
         filled |= {path(name): value for name, value in outcome.filled.items()}
         renames |= {reading.group.prefix: ""} if outcome.lifted else {}
     used = {c.choice for c in containers} | {reading.choice for reading in readings}
+    added = {_place(name, renames): value for name, value in filled.items()}
     paths = {reading.group.prefix: _renamed_path(reading.group.prefix, renames) for reading in readings}
     return InferredNames(
         name_map=_name_map(shapes, changes, family, renames),
         open=tuple(open_layers),
         faults=tuple(choice_faults(choices, used, readings, rules, ways)),
-        fills=tuple(_fill(_place(name, renames), value) for name, value in filled.items()),
+        fills=tuple(_fill(name, value) for name, value in added.items()),
         warnings=inferred_name_warnings(readings, otherwise, family, paths),
     )
 

@@ -2,13 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from align.checkpoints.framework_of_names import (
-    NamingDirection,
-    check_kept,
-    exporter_warnings,
-    naming_direction,
-    source_framework,
-)
+from align.checkpoints.names_in_file import source_framework
+from align.checkpoints.naming_direction import NamingDirection, check_kept, exporter_warnings, naming_direction
 from align.errors import UsageError
 
 

@@ -10,17 +10,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.checkpoints.framework_of_names import (
-    FrameworkName,
+from align.checkpoints.names_in_file import REASONS, FrameworkName, declared_framework, source_framework, training_state
+from align.checkpoints.naming_direction import (
     NamingDirection,
     check_kept,
     check_target,
-    declared_framework,
     exporter_warnings,
     naming_direction,
-    source_framework,
 )
-from align.checkpoints.training_state import REASONS, training_state
 from align.checkpoints.wrapper_prefixes import (
     shared_prefixes,
     with_file_names,

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.checkpoints.framework_of_names import declared_framework, source_framework
+from align.checkpoints.extents import tied_names
+from align.checkpoints.names_in_file import declared_framework, source_framework, training_state
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.checkpoints.tied_tensors import tied_names
-from align.checkpoints.training_state import training_state
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.core.parameters import Module, Parameter, ParameterSet

@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers, without_wrappers, wrapper_words
+from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers
 from align.core.transforms import turned_and_reshaped
 from align.names.layers.path_words import tokens
 from align.rules.directed_rules import PARAMETRIZED, SPLIT
 from align.rules.layer_rules import STATISTICS, LayerFamily, rule_for
-from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -98,11 +97,11 @@ def transform_between(source: Layer, target: Layer, role: str, other: str = "") 
     return turned_and_reshaped(before, wanted, is_turned(source, role) != is_turned(target, other or role))
 
 
+@dataclass(frozen=True)
 class LayeredSides:
     """Both sides of a map with their layers, which are read once."""
 
-    def __init__(self, source: ParameterSet, target: ParameterSet) -> None:
-        self.parameters = source, target
+    parameters: tuple[ParameterSet, ParameterSet]
 
     @cached_property
     def roles(self) -> tuple[Roles, Roles]:
@@ -283,14 +282,7 @@ def without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> Layere
     if wrappers[0] == wrappers[1]:
         kept = wrappers
     left, right = (_below(side, wrapper) for side, wrapper in zip(sides, kept, strict=True))
-    return LayeredSides(left, right)
-
-
-def wrapper_warnings(sides: Iterable[ParameterSet]) -> Iterator[str]:
-    """Say of each side what wrappers put into its names."""
-    for side in sides:
-        if words := wrapper_words(without_wrappers(side.names)):
-            yield sentence("map_warning.wrappers", side=side.label, words=words)
+    return LayeredSides((left, right))
 
 
 def _without_inner(side: ParameterSet, other: ParameterSet) -> ParameterSet:

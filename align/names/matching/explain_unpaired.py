@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from align.core.name_map import Dropped, Unmatched
 from align.names.fold_names import NUMBER
 from align.names.layers.path_words import numbered
-from align.names.layers.read_layers import LayeredSides, whole_of
+from align.names.layers.read_layers import whole_of
 from align.names.thresholds import LIKENESS_OF_SUGGESTIONS, SUGGESTED_NAMES
 from align.rules.computed_constants import constant_reason
 from align.words.catalogue import sentence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from align.core.name_map import Ambiguity, NameMap, Pairing, SideName
     from align.core.parameters import Parameter, ParameterSet, Shape
-    from align.names.layers.read_layers import Layer, Pair
+    from align.names.layers.read_layers import Layer, LayeredSides, Pair
 
     Roles = dict[str, tuple[Layer, str]]
     Group = dict[tuple[str, ...], Parameter]  # by the numbers in their names, in which alone they differ
@@ -70,12 +70,11 @@ def explain_unpaired(
     return dropped, unmatched
 
 
-def explain_unpaired_anew(parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> NameMap:
+def explain_unpaired_anew(sides: LayeredSides, name_map: NameMap) -> NameMap:
     """Return the map with what is not paired explained by the pairings that it has now.
 
     Of a group that has lost all names of one side, the others are unmatched.
     """
-    sides = LayeredSides(*parameters)
     left, right = sides.roles
     layers = [
         (left[p.source][0], right[p.target][0]) for p in name_map.pairings if p.source in left and p.target in right

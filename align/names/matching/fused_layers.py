@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from align.core.piece_transforms import Span
     from align.core.transforms import Transform
     from align.names.layers.read_layers import Layer, Signature
-    from align.names.layers.surroundings import PairedModules
+    from align.names.matching.match_layers import PairedModules
 
 
 _UNORDERED = sentence("open_reason.pieces_unordered")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
-from align.names.layers.path_words import DistinctiveWords, likeness, numbered, unlike_beyond_kind, words
+from align.names.layers.path_words import DistinctiveWords, likeness, modules_above, numbered, unlike_beyond_kind, words
 from align.names.layers.read_layers import crosses, may_pair
 from align.names.matching.equal_paths import find_equal_paths
 from align.names.matching.open_groups import OpenGroup, as_ambiguities, group_links
@@ -242,3 +242,36 @@ def _by_shape_alone(pair: Pair, told: tuple[Tokens, Tokens]) -> bool:
     if not square or any(numbered(layer.path) for layer in pair):
         return False
     return unlike_beyond_kind(told, (pair[0].kind, pair[1].kind))
+
+
+class PairedModules:
+    """The modules of both sides with the paired layers below each; `side` is 0 for the source's, 1 for the target's."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self._paths = [pair[0].path for pair in pairs], [pair[1].path for pair in pairs]
+        self._below: tuple[dict[str, set[int]], dict[str, set[int]]] = defaultdict(set), defaultdict(set)
+        self._facing: tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]] = {}, {}
+        for paths, below in zip(self._paths, self._below, strict=True):
+            for number, path in enumerate(paths):
+                for module in modules_above(path):
+                    below[module].add(number)
+
+    def module(self, layer: Layer, side: int) -> str | None:
+        """The nearest module around a layer that holds paired layers."""
+        return next((path for path in modules_above(layer.path) if path in self._below[side]), None)
+
+    def facing(self, layer: Layer, side: int) -> frozenset[str]:
+        """Modules of the other side that hold the same pairs as the layer's, or some of them, or all and more."""
+        module = self.module(layer, side)
+        if module is None:
+            return frozenset()
+        known = self._facing[side]
+        if module not in known:
+            own, other = self._below[side][module], self._below[1 - side]
+            touched = {path for number in own for path in modules_above(self._paths[1 - side][number])}
+            known[module] = frozenset(path for path in touched if other[path] <= own or own <= other[path])
+        return known[module]
+
+    def together(self, a: Layer, b: Layer) -> bool:
+        """Tell whether a source's layer and a target's stand in one place."""
+        return self.module(b, 1) in self.facing(a, 0)
