@@ -69,11 +69,10 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     sides = open_map_sides(reference, candidate, trial=trial)
     require_parameters(sides)
     source, target = (side.parameters for side in sides)
-    layered = LayeredSides((source, target))
     known = choose_family(family, source, target)
     rules_of_all = told.rules if known is None else known.beside(told.rules)
     live = _live(sides) if given is not None else None
-    name_map = _settled(sides, layered, rules_of_all)
+    name_map = _settled(sides, (source, target), rules_of_all)
     facts = MapFacts()
     if given is not None and live is not None and not trial:  # what values do says more than the order of calls
         was_open = bool(name_map.ambiguous)
@@ -83,7 +82,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
         name_map = known.marked(name_map, told.rules)
     name_map = _with_left_out(sides, name_map)
     if trial:
-        name_map, facts.unproven = _by_trial(live, layered, name_map, given, progress)
+        name_map, facts.unproven = _by_trial(live, (source, target), name_map, given, progress)
     if told.rules.all_rules:
         name_map, facts.conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
     name_map, facts.doubled = with_doubled_open(name_map)
@@ -108,20 +107,21 @@ def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
     return left, right
 
 
-def _settled(sides: tuple[MapSide, MapSide], layered: LayeredSides, rules: NameRules) -> NameMap:
+def _settled(
+    sides: tuple[MapSide, MapSide], parameters: tuple[ParameterSet, ParameterSet], rules: NameRules
+) -> NameMap:
     """Match, and settle by equal values where both sides have values; the rest of a layer follows.
 
     What values confirm is told as well: what they contradict is no reason to doubt it.
     """
-    source, target = layered.parameters
-    name_map = _matched(source, target, rules)
+    name_map = _matched(*parameters, rules)
     values = sides[0].values, sides[1].values
-    told = pairs_by_values(name_map, layered, values) if all(values) else {}
+    told = pairs_by_values(name_map, LayeredSides(parameters), values) if all(values) else {}
     before = {pairing.source: pairing for pairing in name_map.pairings}
     if all(before.get(name) == pairing for name, pairing in told.items()):
         return name_map
     names = {name: (pairing.target, pairing.transform) for name, pairing in told.items()}
-    return with_value_pairs(_matched(source, target, replace(rules, names=rules.names | names)), told)
+    return with_value_pairs(_matched(*parameters, replace(rules, names=rules.names | names)), told)
 
 
 def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap:
@@ -132,7 +132,7 @@ def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap
 
 def _by_trial(
     live: tuple[Side, Side] | None,
-    layered: LayeredSides,
+    parameters: tuple[ParameterSet, ParameterSet],
     name_map: NameMap,
     inputs: Mapping[str, Array] | None,
     progress: Progress,
@@ -148,7 +148,7 @@ def _by_trial(
         if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
             return name_map, sentence("map_verdict.trial_failed", error=error.message)
         raise
-    return explain_unpaired_anew(layered, settled), ""
+    return explain_unpaired_anew(LayeredSides(parameters), settled), ""
 
 
 def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
