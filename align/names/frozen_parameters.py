@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from align.core.message_words import first_few
 from align.names.fold_names import fold_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from align.core.name_map import NameMap, Pairing
     from align.core.parameters import Parameter, ParameterSet
@@ -42,17 +42,6 @@ def frozen_apart(name_map: NameMap, source: ParameterSet, target: ParameterSet) 
         tuple(pairing for pairing, mine, theirs in known if theirs and not mine),
         tuple(pairing for pairing, mine, theirs in known if mine and not theirs),
     )
-
-
-def frozen_notes(found: FrozenApart, labels: tuple[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the key and facts of what each side alone freezes, and of what to write in the target."""
-    counts = f"trainable {found.trainable[0]:,} against {found.trainable[1]:,}"
-    for pairs, label, frozen in ((found.frozen_in_source, labels[0], True), (found.frozen_in_target, labels[1], False)):
-        if pairs:
-            names = folded_names([pairing.source for pairing in pairs])
-            change = freezing([pairing.target for pairing in pairs], frozen=frozen)
-            facts = {"count": len(pairs), "side": label, "counts": counts, "names": names, "change": change}
-            yield "map_warning.frozen", facts
 
 
 def folded_names(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
-from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values, with_value_pairs
+from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values
 from align.names.family_maps import choose_family
 from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
 from align.names.layers.read_layers import LayeredSides
@@ -76,8 +76,8 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     facts = MapFacts()
     if given is not None and live is not None and not trial:  # what values do says more than the order of calls
         was_open = bool(name_map.ambiguous)
-        name_map, ran = settle_by_order(name_map, live, (source, target), given, rules_of_all)
-        facts.ran = ran if was_open else ()
+        name_map, unseen = settle_by_order(name_map, live, (source, target), given, rules_of_all)
+        facts.unseen = unseen if was_open else []
     if known is not None:
         name_map = known.marked(name_map, told.rules)
     name_map = _with_left_out(sides, name_map)
@@ -121,7 +121,9 @@ def _settled(
     if all(before.get(name) == pairing for name, pairing in told.items()):
         return name_map
     names = {name: (pairing.target, pairing.transform) for name, pairing in told.items()}
-    return with_value_pairs(_matched(*parameters, replace(rules, names=rules.names | names)), told)
+    again = _matched(*parameters, replace(rules, names=rules.names | names))
+    pairings = (told[p.source] if p.source in told and p.target == told[p.source].target else p for p in again.pairings)
+    return replace(again, pairings=tuple(pairings))
 
 
 def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap:

@@ -5,7 +5,7 @@ No conversion follows a map that makes a target twice, so none is written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError
 from align.models.describe_sides import copied_sides, unregistered_layers
 from align.names.fold_names import fold_names
-from align.names.frozen_parameters import frozen_apart, frozen_notes
+from align.names.frozen_parameters import folded_names, freezing, frozen_apart
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.name_map import NameMap, Pairing
-    from align.core.parameters import ParameterSet
     from align.core.transforms import Transform
-    from align.models.describe_sides import UnregisteredLayers
-    from align.models.open_side import Side
     from align.names.from_file.map_sides import MapSide
+    from align.names.frozen_parameters import FrozenApart
 
 
 Note = tuple[str, dict[str, Any]]  # the key of a sentence, and its facts
@@ -37,13 +35,13 @@ Note = tuple[str, dict[str, Any]]  # the key of a sentence, and its facts
 
 @dataclass(slots=True)
 class MapFacts:
-    """What was found on the way to a map: `ran` are the sides as they ran, where something was open before.
+    """What was found on the way to a map: `unseen` are the modules of each side, by its label, that did not run.
 
     `unproven` is why a trial did not prove the map; `conflicts` are about rules that values contradict, `doubled` about
     targets that would be made twice.
     """
 
-    ran: tuple[ParameterSet, ...] = ()
+    unseen: Sequence[tuple[str, list[str]]] = ()
     unproven: str = ""
     conflicts: Sequence[Note] = ()
     doubled: Sequence[Note] = ()
@@ -56,26 +54,30 @@ def map_warnings(name_map: NameMap, sides: tuple[MapSide, MapSide], facts: MapFa
     lost = [(side, one) for side in live if name_map.unmatched for one in unregistered_layers(side)]
     wrappers = [(side.label, wrapper_words(without_wrappers(side.names))) for side in (source, target)]
     notes: list[Note] = [("map_warning.wrappers", {"side": one, "words": words}) for one, words in wrappers if words]
-    notes += [note for side in facts.ran for note in unseen_notes(side)]
+    notes += [
+        ("map_warning.not_seen_to_run", {"count": len(paths), "side": label, "paths": fold_names(paths)})
+        for label, paths in facts.unseen
+        if paths
+    ]
     notes += [*facts.conflicts, *facts.doubled]
-    notes += [_unregistered(side, one) for side, one in lost]
-    notes += frozen_notes(frozen_apart(name_map, source, target), (source.label, target.label))
+    notes += [
+        ("map_warning.unregistered", {"side": side.label, "framework": side.reader.name, **asdict(one)})
+        for side, one in lost
+    ]
+    notes += _frozen_notes(frozen_apart(name_map, source, target), (source.label, target.label))
     copied = [finding.message for finding in copied_sides(*live)]
     return (*copied, *(sentence(key, **given) for key, given in notes))
 
 
-def _unregistered(side: Side, layers: UnregisteredLayers) -> Note:
-    """Where layers that their side's framework does not see are, and how to register them."""
-    facts = {name: getattr(layers, name) for name in ("path", "container", "class_name", "count", "line", "change")}
-    return "map_warning.unregistered", {"side": side.label, "framework": side.reader.name, **facts}
-
-
-def unseen_notes(side: ParameterSet) -> Iterator[Note]:
-    """Yield which modules with parameters were not seen to run, in one note; nothing if all were."""
-    paths = [module.path for module in side.modules if module.parameters and not module.ran]
-    if paths:
-        facts = {"count": len(paths), "side": side.label, "paths": fold_names(paths)}
-        yield "map_warning.not_seen_to_run", facts
+def _frozen_notes(found: FrozenApart, labels: tuple[str, str]) -> Iterator[Note]:
+    """Yield the key and facts of what each side alone freezes, and of what to write in the target."""
+    counts = f"trainable {found.trainable[0]:,} against {found.trainable[1]:,}"
+    for pairs, label, frozen in ((found.frozen_in_source, labels[0], True), (found.frozen_in_target, labels[1], False)):
+        if pairs:
+            names = folded_names([pairing.source for pairing in pairs])
+            change = freezing([pairing.target for pairing in pairs], frozen=frozen)
+            facts = {"count": len(pairs), "side": label, "counts": counts, "names": names, "change": change}
+            yield "map_warning.frozen", facts
 
 
 def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:

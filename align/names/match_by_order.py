@@ -40,10 +40,16 @@ def settle_by_order(
     parameters: tuple[ParameterSet, ParameterSet],
     inputs: Mapping[str, Array],
     rules: NameRules,
-) -> tuple[NameMap, tuple[ParameterSet, ParameterSet]]:
-    """Run both sides once; return the map as the order of execution has it, and the sides in that order."""
+) -> tuple[NameMap, list[tuple[str, list[str]]]]:
+    """Run both sides once; return the map as the order of execution has it, and what of each side did not run."""
     source, target = (_executed(side, own, inputs) for side, own in zip(sides, parameters, strict=True))
-    return match_by_order(name_map, source, target, rules), (source, target)
+    unseen = [(side.label, unseen_modules(side)) for side in (source, target)]
+    return match_by_order(name_map, source, target, rules), unseen
+
+
+def unseen_modules(side: ParameterSet) -> list[str]:
+    """The paths of modules with parameters that were not seen to run."""
+    return [module.path for module in side.modules if module.parameters and not module.ran]
 
 
 def match_by_order(name_map: NameMap, source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:

@@ -66,14 +66,6 @@ def pairs_by_values(name_map: NameMap, layered: LayeredSides, values: tuple[Valu
     return told
 
 
-def with_value_pairs(name_map: NameMap, told: Mapping[str, Pairing]) -> NameMap:
-    """The map that was made with these pairs as rules, with the evidence, transform and note of each."""
-    pairings = (
-        told[p.source] if p.source in told and p.target == told[p.source].target else p for p in name_map.pairings
-    )
-    return replace(name_map, pairings=tuple(pairings))
-
-
 def _known(name_map: NameMap, sides: Sides) -> set[EqualValue]:
     """Pairs that values need not confirm, by the first name of each tensor."""
     found = set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers
@@ -49,10 +49,9 @@ class Layer:
     """One layer: `kind` is "" where no rule knows its class; `shapes` are those of the roles, as torch has them.
 
     `signature` lists the (role, shape) that a counterpart must have. `position` counts the parameters before it on its
-    side. `aside` is True below an auxiliary head or a second copy of the model. `inputs_first` is True where the weight
-    stands as (in, out), None where nobody knows. `ran` is False where a run did
-    not show its module, so that its position tells nothing. `axes` is what the name of its class ends in, `2d` of
-    BatchNorm2d, "" where it does not say.
+    side. `inputs_first` is True where the weight stands as (in, out), None where nobody knows. `ran` is False where a
+    run did not show its module, so that its position tells nothing. `axes` is what the name of its class ends in, `2d`
+    of BatchNorm2d, "" where it does not say.
     """
 
     path: str
@@ -62,10 +61,14 @@ class Layer:
     shapes: dict[str, Shape]
     signature: Signature
     dropped: dict[str, str]
-    aside: bool
     inputs_first: bool | None = False
     ran: bool = True
     axes: str = ""
+
+    @property
+    def aside(self) -> bool:
+        """Whether it stands below an auxiliary head or in a second copy of the model."""
+        return _is_aside(self.path)
 
 
 def may_pair(a: Layer, b: Layer) -> bool:
@@ -253,10 +256,10 @@ def _layer(path: str, position: int, kind: str, roles: dict[str, Parameter], fam
         shapes=shapes,
         signature=tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES)),
         dropped=family.may_lack | family.dropped if family else {},
-        aside=_is_aside(path),
     )
 
 
+@lru_cache(maxsize=1 << 17)
 def _is_aside(path: str) -> bool:
     lower = path.lower()
     return any(word in lower for word in ASIDE) and not ASIDE.isdisjoint(tokens(path))
