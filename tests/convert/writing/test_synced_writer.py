@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from align.convert.writing import synced_writer
-from align.convert.writing.synced_writer import SyncedWriter
+from align.convert.writing.write_checkpoint import SyncedWriter
 
 
 def test_what_is_written_is_there_and_told(tmp_path) -> None:
