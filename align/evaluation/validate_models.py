@@ -1,4 +1,8 @@
-"""The same dataset and metric through both models, side by side; where they differ, parts exchanged one at a time."""
+"""The same dataset and metric through both models, side by side; where they differ, parts exchanged one at a time.
+
+One pass over the data runs both models on each batch, and the reference in float64 for its noise, so that nothing is
+kept but figures. The data, the metric and the weights may be those of either side.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.verdicts import Finding, Outcome
 from align.errors import CannotRunError, InputsError, UsageError
-from align.evaluation.validation.dataset_batches import Dataset
+from align.evaluation.validation.dataset_batches import Dataset, count_differing_samples
 from align.evaluation.validation.exchange_parts import (
     Scores,
     Setup,
@@ -26,7 +30,6 @@ from align.evaluation.validation.exchange_parts import (
 )
 from align.evaluation.validation.metrics import NamedMetric, main_output
 from align.evaluation.validation.sample_differences import SampleTally
-from align.evaluation.validation.sample_fingerprints import count_differing_samples
 from align.evaluation.validation_result import Validation
 from align.models.call_model import call_model, model_caller, noise_unmeasured, widened_side
 from align.models.describe_sides import copied_sides

@@ -1,4 +1,7 @@
-"""Which layers suffer in another precision or on another device: the set of them halved until it cannot be smaller."""
+"""Which layers suffer in another precision or on another device: the set of them halved until it cannot be smaller.
+
+How much a model moves when something about it is changed is held against a limit.
+"""
 
 from __future__ import annotations
 

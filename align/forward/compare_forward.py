@@ -30,8 +30,8 @@ from align.forward.port_failure import failure_finding, judge_until_failure, pai
 from align.forward.running.noise_of_candidate import with_carried, with_functions
 from align.forward.running.probe_unseen import probe_unseen
 from align.forward.running.run_both_models import kept_traces, run_both_models
+from align.models.call_model import bound_findings, read_bindings
 from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers
-from align.models.input_bindings import bound_findings, read_bindings
 from align.models.inputs import describe_inputs, read_both_inputs
 from align.models.open_side import open_sides
 from align.models.refuse_random import refuse_random

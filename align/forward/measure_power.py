@@ -1,7 +1,9 @@
 """Could these inputs have shown a fault? Measured on the reference: what moves if inputs or parameters change.
 
 One run for each of up to three inputs, one backward pass, and runs with the parameters that seem blind changed: of the
-model itself, since a copy may go on using what it was copied from. It has its own values back afterwards.
+model itself, since a copy may go on using what it was copied from. It has its own values back afterwards. Other inputs
+are drawn from the values that the input has: word indices stay words, pixels stay in their range. What looks like a
+mask or an order (two values; whole numbers that rise or fall) may not be mixed: samples exchange theirs.
 """
 
 from __future__ import annotations

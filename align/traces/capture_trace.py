@@ -1,4 +1,8 @@
-"""One model run once on fixed inputs, and all of it written into a folder that is compared elsewhere, or later."""
+"""One model run once on fixed inputs, and all of it written into a folder that is compared elsewhere, or later.
+
+Each call is streamed as it begins and ends, each tensor with its figures: a process that is killed, or a kernel that
+fails, leaves a trace that ends at the call that was running.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +28,10 @@ from align.models.open_side import Side, open_side
 from align.models.thresholds import SEED
 from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.kept_elements import is_kept, keep_part, read_kept
-from align.traces.rounding_noise import NoiseSink
-from align.traces.show_trace import show_trace
+from align.traces.open_trace import show_trace
+from align.traces.rounding_noise import NoiseSink, write_noise
 from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE, TENSORS, capture_as_json
 from align.traces.stored_model import MODEL, VALUES, write_model, write_values
-from align.traces.stored_noise import write_noise
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter, tell_file
 from align.words.catalogue import sentence

@@ -2,8 +2,9 @@
 
 So a destination is absent, old or complete, never half. Of shards the index comes last, and what was there before goes
 just before the new files take its place: an old index would claim new shards, an old file be taken for a new index.
-Every tensor is read back and compared bit for bit, in blocks. Two threads take tensors in turn: reading, comparing and
-hashing all leave the interpreter free, and the hash alone would otherwise cost more than the rest of a conversion.
+Every tensor is read back and compared bit for bit. Two threads take tensors in turn: reading, comparing and hashing
+leave the interpreter free. A thread flushes behind the writer, so that the final fsync finds little left: a copy with
+fsync took two thirds of the time of `cp` and `sync` together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The values of both live models compared, and what the candidate holds instead where it differs."""
+"""The values of both live models compared, and what the candidate holds instead where it differs.
+
+It may hold another parameter's values, turned, permuted or rounded ones, or those that it was never filled over. Values
+are looked up by their hash among those of the same shape, so that the cost grows with their bytes and not with their
+pairs; only what is related to the right value is asked for a relation.
+"""
 
 from __future__ import annotations
 

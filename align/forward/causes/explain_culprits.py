@@ -1,7 +1,9 @@
-"""The causes that are confirmed by trying the change: weights, settings, layers without counterpart.
+"""The causes that are confirmed by trying the change in the port: weights, settings, layers without counterpart.
 
-All layers are tried in one run for each change, since each is seen alone: what answers in the place of a layer is the
-layer rebuilt with the changed setting, and weights that differ are the reference's for the time of the trials.
+One run tries a change of every open fault, since each is seen alone: what answers in the place of a layer is the layer
+rebuilt with the changed setting, and weights that differ are the reference's for the time of the trials. Of the layers
+that have no counterpart nobody knows whether they are at fault: so theirs are tried only where something behind them
+is, and reported only if they mend it.
 """
 
 from __future__ import annotations

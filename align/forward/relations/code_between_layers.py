@@ -1,6 +1,8 @@
 """What code between layers makes of the tensors before: sums, functions, attention, reductions.
 
-The tensors are the reference's; nothing is said unless its own value is made of them in a known way.
+The tensors are the reference's; nothing is said unless its own value is made of them in a known way. For attention the
+queries, keys and values are looked for among the tensors before, at a few positions first: that tells heads, scale,
+axis of the softmax and causal mask.
 """
 
 from __future__ import annotations
@@ -13,14 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
-from align.forward.relations.activations import softmax
-from align.forward.relations.describe_slice_order import divisors
 from align.forward.relations.input_relations import explain_function, explain_inputs
 from align.forward.relations.output_relations import likeliest_relation
-from align.forward.relations.pointwise import swap_sides
+from align.forward.relations.pointwise import softmax, swap_sides
 from align.forward.relations.relation import Relation, agreement, at_places, with_facts
 from align.forward.relations.resizing import explain_resizing
 from align.forward.relations.rounding import NARROW
+from align.forward.relations.slices import divisors
 from align.forward.thresholds import (
     LARGEST_ATTENTION_IN_CODE,
     LARGEST_ATTENTION_SAMPLE,

@@ -1,6 +1,8 @@
 """Why a layer returns something else than the reference's, judged by all that it was given.
 
-What its inputs and parameters show names a cause; only where that is nothing is the output asked alone.
+What its inputs and parameters show names a cause; only where that is nothing is the output asked alone. Attention is
+made of what each side was given: with how many heads, which scale, and which axis the batch is. Nothing is said unless
+the reference's own output is made so: a mask, or weights that are kept otherwise, ends it.
 """
 
 from __future__ import annotations
@@ -12,9 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import dtype_name
-from align.forward.relations.activations import softmax
 from align.forward.relations.code_between_layers import explain_code
-from align.forward.relations.describe_slice_order import divisors
 from align.forward.relations.input_relations import (
     explain_function,
     explain_inputs,
@@ -24,9 +24,10 @@ from align.forward.relations.input_relations import (
 )
 from align.forward.relations.norm_layers import explain_norm
 from align.forward.relations.output_relations import explain_output, make_question, relation_sort_key
-from align.forward.relations.pointwise import swap_sides
+from align.forward.relations.pointwise import softmax, swap_sides
 from align.forward.relations.relation import agreement, with_facts
 from align.forward.relations.resizing import explain_resizing
+from align.forward.relations.slices import divisors
 from align.forward.thresholds import LARGEST_TRIED_ATTENTION
 
 if TYPE_CHECKING:

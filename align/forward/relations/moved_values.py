@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.describe_slice_order import describe_order, divisors
 from align.forward.relations.relation import Question, Relation, agreement, at_places, sample_places, with_facts
-from align.forward.relations.slices import slice_tables
+from align.forward.relations.slices import describe_order, divisors, slice_tables
 from align.forward.thresholds import (
     FARTHEST_DISPLACEMENT,
     FIRST_LOOK_AT_AXES,

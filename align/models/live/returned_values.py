@@ -1,8 +1,7 @@
 """What a call returned, part by part: tensors, and what else can be held against another one's.
 
 Of inner modules arrays count beside tensors. What the model itself returns is what its user gets: numbers, texts, sets
-of them and what public attributes of objects hold are taken too, and all that cannot be is listed.
-
+of them and what public attributes of objects hold are taken too, each as one array; all that cannot be is listed.
 A module often returns what the last one inside it returned: the very same tensor, which need not be looked at again.
 That takes a framework that counts how often a tensor was written to, as torch does (but for writes through `.data`);
 MindSpore's `_version` stays 0.
