@@ -22,7 +22,7 @@ from align.evaluation import generation_result, validation_result
 from align.forward import forward_result
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.run_folder import KINDS, RunFolder
-from align.traces import stored_model
+from align.traces import rounding_noise, stored_model
 from align.traces.module_calls import UnpairedLayer
 from align.traces.stored import manifest
 from align.traces.thresholds import TRACE_HEADER_BYTES
