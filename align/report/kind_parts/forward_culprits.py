@@ -28,6 +28,15 @@ OPEN_STATES = ("bypassed", "not seen")  # modules never called do nothing
 SETTINGS = ("reference", "candidate")
 SHOWN_ELSEWHERE = ("calls", "batch", *SETTINGS)  # facts with a place of their own
 
+FUNCTION_TEXTS = {
+    "": "first_unlike",
+    "result": "other_result",
+    "scaled input": "scaled_input",
+    "other table": "other_table",
+    "other input": "other_input",
+    "missing step": "missing_step",
+}
+
 NEVER_GIVEN = "weights-never-given"
 
 Culprit = dict[str, Any]
@@ -125,6 +134,7 @@ def _facts(group: list[Culprit], layers: list[Layer]) -> Pairs:
     optional = {
         "difference": _difference(group, layers),
         "settings": _settings(first["facts"]),
+        "inside": _inside(first),
         "change": first["change"],
         "line": _lines(group),
     }
@@ -169,6 +179,25 @@ def _cause(culprit: Culprit) -> str:
     facts = format_facts({key: value for key, value in culprit["facts"].items() if key not in SHOWN_ELSEWHERE})
     because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
     return f"{because} ({facts})" if facts else because
+
+
+def _inside(culprit: Culprit) -> str:
+    """Say which functional call of the code is at fault; results of older versions have none."""
+    call = culprit.get("inside")
+    if not call:
+        return ""
+    lines = call["lines"]
+    rest = len(lines) - CODE_LINES_SHOWN
+    shown = ", ".join(lines[:CODE_LINES_SHOWN]) + (say("word.and_more", count=rest) if rest > 0 else "")
+    return say(
+        f"culprit.{FUNCTION_TEXTS[call['difference']]}",
+        sureness=word("sureness", call["sureness"]),
+        function=call["function"],
+        lines=shown,
+        reference=call["reference_function"],
+        reference_line=call["reference_line"],
+        factor=format_number(call["factor"]),
+    )
 
 
 def _settings(facts: dict[str, Any]) -> str:
