@@ -34,9 +34,8 @@ from align.forward.thresholds import LEAST_SATURATED_ELEMENTS, MOST_INPUTS_ALONE
 from align.measure.limits import limit_for, rounding_limit
 from align.measure.measure_arrays import measure
 from align.measure.slices import slices_of
-from align.models.batches import batches_from_names, named_arrays
 from align.models.fit_inputs import run_fitted
-from align.models.inputs import read_batches
+from align.models.inputs import batches_from_names, named_arrays, read_batches
 from align.models.open_side import Side, open_side
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter

@@ -15,8 +15,8 @@ from align.core.name_map import SIDES
 from align.core.protocols import ModelCaller
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, InputsError, ModelFailedError, ModelFailure
-from align.models.batches import batches_of
 from align.models.fit_inputs import cast_findings
+from align.models.inputs import batches_of
 from align.models.live.call_sites import raised_at
 from align.models.nested_values import leaves
 from align.models.record_calls import bind_inputs

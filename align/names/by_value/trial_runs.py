@@ -18,8 +18,8 @@ import numpy as np
 
 from align.core.piece_transforms import apart_from_whole
 from align.measure.sampled_values import relative_rms_distance, sample_values
-from align.models.batches import batches_of
 from align.models.fit_inputs import run_fitted
+from align.models.inputs import batches_of
 from align.names.by_value.distinct_values import Calibration, distinct_values, neutral_values
 from align.names.by_value.trial_groups import components
 from align.names.layers.read_layers import read_layers
