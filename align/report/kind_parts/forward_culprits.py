@@ -137,6 +137,7 @@ def _facts(group: list[Culprit], layers: list[Layer]) -> Pairs:
         "inside": _inside(first),
         "change": first["change"],
         "line": _lines(group),
+        "next": _next_step(first),
     }
     fault = [(say("culprit.part"), _part(group)), (say("culprit.cause"), _cause(first))]
     return [*names, *fault, *((say(f"culprit.{key}"), text) for key, text in optional.items() if text)]
@@ -198,6 +199,15 @@ def _inside(culprit: Culprit) -> str:
         reference_line=call["reference_line"],
         factor=format_number(call["factor"]),
     )
+
+
+def _next_step(culprit: Culprit) -> str:
+    """Say what would tell more of a part of which neither the cause nor the call at fault is known."""
+    if culprit["cause"] or culprit.get("inside"):
+        return ""
+    if culprit["part"] == "layer":
+        return say("culprit.next_of_layer", layer=culprit["candidate"] or NONE)
+    return say("culprit.next_of_code", line=culprit["line"] or layer_name(culprit["candidate"], culprit["call"]))
 
 
 def _settings(facts: dict[str, Any]) -> str:
