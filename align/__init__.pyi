@@ -18,7 +18,7 @@ from align.forward.measure_power import measure_power as measure_power
 from align.lint.lint_models import lint_models as lint_models
 from align.models.open_side import SideRequest as SideRequest
 from align.models.open_side import open_side as open_side
-from align.models.open_sides import open_sides as open_sides
+from align.models.open_side import open_sides as open_sides
 from align.models.probe import probe as probe
 from align.names.check_name_map import check_name_map as check_name_map
 from align.names.map_one_side import map_one_side as map_one_side
@@ -26,7 +26,7 @@ from align.names.map_parameters import map_parameters as map_parameters
 from align.report.result_frames import map_frame as map_frame
 from align.report.write_report import write_report as write_report
 from align.traces.capture_trace import capture_trace as capture_trace
-from align.traces.show_trace import show_trace as show_trace
+from align.traces.open_trace import show_trace as show_trace
 from align.training.capture_training_step import capture_training_step as capture_training_step
 from align.training.check_determinism import check_determinism as check_determinism
 from align.training.check_parameters import check_parameters as check_parameters

@@ -22,7 +22,7 @@ import resnet50
 
 from align.core.registry import model_readers
 from align.core.trace_metadata import KeptValues, TraceHead
-from align.traces.capturing.call_writer import CallWriter
+from align.traces.capture_trace import CallWriter
 from align.traces.stored.manifest import MANIFEST, TENSORS
 
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from align.checkpoints.framework_of_names import declared_framework
+from align.checkpoints.extents import overlapping_names, tied_names
+from align.checkpoints.names_in_file import declared_framework, training_notes
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
-from align.checkpoints.tied_tensors import overlapping_names, tied_names
-from align.checkpoints.training_state import training_notes
 from align.core.verdicts import ShownResult
 from align.errors import SeveralEntriesError
 

@@ -1,25 +1,43 @@
-"""Opening a checkpoint by its content; the suffix decides nothing, because people rename files."""
+"""Opening a checkpoint by its content; the suffix decides nothing, because people rename files.
+
+One of several files, which an index names, is read as one. The index is Hugging Face's (`model.safetensors.index.json`,
+`pytorch_model.bin.index.json`, with a `weight_map`) or MindSpore's `param_name_map.json`, which has one too, or is
+nothing but the map, in older versions. Its words are not trusted: shards lie beside it and are plain files, however
+they are linked, and every tensor must be where it says.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.checkpoints.format_parts.open_sharded import checkpoint_in, is_index, open_sharded, shard_note
-from align.checkpoints.thresholds import HEAD_BYTES
+from align.checkpoints.format_parts.claims import parse_json
+from align.checkpoints.format_parts.external_files import external_file
+from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_INDEX_BYTES, MOST_SHARDS
 from align.core.atomic_files import existing_file
-from align.core.checkpoints import require_plain
-from align.core.message_words import printable
+from align.core.checkpoints import Checkpoint, StoredTensor, require_plain
+from align.core.message_words import counted, first_few, printable
 from align.core.registry import checkpoint_formats
-from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.errors import (
+    HostileFileError,
+    MissingEntryError,
+    NotACheckpointError,
+    ShardsError,
+    UnsupportedCheckpointError,
+    UsageError,
+)
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from align.core.checkpoints import Checkpoint
-
+WEIGHT_MAP = "weight_map"
+INDEX_NAMES = ("*.index.json", "param_name_map.json")
+CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r")  # JSON has none of them outside of escapes
+SHARD_NAME = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?![0-9])")
 # What lies in the place of a checkpoint when it was not fetched: how it starts, what it is and what to do.
 NOT_FETCHED_FAULTS = (
     (b"version https://git-lfs", "it is a pointer of Git LFS, not the file itself", "run `git lfs pull` where it is"),
@@ -44,11 +62,11 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
     """
     path = Path(path)
     try:
-        found = existing_file(checkpoint_in(path) if path.is_dir() else path, "checkpoint")
+        found = existing_file(_checkpoint_in(path) if path.is_dir() else path, "checkpoint")
         open_file = partial(_open_file, key=key, odd_too=odd_too)
-        if is_index(_head(found)):
-            return open_sharded(found, open_file)
-        return replace(open_file(found), notes=tuple(shard_note(found)))
+        if _is_index(_head(found)):
+            return _open_sharded(found, open_file)
+        return replace(open_file(found), notes=tuple(_shard_note(found)))
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     except MemoryError as error:
@@ -103,3 +121,173 @@ def _head(path: Path) -> bytes:
 
 def _shown(table: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
     return ((printable(name), printable(value)) for name, value in table)
+
+
+def _is_index(head: bytes) -> bool:
+    """Tell a file of JSON by its first bytes; a `.ckpt` whose first message has 123 bytes begins with a brace too."""
+    return head.lstrip().startswith(b"{") and CONTROLS.isdisjoint(head)
+
+
+def _open_sharded(index: Path, open_file: Callable[[Path], Checkpoint]) -> Checkpoint:
+    """Open all shards, each by `open_file`, and put their tensors in the order of the index.
+
+    Raises NotACheckpointError for JSON that is no index, HostileFileError for shards that are not beside it, and
+    ShardsError with all that is missing, too much, in the wrong place or unreadable.
+    """
+    weight_map = _read_weight_map(index)
+    merged = _Merged(index)
+    for name in dict.fromkeys(weight_map.values()):
+        merged.add(name, open_file)
+    if problems := [*merged.problems, *_index_faults(weight_map, merged)]:
+        raise ShardsError(index, problems)
+    tensors = {place[0]: merged.tensors[place] for place in weight_map.items() if place in merged.tensors}
+    return merged.checkpoint(tensors)
+
+
+def _checkpoint_in(folder: Path) -> Path:
+    """The one index of a folder, or its one checkpoint file, by name; the shards of an index go with it.
+
+    Raises UsageError for several, NotACheckpointError for none.
+    """
+    suffixes = {suffix for plugin in checkpoint_formats().values() for suffix in plugin.suffixes}
+    indexes = {index: _shards_of(index) for index in _indexes_in(folder)}
+    beside = folder.iterdir() if all(indexes.values()) else ()  # what belongs to an unsound index is not known
+    shards = set().union(*indexes.values())
+    files = (path for path in beside if path.suffix.lower() in suffixes and path.name not in shards)
+    found = sorted(path for path in (*indexes, *files) if path.is_file() and not path.name.startswith("."))
+    if len(found) > 1:
+        listed = "".join(f"\n  {path.name}" for path in found)
+        raise UsageError(f"{folder} holds {len(found)} checkpoints:{listed}", "name the one that is meant")
+    if not found:
+        raise NotACheckpointError(folder, "the folder holds no checkpoint and no index of one", sorted(suffixes))
+    return found[0]
+
+
+def _shard_note(path: Path) -> Iterator[str]:
+    """Say that a file is one of several shards, by an index beside it or by its name."""
+    for index in _indexes_in(path.parent):
+        shards = _shards_of(index)
+        if path.name in shards and len(shards) > 1:
+            yield sentence("checkpoint_note.one_shard", file=path.name, count=len(shards), index=index.name)
+            return
+    if (found := SHARD_NAME.search(path.name)) and int(found[1]) > 1:
+        yield sentence("checkpoint_note.one_shard_by_name", file=path.name, count=int(found[1]))
+
+
+def _indexes_in(folder: Path) -> list[Path]:
+    return sorted(path for pattern in INDEX_NAMES for path in folder.glob(pattern) if path.is_file())
+
+
+def _shards_of(index: Path) -> set[str]:
+    """Names of the shards that an index lists; none if it cannot be read."""
+    try:
+        return set(_read_weight_map(index).values())
+    except (NotACheckpointError, OSError):
+        return set()
+
+
+@dataclass(slots=True)
+class _Merged:
+    """What the shards hold together; tensors by name and shard."""
+
+    index: Path
+    shards: list[Checkpoint] = field(default_factory=list)
+    tensors: dict[tuple[str, str], StoredTensor] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, name: str, open_file: Callable[[Path], Checkpoint]) -> None:
+        """Open one shard; what is wrong with it is a problem."""
+        problem = "it is missing"
+        try:
+            path = external_file(self.index, name)
+            shard = None if path is None else open_file(path)
+        except (NotACheckpointError, UnsupportedCheckpointError, MissingEntryError) as error:
+            problem, shard = error.message, None
+        except OSError as error:
+            problem, shard = error.strerror or str(error), None
+        if shard is None:
+            self.unread.add(name)
+            self.problems.append(f"shard {name}: {problem}")
+            return
+        self.shards.append(shard)
+        for tensor_name in (*shard.tensors, *shard.odd):
+            self.places.setdefault(tensor_name, []).append(name)
+        for tensor in shard.tensors.values():
+            # Storages are numbered in each file anew: equal numbers of two files are no tie.
+            storage = None if tensor.storage is None else f"{name}:{tensor.storage}"
+            self.tensors[tensor.name, name] = replace(tensor, storage=storage)
+
+    def checkpoint(self, tensors: dict[str, StoredTensor]) -> Checkpoint:
+        """All shards as one checkpoint."""
+        kinds = " and ".join(sorted({shard.format for shard in self.shards}))
+        metadata: dict[str, str] = {}
+        for shard in reversed(self.shards):
+            metadata |= shard.metadata
+        return Checkpoint(
+            self.index,
+            f"{kinds} ({counted(len(self.shards), 'shard')})",
+            tensors,
+            metadata,
+            {f"{name} ({shard.path.name})": words for shard in self.shards for name, words in shard.other.items()},
+            {f"{name} ({s.path.name})": count for s in self.shards for name, count in s.other_tensors.items()},
+            key=self.shards[0].key,
+            files=(self.index, *(shard.path for shard in self.shards)),
+            odd={name: tensor for shard in self.shards for name, tensor in shard.odd.items()},
+            check=self.check if any(shard.check is not None for shard in self.shards) else None,
+        )
+
+    def check(self) -> None:
+        """Check each shard that has more to check."""
+        for shard in self.shards:
+            if shard.check is not None:
+                shard.check()
+
+
+def _index_faults(weight_map: Mapping[str, str], merged: _Merged) -> Iterator[str]:
+    """Where the index and the shards that could be read do not agree."""
+    for name, shard in weight_map.items():
+        places = merged.places.get(name, [])
+        if shard not in places and shard not in merged.unread:
+            there = f"; it is in {', '.join(places)}" if places else ""
+            yield f"tensor {name} is not in {shard}, where the index has it{there}"
+    for name, places in merged.places.items():
+        if len(places) > 1:
+            yield f"tensor {name} is in {len(places)} shards: {', '.join(places)}"
+        elif name not in weight_map:
+            yield f"tensor {name} of {places[0]} is not in the index"
+
+
+def _read_weight_map(index: Path) -> dict[str, str]:
+    with index.open("rb") as stream:
+        raw = stream.read(LONGEST_INDEX_BYTES + 1)
+    if len(raw) > LONGEST_INDEX_BYTES:
+        raise HostileFileError(index, f"an index of more than {LONGEST_INDEX_BYTES} bytes")
+    try:
+        document = parse_json(raw)
+    except ValueError as error:
+        raise NotACheckpointError(index, f"it is not sound JSON ({error})") from error
+    weight_map = document.get(WEIGHT_MAP, document)
+    if not weight_map or not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        hint = "name the file that holds the weights, or the index that lists its shards"
+        raise NotACheckpointError(
+            index, f"it is JSON, but no index that maps tensors to files ({WEIGHT_MAP})", hint=hint
+        )
+    _check_names(index, weight_map.keys(), set(weight_map.values()))
+    return weight_map
+
+
+def _check_names(index: Path, tensors: Iterable[str], shards: set[str]) -> None:
+    """Names can be shown; shards lie beside the index and are not too many."""
+    unsound = [repr(name) for name in tensors if not name.isprintable()]
+    if unsound:
+        raise HostileFileError(index, f"tensors are called {first_few(unsound)}, with characters not to be shown")
+    outside = sorted(repr(name) for name in shards if set(name) & {"/", "\\"} or name in ("", ".", ".."))
+    outside += sorted(repr(name) for name in shards if not name.isprintable())
+    if outside:
+        raise HostileFileError(
+            index, f"{counted(len(outside), 'shard')} of it cannot lie beside it: {first_few(outside)}"
+        )
+    if len(shards) > MOST_SHARDS:
+        raise HostileFileError(index, f"it names {len(shards)} shards; at most {MOST_SHARDS} are read")

@@ -26,7 +26,7 @@ def trace_command(
     json: JsonOption = False,
 ) -> int:
     """Print a trace as the tree of its calls: classes, shapes, figures, and where it ends if it was cut short."""
-    from align.traces.show_trace import show_trace
+    from align.traces.open_trace import show_trace
 
     result = show_trace(folder)
     if depth is not None:

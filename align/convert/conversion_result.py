@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from align.checkpoints.framework_of_names import declared_framework
+from align.checkpoints.names_in_file import declared_framework
 from align.convert.planning.conversion_warnings import cast_warnings
 from align.convert.thresholds import MOST_KEPT_ELEMENTS
 from align.core.about import __version__

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.checkpoints.extents import byte_blocks
-from align.checkpoints.training_state import training_notes
+from align.checkpoints.names_in_file import training_notes
 from align.convert.diff.pair_checkpoints import open_for_diff, pair_checkpoints, without_prefixes
 from align.convert.diff.pair_tensors import judge_diff, judge_pair
 from align.convert.diff_result import CheckpointDiff

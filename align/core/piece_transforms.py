@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.transforms import Transform, chained, steps_of
+from align.core.transforms import OneStep, Transform, chained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,18 +24,8 @@ Region = tuple[slice, ...]
 Span = tuple[int, int]
 
 
-class _SameDtype:
-    """What all transforms have in common that leave each value as it is."""
-
-    __slots__ = ()
-
-    def output_dtype(self, dtype: str) -> str:
-        """The same dtype."""
-        return dtype
-
-
 @dataclass(frozen=True, slots=True)
-class Slice(_SameDtype):
+class Slice(OneStep):
     """The piece from `start` to `stop` along an axis; `origin` is the source's shape, where a map tells it."""
 
     axis: int
@@ -72,7 +62,7 @@ class Slice(_SameDtype):
 
 
 @dataclass(frozen=True, slots=True)
-class Part(_SameDtype):
+class Part(OneStep):
     """The source is the piece from `start` to `stop` of a target of this shape, whose rest other sources make.
 
     It is the last step of a chain.
@@ -114,7 +104,7 @@ class Part(_SameDtype):
 
 
 @dataclass(frozen=True, slots=True)
-class Crop(_SameDtype):
+class Crop(OneStep):
     """The first `size` entries along an axis, as of a padded vocabulary; what is cut off is lost.
 
     The way back fills it with `value`; `origin` is the size before, where a map tells it.
@@ -146,7 +136,7 @@ class Crop(_SameDtype):
 
 
 @dataclass(frozen=True, slots=True)
-class Pad(_SameDtype):
+class Pad(OneStep):
     """Entries of one `value` added behind the last along an axis until there are `size`, as of a padded vocabulary."""
 
     axis: int
@@ -176,7 +166,7 @@ class Pad(_SameDtype):
 
 
 @dataclass(frozen=True, slots=True)
-class Reorder(_SameDtype):
+class Reorder(OneStep):
     """Equal blocks along an axis in another order, as of the gates of an LSTM: block i is what `blocks[i]` was."""
 
     axis: int
@@ -212,18 +202,18 @@ def region(axis: int, start: int, stop: int) -> Region:
 
 def apart_from_whole(transform: Transform) -> tuple[Transform, Part | None]:
     """What makes the piece of a part, and its place; a transform that makes the whole target has no place."""
-    *before, last = steps_of(transform) or (transform,)
+    *before, last = transform.steps or (transform,)
     return (chained(*before), last) if isinstance(last, Part) else (transform, None)
 
 
 def is_cut(transform: Transform) -> bool:
     """Tell whether the target is made of a piece of the source."""
-    return any(isinstance(step, Slice) for step in steps_of(transform)[:1])
+    return any(isinstance(step, Slice) for step in transform.steps[:1])
 
 
 def filled_up(transform: Transform) -> bool:
     """Tell whether something of the target is a stated value, and nothing of the source."""
-    return any(isinstance(step, Pad) for step in steps_of(transform))
+    return any(isinstance(step, Pad) for step in transform.steps)
 
 
 def join_fault(transforms: Sequence[Transform]) -> str:
@@ -250,7 +240,7 @@ def cut_faults(pairings: Iterable[Pairing], shapes: Mapping[str, Shape]) -> dict
 
 
 def _cut_fault(transforms: Sequence[Transform], shape: Shape) -> str:
-    cuts = [step for transform in transforms for step in steps_of(transform)[:1] if isinstance(step, Slice)]
+    cuts = [step for transform in transforms for step in transform.steps[:1] if isinstance(step, Slice)]
     if not cuts or len(cuts) < len(transforms):
         return ""
     if len(axes := {cut.axis for cut in cuts}) > 1:

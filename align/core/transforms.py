@@ -50,12 +50,37 @@ class Transform(Protocol):
         """The table that a map file holds."""
         ...
 
+    @property
+    def steps(self) -> tuple[Transform, ...]:
+        """The single transforms that it is made of, in order; none of the identity."""
+        ...
+
+
+class OneStep:
+    """What all transforms have in common but chains: one step, which keeps the dtype unless it says otherwise."""
+
+    __slots__ = ()
+
+    @property
+    def steps(self: Transform) -> tuple[Transform, ...]:
+        """The transform itself."""
+        return (self,)
+
+    def output_dtype(self, dtype: str) -> str:
+        """The same dtype."""
+        return dtype
+
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(OneStep):
     """The same bytes."""
 
     op = "identity"
+
+    @property
+    def steps(self) -> tuple[Transform, ...]:
+        """No step."""
+        return ()
 
     def apply(self, value: Array) -> Array:
         """Return the value itself."""
@@ -64,10 +89,6 @@ class Identity:
     def output_shape(self, shape: Shape) -> Shape:
         """The same shape."""
         return shape
-
-    def output_dtype(self, dtype: str) -> str:
-        """The same dtype."""
-        return dtype
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """Itself."""
@@ -79,7 +100,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Reshape:
+class Reshape(OneStep):
     """The same bytes in C order under another shape; `origin` is the source's, where a map tells it, to go back."""
 
     shape: Shape
@@ -100,10 +121,6 @@ class Reshape:
             raise ValueError(msg)
         return self.shape
 
-    def output_dtype(self, dtype: str) -> str:
-        """The same dtype."""
-        return dtype
-
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """Back to the source's shape."""
         origin = self.origin if shape is None else shape
@@ -119,7 +136,7 @@ class Reshape:
 
 
 @dataclass(frozen=True, slots=True)
-class Permute:
+class Permute(OneStep):
     """Axes in another order, as `numpy.transpose(value, axes)`."""
 
     axes: tuple[int, ...]
@@ -137,10 +154,6 @@ class Permute:
             raise ValueError(msg)
         return tuple(shape[axis] for axis in self.axes)
 
-    def output_dtype(self, dtype: str) -> str:
-        """The same dtype."""
-        return dtype
-
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """The permutation that undoes this one."""
         return Permute(tuple(int(axis) for axis in np.argsort(self.axes)))
@@ -151,7 +164,7 @@ class Permute:
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(OneStep):
     """Values rounded to another dtype; the inverse restores the dtype, not the lost digits.
 
     What a value becomes that the dtype cannot hold (NaN as an integer) is NumPy's affair; `steps.cast_loss` counts it.
@@ -234,12 +247,14 @@ IDENTITY = Identity()
 
 def chained(*transforms: Transform) -> Transform:
     """The transforms one after the other as the simplest that does the same."""
-    steps = tuple(step for transform in transforms for step in steps_of(transform))
+    steps = tuple(step for transform in transforms for part in transform.steps for step in part.steps)
     return Chain(steps) if len(steps) > 1 else next(iter(steps), IDENTITY)
 
 
-def steps_of(transform: Transform) -> tuple[Transform, ...]:
-    """The single steps of a transform; none of the identity."""
-    if isinstance(transform, Chain):
-        return tuple(step for inner in transform.steps for step in steps_of(inner))
-    return () if isinstance(transform, Identity) else (transform,)
+def turned_and_reshaped(before: Shape, wanted: Shape, turned: bool) -> Transform:
+    """Turn a matrix, or a convolution of one position, as the target wants it; then shape it."""
+    if not turned:
+        return IDENTITY if before == wanted else Reshape(wanted, before)
+    flat = before[:2]
+    matrix = IDENTITY if flat == before else Reshape(flat, before)
+    return chained(matrix, Permute((1, 0)), IDENTITY if flat[::-1] == wanted else Reshape(wanted, flat[::-1]))

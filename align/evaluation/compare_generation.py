@@ -27,10 +27,10 @@ from align.evaluation.compare_logits import (
 )
 from align.evaluation.generation_result import GenerationComparison
 from align.models.call_model import forward_of, model_caller, noise_unmeasured, widened_side
+from align.models.describe_sides import copied_sides
 from align.models.inputs import describe_inputs, read_inputs
-from align.models.open_side import Side, copied_sides, find_function
-from align.models.open_sides import open_sides
-from align.models.user_code import run_user_code
+from align.models.open_side import Side, open_sides
+from align.models.user_code import find_function, run_user_code
 from align.traces.transferred_weights import TransferredWeights
 from align.words.catalogue import sentence
 

@@ -22,10 +22,10 @@ from align.forward.bisect.corresponding_points import Point, Splice, points_as_g
 from align.forward.bisect_result import Bisection, SplicePoint, WrongStretch
 from align.forward.layers.compare_traces import paired_outputs
 from align.forward.running.measure_noise import measure_noise
+from align.models.describe_sides import copied_sides
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_inputs
-from align.models.open_side import Side, copied_sides
-from align.models.open_sides import open_sides
+from align.models.open_side import Side, open_sides
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter

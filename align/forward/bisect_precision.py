@@ -1,4 +1,7 @@
-"""Which layers suffer in another precision or on another device: the set of them halved until it cannot be smaller."""
+"""Which layers suffer in another precision or on another device: the set of them halved until it cannot be smaller.
+
+How much a model moves when something about it is changed is held against a limit.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,23 @@ import tempfile
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
-from math import ceil
+from math import ceil, inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from align.core.measurements import smallest_factor
 from align.core.progress import silent
 from align.core.protocols import ModelPlacer
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeError
-from align.forward.bisect.movement import Movement, loss_movement, output_movement
 from align.forward.bisect_result import PrecisionBisection, SensitiveLayer
 from align.forward.running.measure_noise import Noise, measure_noise
-from align.forward.thresholds import MOST_SENSITIVE_SETS
+from align.forward.thresholds import LOSS_LIMIT, MOST_SENSITIVE_SETS
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
 from align.models.inputs import describe_inputs, read_inputs
-from align.models.open_side import Side, check_dtype, find_function, open_side
-from align.models.user_code import run_user_code
+from align.models.open_side import Side, check_dtype, open_side
+from align.models.user_code import find_function, run_user_code
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
 from align.words.catalogue import sentence
@@ -34,6 +39,9 @@ if TYPE_CHECKING:
     from align.core.traces import Capture
 
     Loss = Callable[[Any], float]
+
+    from align.core.measurements import Measurement
+    from align.core.traces import Trace
 
 T = TypeVar("T")
 
@@ -246,3 +254,51 @@ def smallest_set(items: Sequence[T], shows: Callable[[tuple[T, ...]], bool]) -> 
         else:
             parts = min(2 * parts, len(kept))
     return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """Relative to what was there before, and as a multiple of the limit."""
+
+    moved: float
+    factor: float
+
+
+def output_movement(
+    before: Trace,
+    noise: Mapping[str, Measurement] | None,
+    precision: str,
+    limit: float | None,
+    outputs: Mapping[str, Array],
+) -> Movement:
+    """Hold a model's outputs against those of an earlier run; the worst of them counts.
+
+    `limit` bounds the relative error (L2); without it the limit is that of a port in this precision ("" for the same).
+    """
+    worst = Movement(0.0, 0.0)
+    for one in before.captures:
+        if not one.module:
+            measurement = measure(before.value(one), outputs[one.output])
+            moved = _relative(measurement)
+            allowed = limit_for(
+                measurement, (one.dtype, outputs[one.output].dtype.name), (noise or {}).get(one.key), precision
+            )
+            factor = smallest_factor(measurement, allowed) if limit is None else _ratio(moved, limit)
+            worst = max(worst, Movement(moved, factor), key=lambda movement: movement.factor)
+    return worst
+
+
+def loss_movement(before: float, after: float, limit: float | None) -> Movement:
+    """Hold a loss against an earlier one; `limit` bounds the relative difference, LOSS_LIMIT without it."""
+    moved = _ratio(abs(after - before), abs(before)) if isfinite(after) else inf
+    return Movement(moved, _ratio(moved, LOSS_LIMIT if limit is None else limit))
+
+
+def _relative(measurement: Measurement) -> float:
+    if measurement.non_finite_mismatch:
+        return inf
+    return _ratio(measurement.rmse, measurement.reference_rms)
+
+
+def _ratio(value: float, bound: float) -> float:
+    return value / bound if bound > 0.0 else 0.0 if value == 0.0 else inf

@@ -12,7 +12,7 @@ import numpy as np
 from align.core.verdicts import Outcome
 from align.forward.thresholds import LARGE_LIMIT_SHARE, LEAST_LIMITS_MOVED
 from align.measure.limits import HALF, coarsest_dtype
-from align.models.batches import batches_from_names, batches_of
+from align.models.inputs import batches_from_names, batches_of
 from align.words.catalogue import keys_of, sentence
 
 if TYPE_CHECKING:

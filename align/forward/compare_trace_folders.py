@@ -32,7 +32,7 @@ from align.traces.kept_elements import kept_places
 from align.traces.open_trace import TracedSide, open_trace
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 from align.traces.returned_parts import comparable_captures, parts_of
-from align.traces.stored_noise import read_noise
+from align.traces.rounding_noise import read_noise
 from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import joined, sentence
 

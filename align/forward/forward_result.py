@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from align.core.verdicts import Finding, LayerOutcome, Verdict
     from align.forward.culprit_result import Culprit, IsolatedComparison
     from align.forward.power_result import Power
-    from align.models.input_bindings import InputBinding
+    from align.models.call_model import InputBinding
     from align.traces.module_calls import UnpairedLayer
 
 UnseenState = Literal["bypassed", "never called", "not seen"]

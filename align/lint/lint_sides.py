@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from align.core.protocols import OptimizerReader, SettingsReader
 from align.core.registry import check_packages, model_readers
 from align.errors import CannotRunError, SideError
-from align.models.open_side import Side, build_side, find_function, load_function
+from align.models.open_side import Side, build_side
+from align.models.user_code import find_function, load_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,7 @@ import numpy as np
 from align.core.dtypes import is_float, numpy_dtype
 from align.core.verdicts import Finding
 from align.errors import ModelFailedError, UserCodeError
-from align.models.batches import batches_of
+from align.models.inputs import batches_of
 from align.models.thresholds import MOST_CASTS_TRIED
 from align.words.catalogue import sentence
 

@@ -1,9 +1,14 @@
-"""The fixed inputs that both sides get: from a file, from a function, or made from a seed."""
+"""The fixed inputs that both sides get: from a file, from a function, or made from a seed.
+
+A model is given one batch of named arrays, or several that it is run on one after another. Several stand in one file
+under names of their own, `batch2/x`: what was written can be read again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -18,15 +23,14 @@ from align.core.dtypes import FLOATS, in_numpy, is_float, is_numeric, numpy_dtyp
 from align.core.protocols import ModelCaller
 from align.core.registry import checkpoint_formats, model_readers
 from align.errors import InputsError
-from align.models.batches import batches_from_names, named_arrays
-from align.models.open_side import load_function
 from align.models.thresholds import MOST_INPUT_ELEMENTS, USUAL_INTEGER_BOUND
+from align.models.user_code import load_function
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from align.core.dtypes import Array
-    from align.core.protocols import Inputs
+    from align.core.protocols import Batch, Inputs
 
 _SPEC = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:<(?P<below>\d+))?")
 _DTYPES = FLOATS | {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
@@ -207,3 +211,32 @@ def _draw(match: re.Match[str], generator: np.random.Generator) -> Array:
 
 def _shape(match: re.Match[str]) -> tuple[int, ...]:
     return tuple(int(n) for n in match["shape"].replace(" ", "").split(",") if n)
+
+
+_NAME = re.compile(r"batch(?P<number>[1-9][0-9]*)/(?P<name>.+)", re.DOTALL)
+
+
+def batches_of(inputs: Inputs) -> tuple[Batch, ...]:
+    """The batches in the order of the run; a mapping is one."""
+    return (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
+
+
+def named_arrays(inputs: Inputs) -> dict[str, Array]:
+    """All arrays by name: as they are called where there is one batch, else as `batch1/x`, `batch2/x`."""
+    batches = batches_of(inputs)
+    if len(batches) == 1:
+        return dict(batches[0])
+    return {f"batch{number}/{name}": value for number, one in enumerate(batches, 1) for name, value in one.items()}
+
+
+def batches_from_names(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], ...]:
+    """Undo `named_arrays`; arrays that are not all named so, with every number from 1 on, are one batch."""
+    found = [(_NAME.fullmatch(name), value) for name, value in arrays.items()]
+    batches: dict[int, dict[str, Array]] = {}
+    for match, value in found:
+        if match is None:
+            return (dict(arrays),)
+        batches.setdefault(int(match["number"]), {})[match["name"]] = value
+    if not batches or set(batches) != set(range(1, len(batches) + 1)):
+        return (dict(arrays),)
+    return tuple(batches[number] for number in sorted(batches))

@@ -1,38 +1,37 @@
-"""A side of a comparison: a live model, or `module:function` that makes one, with the adapter of its framework."""
+"""A side of a comparison: a live model, or `module:function` that makes one, with the adapter of its framework.
+
+Both sides are opened together: whatever is done to the one must not reach the other. A factory may hand out one model
+twice, and a port may hold layers or tensors of its original. That shows once both are built: filling, moving and
+casting wait until then, and the candidate is copied where it must be.
+"""
 
 from __future__ import annotations
 
-import platform
+from bisect import bisect_left
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
+from align.checkpoints.names_in_file import state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
-from align.checkpoints.training_state import state_beside_weights
 from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
-from align.core.about import __version__
-from align.core.import_user_code import import_user_code, require_file
+from align.core.import_user_code import require_file
 from align.core.message_words import counted, first_few
-from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
+from align.core.protocols import GraphRunner, ModelCopier, ModelPlacer, ModelRunner
 from align.core.registry import check_packages, model_readers
-from align.core.verdicts import Finding
-from align.errors import CannotRunError, SideError, UsageError, UserCodeError
-from align.models.live.call_sites import raised_at
-from align.models.thresholds import SEED
-from align.models.user_code import run_user_code
+from align.errors import CannotRunError, SharedModelError, SideError, UsageError
+from align.models.user_code import load_function, run_user_code
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
+    from align.core.parameters import TensorMemory
     from align.core.protocols import Model, ModelReader
-    from align.errors import AlignError
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 MODES = ("graph", "pynative")
-_FOLDERS_AFTER_IMPORT: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +47,10 @@ class Preparation:
 class Side:
     """A live model with its label and the adapter that reads, fills and runs it; `prepared` is what was done to it.
 
-    A `compiled` one runs past all hooks: its outputs are all that is seen. `copied` says why the model is a copy of
-    the one that was built, "" if it is not; `unwrapped` what wrappers put into the names of the model or of its
-    checkpoint, "" if these are equal; `not_loaded` what a training left in the checkpoint beside the weights.
+    A `compiled` one runs past all hooks: its outputs are all that is seen. `unwrapped` is what wrappers put into the
+    names of the model or of its checkpoint, "" if these are equal; `not_loaded` what a training left in the checkpoint
+    beside the weights; `copied_beside` the other side of a model that is a copy of the one that was built, and `shared`
+    the tensors that were that side's too, "" for all.
     """
 
     label: str
@@ -58,14 +58,24 @@ class Side:
     reader: ModelReader
     prepared: Preparation = Preparation()
     compiled: bool = False
-    copied: str = ""
     unwrapped: str = ""
     not_loaded: str = ""
+    copied_beside: str = ""
+    shared: str = ""
 
     @property
     def filled(self) -> bool:
         """Tell whether its values are those of a checkpoint."""
         return self.prepared.checkpoint is not None
+
+    @property
+    def copied(self) -> str:
+        """Why the model is a copy of the one that was built, "" if it is not."""
+        if not self.copied_beside:
+            return ""
+        if self.shared:
+            return sentence("side_finding.shared", names=self.shared, side=self.copied_beside)
+        return sentence("side_finding.one_object", side=self.copied_beside)
 
     @property
     def runner(self) -> ModelRunner:
@@ -100,6 +110,15 @@ class SideRequest:
             raise UsageError(f"there is no mode {self.mode!r}", f"give one of: {', '.join(MODES)}")
 
 
+Sides = tuple[Side, Side]
+Purpose = Literal["comparison", "names", "trial"]
+"""What for: a comparison of one object with itself would be a verdict about nothing, so it is refused.
+
+Names may be those of one object: its map to itself is right, no value counts, and nothing is filled unless asked. A
+trial fills both sides with values of its own: one object is copied.
+"""
+
+
 def open_side(
     side: str | Model | Side | SideRequest,
     checkpoint: Path | str | None = None,
@@ -126,6 +145,183 @@ def open_side(
     request = side if isinstance(side, SideRequest) else SideRequest(side, checkpoint, device, dtype, mode)
     request.check()
     return prepare_side(build_side(request.side), request)
+
+
+def open_sides(
+    reference: str | Model | Side | SideRequest,
+    candidate: str | Model | Side | SideRequest,
+    purpose: Purpose = "comparison",
+) -> Sides:
+    """Build (or take) both models, see to it that they share nothing, then fill, move and cast each as asked.
+
+    A side is what `open_side` takes, or a SideRequest with its options. Raises SharedModelError for a model that would
+    be compared with itself, and for models that share tensors where the candidate cannot be copied, or where one was
+    filled, moved or cast before; and what `open_side` raises.
+
+    >>> import numpy as np
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> def model(path, weight):
+    ...     layer = ArrayLayer(path, "torch.nn.Linear", lambda x, weight: x @ weight.T, {"weight": weight})
+    ...     return ArrayModel((layer,))
+    >>> weight = np.ones((2, 3), np.float32)
+    >>> open_sides(model("fc", weight), model("head", weight))[1].copied
+    'copied before anything was done to it: it shared 1 tensor (head.weight) with ArrayModel'
+    """
+    requests = _request(reference), _request(candidate)
+    for request in requests:
+        request.check()
+    built = _built(requests)
+    asked = _wanted(built[0], requests[0]), _wanted(built[1], requests[1])
+    apart = _apart(built, asked, purpose)
+    opened = prepare_side(apart[0], requests[0]), prepare_side(apart[1], requests[1])
+    if built[0].model is built[1].model and purpose == "comparison" and _differ_in_place_only(asked):
+        _refuse_alike(opened)
+    return opened
+
+
+def refuse_one_object(sides: Sides) -> None:
+    """Raise SharedModelError if both sides are one object."""
+    if sides[0].model is sides[1].model:
+        raise SharedModelError(_labels(sides), "are one object: a comparison of a model with itself tells nothing")
+
+
+def refuse_shared(sides: Sides) -> None:
+    """Raise SharedModelError if both sides are one object, or share tensors."""
+    refuse_one_object(sides)
+    if shared := shared_tensors(_memory(sides[0]), _memory(sides[1])):
+        raise SharedModelError(_labels(sides), f"share {_named(shared)}: a step of the one would move the other")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What makes a side another than its model as it was built."""
+
+    checkpoint: Path | None = None
+    device: str | None = None
+    dtype: str | None = None
+    compiled: bool = False
+
+
+def _request(side: str | Model | Side | SideRequest) -> SideRequest:
+    return side if isinstance(side, SideRequest) else SideRequest(side)
+
+
+def _wanted(side: Side, request: SideRequest) -> _Wanted:
+    before = side.prepared
+    checkpoint = request.checkpoint or before.checkpoint
+    return _Wanted(
+        None if checkpoint is None else Path(checkpoint).resolve(),
+        request.device or before.device,
+        request.dtype or before.dtype,
+        side.compiled or request.mode == "graph",
+    )
+
+
+def _built(requests: tuple[SideRequest, SideRequest]) -> Sides:
+    """Build both; raises SharedModelError if the second's function changes the first's model."""
+    first = build_side(requests[0].side)
+    before = _memory(first) if isinstance(requests[1].side, str) else None
+    sides = first, build_side(requests[1].side)
+    if before is not None and (changed := changed_tensors(before, _memory(first))):
+        raise SharedModelError(
+            _labels(sides), f"are not apart: building the latter changed the former, {_named(changed)}"
+        )
+    return sides
+
+
+def _apart(sides: Sides, asked: tuple[_Wanted, _Wanted], purpose: Purpose) -> Sides:
+    """Both sides as two models that share no tensor."""
+    untouched = purpose == "names" and asked == (_Wanted(), _Wanted())
+    if sides[0].model is not sides[1].model:
+        shared = [] if untouched else shared_tensors(_memory(sides[0]), _memory(sides[1]))
+        return _with_copy(sides, _named(shared)) if shared else sides
+    if untouched:
+        return sides
+    if purpose != "trial" and asked[0] == asked[1]:
+        refuse_one_object(sides)
+    return _with_copy(sides, "")
+
+
+def _with_copy(sides: Sides, shared: str) -> Sides:
+    """The candidate copied, of which tensors are `shared`, or "" for one object.
+
+    Raises SharedModelError where it cannot be copied, or was filled, moved or cast before.
+    """
+    first, second = sides
+    sharing_fault = f"shared {shared}" if shared else "was one object"
+    if first.prepared != second.prepared or (second.prepared != Preparation() and first.model is not second.model):
+        reason = f"were filled, moved or cast one after the other, but the latter {sharing_fault} with the former"
+        hint = "open both at once, with align.open_sides, or let each function build a model of its own"
+        raise SharedModelError(_labels(sides), reason, hint)
+
+    def uncopied(error: BaseException) -> SharedModelError:
+        said = str(error).strip().partition("\n")[0]
+        reason = f"are not apart: the latter {sharing_fault} with the former, and cannot be copied"
+        return SharedModelError(_labels(sides), f"{reason}: {type(error).__name__}: {said}")
+
+    model = run_user_code(lambda: _copied(second), uncopied)
+    copied = replace(second, model=model, copied_beside=first.label, shared=shared)
+    if left := shared_tensors(_memory(first), _memory(copied)):
+        raise SharedModelError(_labels(sides), f"are not apart: a copy of the latter still shares {_named(left)}")
+    return first, copied
+
+
+def _copied(side: Side) -> Model:
+    if isinstance(side.reader, ModelCopier):
+        return side.reader.copied(side.model)
+    raise CannotRunError(f"{side.label} shares memory with the other side, and {side.reader.name} copies no model")
+
+
+def _differ_in_place_only(asked: tuple[_Wanted, _Wanted]) -> bool:
+    mine, theirs = asked
+    return (mine.checkpoint, mine.compiled) == (theirs.checkpoint, theirs.compiled)
+
+
+def _refuse_alike(sides: Sides) -> None:
+    """Raise SharedModelError for an object and its copy where neither device nor dtype differs after all."""
+    mine, theirs = ([(one.device, one.dtype) for one in _memory(side).values()] for side in sides)
+    if mine == theirs:
+        reason = "are one object, on the device and in the dtype that are asked for: there is nothing to compare"
+        raise SharedModelError(_labels(sides), reason)
+
+
+def _memory(side: Side) -> dict[str, TensorMemory]:
+    return side.reader.tensor_memory(side.model) if isinstance(side.reader, ModelCopier) else {}
+
+
+def _labels(sides: Sides) -> tuple[str, str]:
+    return sides[0].label, sides[1].label
+
+
+def _named(names: Sequence[str]) -> str:
+    return f"{counted(len(names), 'tensor')} ({first_few(names)})"
+
+
+def shared_tensors(first: Mapping[str, TensorMemory], second: Mapping[str, TensorMemory]) -> list[str]:
+    """Names of the second model's tensors that lie in memory of the first, whole or in part."""
+    spans = sorted((one.device, one.start, one.stop) for one in first.values() if one.start < one.stop)
+    ends = list(accumulate(((device, stop) for device, _, stop in spans), max))  # the farthest end so far
+    return [name for name, one in second.items() if one.start < one.stop and _overlaps(spans, ends, one)]
+
+
+def _overlaps(spans: list[tuple[str, int, int]], ends: list[tuple[str, int]], one: TensorMemory) -> bool:
+    before = bisect_left(spans, (one.device, one.stop, 0))  # all that start in front of its end
+    return before > 0 and ends[before - 1] > (one.device, one.start)
+
+
+def changed_tensors(before: Mapping[str, TensorMemory], after: Mapping[str, TensorMemory]) -> list[str]:
+    """Names of tensors that are gone, or have other values, or another dtype or device.
+
+    Held against each other in their order: a MindSpore network that is built of another's cells may rename them.
+    """
+    if len(before) != len(after):
+        return sorted(before.keys() ^ after.keys()) or [*before]
+    pairs = zip(before.items(), after.values(), strict=True)
+    return [name for (name, one), other in pairs if _held(one) != _held(other)]
+
+
+def _held(one: TensorMemory) -> tuple[Any, ...]:
+    return one.dtype, one.device, one.content
 
 
 def build_side(side: str | Model | Side) -> Side:
@@ -187,130 +383,3 @@ def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None)
     if not isinstance(side.reader, GraphRunner):
         raise UsageError(f"{side.reader.name} models have no mode to choose", "leave its mode out")
     return replace(side, reader=side.reader.in_graph_mode(), compiled=True) if mode == "graph" else side
-
-
-def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
-    """The environments of two sides by framework; one of the same framework that differs is named by its side."""
-    mine, theirs = ((one.reader.name, one.reader.environment()) for one in (reference, candidate))
-    return named_environments(mine, theirs)
-
-
-def describe_host() -> dict[str, str]:
-    """Versions of what is beside the framework, the machine, and the seed that every run starts from."""
-    versions = {"mindalign": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    return {**versions, "platform": platform.platform(), "seed": str(SEED)}
-
-
-def named_environments(
-    reference: tuple[str, Mapping[str, str]], candidate: tuple[str, Mapping[str, str]]
-) -> dict[str, dict[str, str]]:
-    """The same of sides that are known by framework and environment only."""
-    same = reference[0] == candidate[0] and reference[1] != candidate[1]
-    return {reference[0]: {**reference[1]}, candidate[0] + (" (candidate)" if same else ""): {**candidate[1]}}
-
-
-def unseen_layers(*sides: Side) -> Iterator[Finding]:
-    """Note the sides whose layers cannot be seen, and those whose compiled code is run uncompiled so that they can."""
-    for side in sides:
-        jitted = side.reader.jitted_code(side.model) if isinstance(side.reader, GraphRunner) else ()
-        if jitted and not side.compiled:
-            message = sentence("side_finding.jit_uncompiled", names=[*jitted])
-            yield Finding("jit-uncompiled", "note", side.label, message)
-        if side.compiled:
-            yield Finding("outputs-only", "note", side.label, sentence("side_finding.outputs_only"))
-
-
-def copied_sides(*sides: Side) -> Iterator[Finding]:
-    """Note the sides whose model is a copy of one that shared tensors, has a wrapper's names, or left state unread."""
-    for side in sides:
-        if side.unwrapped:
-            message = sentence("side_finding.names_unwrapped", words=side.unwrapped)
-            yield Finding("names-unwrapped", "note", side.label, message)
-        if side.not_loaded:
-            message = sentence("side_finding.not_loaded", names=side.not_loaded)
-            yield Finding("training-state-not-loaded", "note", side.label, message)
-        if side.copied:
-            yield Finding("side-copied", "note", side.label, side.copied)
-
-
-def load_function(side: str, what: str = "model file") -> Callable[[], Any]:
-    """Return the function that `package.module:function` or `file.py:function` names; whatever it raises is wrapped.
-
-    A model that stands there, which may be called as well, is what the function returns. `what` a file that is not
-    there is called.
-    """
-    function = find_function(side, what)
-    if any(reader.owns(function) for reader in model_readers().values()):
-        return lambda: function
-    return lambda: _guarded(side, function, _FOLDERS_AFTER_IMPORT.get(side.rpartition(":")[0], ""))
-
-
-def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
-    """Return what `package.module:function` or `file.py:function` names, which can be called; raises SideError."""
-    place, separator, name = side.rpartition(":")
-    if not separator or not place or not name.isidentifier():
-        raise SideError(side, "it is not of the form `module:function`")
-    require_file(side, what)
-    module = _guarded(side, lambda: _imported(place))
-    function = getattr(module, name, None)
-    if not callable(function):
-        what = "is no function" if hasattr(module, name) else "does not exist"
-        raise SideError(side, f"{name!r} {what} in {place}; functions there: {_functions(module) or 'none'}")
-    found: Callable[..., Any] = function
-    return found
-
-
-def _imported(place: str) -> Any:
-    """Import it, and keep the folder that its code went to, from which its functions may read files."""
-    before = str(Path.cwd())
-    module = import_user_code(place)
-    if (after := str(Path.cwd())) != before:
-        _FOLDERS_AFTER_IMPORT[place] = after
-    return module
-
-
-def _functions(module: Any) -> str:
-    own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
-    return ", ".join(sorted(name for name in own if not name.startswith("_")))
-
-
-def _guarded(side: str, code: Callable[[], Any], folder: str = "") -> Any:
-    def failed(error: BaseException) -> AlignError:
-        if isinstance(error, ModuleNotFoundError):
-            return _missing_module(side, error)
-        return _with_line(_named_otherwise(UserCodeError(f"building {side}", error), side, error), error)
-
-    for reader in model_readers().values():
-        if isinstance(reader, Preparer):
-            reader.prepare()
-    return run_user_code(code, failed, folder)
-
-
-def _with_line(failed: UserCodeError, error: BaseException) -> UserCodeError:
-    """Say which line of the user's code raised."""
-    if line := raised_at(error):
-        failed.hint = f"look at {line}; {failed.hint}"
-    return failed
-
-
-def _named_otherwise(failed: UserCodeError, side: str, error: BaseException) -> UserCodeError:
-    """Say of a relative import that leads nowhere how to name the side instead."""
-    place, _, function = side.rpartition(":")
-    if isinstance(error, ImportError) and "relative import" in str(error):
-        if place.endswith(".py"):
-            failed.hint = "no folder of a package has a dot in its name: rename it, or import by the whole name there"
-        else:
-            failed.hint = (
-                f"give the file, or name the module as its packages do: {place.replace('.', '/')}.py:{function}"
-            )
-    return failed
-
-
-def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
-    name = error.name or ""
-    for reader in model_readers().values():
-        if name.partition(".")[0] in reader.requires:
-            check_packages(reader)
-    if f"{side.rpartition(':')[0]}.".startswith(f"{name}."):
-        return SideError(side, f"there is no module {name!r}")
-    return UserCodeError(f"building {side}", error)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.models.live.source_code import called_name, function_source, is_own, methods_of
-from align.models.source_lines import CALLED, calls_own, climb, loop_lines, own_classes
+from align.models.call_lines import CALLED, calls_own, loop_lines
+from align.models.source_lines import called_name, climb, function_source, is_own, methods_of, own_classes
 from align.models.thresholds import DEEPEST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.models.live.source_code import FunctionSource
+    from align.models.source_lines import FunctionSource
 
 UNCALLED = ("ModuleList", "CellList", "ModuleDict", "CellDict")  # lists whose items the code calls one by one
 ELEMENTWISE = {  # functions, methods and classes of single elements, in small letters and without underscores

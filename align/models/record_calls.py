@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from align.core.trace_metadata import CallSink, CallStart, FunctionSink, ReturnedParts, ReturnedSink
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.errors import InputsError, ModelFailedError, ModelFailure
-from align.models.batches import batches_of
+from align.models.inputs import batches_of
 from align.models.live.call_sites import FRAMEWORKS, raised_at, tensor_kinds, user_line
 from align.models.live.returned_values import INNER, LatestTensors, given_back, no_write_count, taken_apart
 from align.models.nested_values import leaves, with_leaves

@@ -1,33 +1,34 @@
-"""The line of the user's code that makes a layer, and the one that calls it: by live objects.
+"""The line of the user's code that makes a layer of a live model, and the source of live functions as syntax trees.
 
 A method makes a layer by a statement that keeps it under a name, or by an item of a list. The frameworks' own classes
 are nobody's to change: what they make inside belongs to the line that makes them. Where several statements may have
-made a layer, the one that calls its class is taken, else the first.
+made a layer, the one that calls its class is taken, else the first. A function is found by its file and first line, not
+by its name: so classes made in functions, defined twice or in a notebook are found too. What was built in C or by
+`exec` has no source.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
+import linecache
 import re
 from collections.abc import Sized
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.models.live.source_code import called_name, function_source, functions_of, is_own, methods_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.models.live.source_code import FunctionSource
-
 FRAMEWORKS = ("torch", "mindspore")
 NOT_OWN = (*FRAMEWORKS, "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
-CALLED = ("forward", "construct")
 INSTALLED = ("site-packages", "dist-packages")
 LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Dict)
 BLOCKS = (ast.For, ast.While, ast.If)
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 ANY = "*"
 CONSTRUCTOR = "__init__"
 REGISTERING = ("add_module", "register_module", "insert_child_to_cell", "setattr")
@@ -45,22 +46,10 @@ def made_at(owner: object, path: str, maker: object = None) -> str:
         steps = zip(names, chain[:-1], chain[1:], strict=True)
         items = [_Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
         if found := _chosen(chain[0], names[0], type(chain[1]).__name__):
-            return _shown(found.source, _construction_line(found, items[0 if found.hands_on else 1 :]))
+            return shown(found.source, _construction_line(found, items[0 if found.hands_on else 1 :]))
     source = function_source(maker) if isinstance(maker, FunctionType) else None
     found = next(_returned(source), None) if source else None
-    return _shown(found.source, _construction_line(found, items)) if found and len(items) == _depth(path) else ""
-
-
-def called_at(owner: object, path: str) -> str:
-    """Return `file.py:12`, the line that calls the layer at `path`, or the list that it stands in; "" as above."""
-    for names, chain in climb(owner, path):
-        methods = [source for cls in own_classes(chain[0]) for source in methods_of(cls)]
-        forward = [source for source in methods if source.node.name in CALLED]
-        others = [source for source in methods if source.node.name not in (*CALLED, "__init__")]
-        for source in [*forward, *others]:
-            if line := _calling_line(source, names[0]):
-                return _shown(source, line)
-    return ""
+    return shown(found.source, _construction_line(found, items)) if found and len(items) == _depth(path) else ""
 
 
 def made_in(function: object, class_name: str) -> str:
@@ -75,14 +64,14 @@ def made_in(function: object, class_name: str) -> str:
         calls = (one for node in nodes for one in ast.walk(node) if called_name(one) == class_name)
         lines = {one.lineno for one in calls if isinstance(one, ast.Call)}
         if lines:
-            return _shown(source, lines.pop()) if len(lines) == 1 else ""
+            return shown(source, lines.pop()) if len(lines) == 1 else ""
     return ""
 
 
 def defined_at(function: object) -> str:
     """Return `file.py:12`, the line that begins a function; "" for what is none."""
     source = function_source(function) if isinstance(function, FunctionType) else None
-    return _shown(source, source.node.lineno) if source else ""
+    return shown(source, source.node.lineno) if source else ""
 
 
 def climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:
@@ -121,35 +110,8 @@ def _chosen(parent: object, name: str, class_name: str) -> _LayerConstruction | 
     return None
 
 
-def _calling_line(source: FunctionSource, name: str) -> int:
-    """The line of a method that calls `self.name`, or an item of it in a loop; the first that names it, 0 if none."""
-    nodes = list(ast.walk(source.node))
-    called = [node.lineno for node in nodes if isinstance(node, ast.Call) and calls_own(node, source, name)]
-    looped = [line for node in nodes if isinstance(node, ast.For) for line in loop_lines(node, source, name)]
-    named = [
-        node.lineno
-        for node in nodes
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and is_own(node, source.own, name)
-    ]
-    return min(called or looped or named, default=0)
-
-
-def calls_own(call: ast.Call, source: FunctionSource, name: str) -> bool:
-    """Tell whether a call calls `self.name`, or an item of it."""
-    function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-    return is_own(function, source.own, name)
-
-
-def loop_lines(loop: ast.For, source: FunctionSource, name: str) -> list[int]:
-    """The lines of a loop over `self.name` that call what it loops over."""
-    if not any(is_own(node, source.own, name) for node in ast.walk(loop.iter)):
-        return []
-    targets = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
-    calls = (node for node in ast.walk(loop) if isinstance(node, ast.Call))
-    return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id in targets]
-
-
-def _shown(source: FunctionSource, line: int) -> str:
+def shown(source: FunctionSource, line: int) -> str:
+    """A line of a function's file as messages name it."""
     return f"{_file(Path(source.file), source.module)}:{line}"
 
 
@@ -340,3 +302,66 @@ def _appended(node: ast.AST, name: str) -> list[ast.expr]:
     if function.attr == "extend" and arguments and isinstance(arguments[0], (ast.List, ast.Tuple)):
         return arguments[0].elts
     return arguments if function.attr == "append" else []
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSource:
+    """A function's tree; `own` is what it calls its first argument, `self` mostly."""
+
+    file: str
+    module: str
+    node: FunctionNode
+
+    @property
+    def own(self) -> str:
+        """The name of the first argument, "" if there is none."""
+        first = (*self.node.args.posonlyargs, *self.node.args.args)
+        return first[0].arg if first else ""
+
+
+def methods_of(cls: type) -> Iterator[FunctionSource]:
+    """The methods that a class defines itself and whose source can be read, in the order of the class."""
+    for value in vars(cls).values():
+        function = inspect.unwrap(value) if callable(value) else None
+        source = function_source(function) if isinstance(function, FunctionType) else None
+        if source is not None:
+            yield source
+
+
+def function_source(function: FunctionType) -> FunctionSource | None:
+    """Return a function's tree, None where its source cannot be read."""
+    code = function.__code__
+    text = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    node = _functions(text).get((code.co_name, code.co_firstlineno))
+    return None if node is None else FunctionSource(code.co_filename, function.__module__ or "", node)
+
+
+def functions_of(file: str) -> tuple[FunctionNode, ...]:
+    """All functions of a file; () where it cannot be read."""
+    return tuple(_functions("".join(linecache.getlines(file))).values())
+
+
+@lru_cache(maxsize=64)
+def _functions(text: str) -> dict[tuple[str, int], FunctionNode]:
+    """All functions of a file by name and first line, which is that of the first decorator."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return {}
+    found = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return {(node.name, min(one.lineno for one in (node, *node.decorator_list))): node for node in found}
+
+
+def called_name(node: ast.AST | None) -> str:
+    """The last part of the name that a call calls: `LayerNorm` of `nn.LayerNorm(8)`; "" for anything else."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def is_own(node: ast.AST, own: str, name: str) -> bool:
+    """Tell whether a node is `self.name`."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return False
+    return node.attr == name and node.value.id == own

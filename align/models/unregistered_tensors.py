@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from align.models.describe_sides import WALKS
 from align.models.source_lines import made_at
-from align.models.unregistered_layers import WALKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

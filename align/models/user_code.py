@@ -1,6 +1,7 @@
 """The one boundary where every exception is caught: behind it runs code that is not ours.
 
-While it runs, the command line, the folder and the end of the process stay align's own.
+While it runs, the command line, the folder and the end of the process stay align's own. A function of the user's is
+named by its module or file.
 """
 
 from __future__ import annotations
@@ -12,13 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from align.errors import AlignError
+from align.core.import_user_code import import_user_code, require_file
+from align.core.protocols import Preparer
+from align.core.registry import check_packages, model_readers
+from align.errors import AlignError, SideError, UserCodeError
+from align.models.live.call_sites import raised_at
 from align.models.thresholds import ARGUMENTS_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from align.errors import CannotRunError
+
 T = TypeVar("T")
+_FOLDERS_AFTER_IMPORT: dict[str, str] = {}
 _SUDDEN_ENDS = ("_exit", "execv", "execve")  # every other `os.exec*` calls one of these
 
 
@@ -92,3 +100,86 @@ def _current_folder() -> str:
 def _go_to(folder: str) -> None:
     if folder and folder != _current_folder():
         os.chdir(folder)
+
+
+def load_function(side: str, what: str = "model file") -> Callable[[], Any]:
+    """Return the function that `package.module:function` or `file.py:function` names; whatever it raises is wrapped.
+
+    A model that stands there, which may be called as well, is what the function returns. `what` a file that is not
+    there is called.
+    """
+    function = find_function(side, what)
+    if any(reader.owns(function) for reader in model_readers().values()):
+        return lambda: function
+    return lambda: _guarded(side, function, _FOLDERS_AFTER_IMPORT.get(side.rpartition(":")[0], ""))
+
+
+def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
+    """Return what `package.module:function` or `file.py:function` names, which can be called; raises SideError."""
+    place, separator, name = side.rpartition(":")
+    if not separator or not place or not name.isidentifier():
+        raise SideError(side, "it is not of the form `module:function`")
+    require_file(side, what)
+    module = _guarded(side, lambda: _imported(place))
+    function = getattr(module, name, None)
+    if not callable(function):
+        what = "is no function" if hasattr(module, name) else "does not exist"
+        raise SideError(side, f"{name!r} {what} in {place}; functions there: {_functions(module) or 'none'}")
+    found: Callable[..., Any] = function
+    return found
+
+
+def _imported(place: str) -> Any:
+    """Import it, and keep the folder that its code went to, from which its functions may read files."""
+    before = str(Path.cwd())
+    module = import_user_code(place)
+    if (after := str(Path.cwd())) != before:
+        _FOLDERS_AFTER_IMPORT[place] = after
+    return module
+
+
+def _functions(module: Any) -> str:
+    own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+    return ", ".join(sorted(name for name in own if not name.startswith("_")))
+
+
+def _guarded(side: str, code: Callable[[], Any], folder: str = "") -> Any:
+    def failed(error: BaseException) -> AlignError:
+        if isinstance(error, ModuleNotFoundError):
+            return _missing_module(side, error)
+        return _with_line(_named_otherwise(UserCodeError(f"building {side}", error), side, error), error)
+
+    for reader in model_readers().values():
+        if isinstance(reader, Preparer):
+            reader.prepare()
+    return run_user_code(code, failed, folder)
+
+
+def _with_line(failed: UserCodeError, error: BaseException) -> UserCodeError:
+    """Say which line of the user's code raised."""
+    if line := raised_at(error):
+        failed.hint = f"look at {line}; {failed.hint}"
+    return failed
+
+
+def _named_otherwise(failed: UserCodeError, side: str, error: BaseException) -> UserCodeError:
+    """Say of a relative import that leads nowhere how to name the side instead."""
+    place, _, function = side.rpartition(":")
+    if isinstance(error, ImportError) and "relative import" in str(error):
+        if place.endswith(".py"):
+            failed.hint = "no folder of a package has a dot in its name: rename it, or import by the whole name there"
+        else:
+            failed.hint = (
+                f"give the file, or name the module as its packages do: {place.replace('.', '/')}.py:{function}"
+            )
+    return failed
+
+
+def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
+    name = error.name or ""
+    for reader in model_readers().values():
+        if name.partition(".")[0] in reader.requires:
+            check_packages(reader)
+    if f"{side.rpartition(':')[0]}.".startswith(f"{name}."):
+        return SideError(side, f"there is no module {name!r}")
+    return UserCodeError(f"building {side}", error)

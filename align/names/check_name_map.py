@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import Pairing
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
-from align.core.transforms import IDENTITY, Permute, steps_of
+from align.core.transforms import IDENTITY, Permute
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import NothingInCommonError
 from align.names.from_file.map_sides import open_map_sides
-from align.names.layers.read_layers import roles_by_name
-from align.names.layers.weight_transforms import is_turned
+from align.names.layers.read_layers import is_turned, roles_by_name
 from align.names.map_file import read_rules
 from align.names.map_result import MapCheck
 from align.names.matching.match_names import match_names
@@ -175,7 +174,7 @@ def _turn_fault(pairing: Pairing, mine: tuple[Layer, str], theirs: tuple[Layer, 
     if len(a.shapes[role]) != len(a.roles[role].shape) or len(b.shapes[other]) != 2:
         return ""
     turned = is_turned(a, role) != is_turned(b, other)
-    told = sum(isinstance(step, Permute) and step.axes == (1, 0) for step in steps_of(pairing.transform)) % 2 == 1
+    told = sum(isinstance(step, Permute) and step.axes == (1, 0) for step in pairing.transform.steps) % 2 == 1
     if turned == told:
         return ""
     return sentence("map_fault.not_transposed" if turned else "map_fault.transposed")

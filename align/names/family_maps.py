@@ -110,13 +110,19 @@ def choose_family(name: str | None, source: ParameterSet, target: ParameterSet) 
     """
     if name is None:
         return None
-    if name == AUTO:
-        return recognise_pair(source, target)
-    family = read_family(name)
-    if not _differ(source, target):
-        hint = "leave --family out, or give a model of torch and one of MindSpore"
-        raise UsageError(f"--family {name} leads from torch to MindSpore or back", hint)
-    return _paired(family, source, target)
+    differ = {source.framework, target.framework} == {"torch", "mindspore"}
+    if name != AUTO:
+        families = [read_family(name)]
+        if not differ:
+            hint = "leave --family out, or give a model of torch and one of MindSpore"
+            raise UsageError(f"--family {name} leads from torch to MindSpore or back", hint)
+    else:
+        families = _families_of_both(source, target) if differ else []
+    backwards = source.framework == "mindspore"
+    readings = [family.read_sides(source.names, target.names, backwards=backwards) for family in families]
+    paired = [_best_form(forms, source, target) for forms in readings]
+    known = [one for one in paired if one.pairings or name != AUTO]
+    return known[0] if len(known) == 1 else None
 
 
 def recognise_families(
@@ -130,30 +136,18 @@ def recognise_families(
     return [found for family in model_families() if (found := _recognised(family, tensors, to)) is not None]
 
 
-def recognise_pair(source: ParameterSet, target: ParameterSet) -> RecognisedFamily | None:
-    """The one family of both sides, with the pairs whose shapes agree; None if there is not exactly one."""
-    if not _differ(source, target):
-        return None
+def _families_of_both(source: ParameterSet, target: ParameterSet) -> list[ModelFamily]:
+    """The families that know every name of both sides."""
     backwards = target.framework == "mindspore"
-    known = [
-        paired
-        for found in recognise_families(source.by_name, source.framework)
-        if any(found.family.known_names(target.names, backwards=backwards))
-        and (paired := _paired(found.family, source, target)).pairings
-    ]
-    return known[0] if len(known) == 1 else None
+    families = [found.family for found in recognise_families(source.by_name, source.framework)]
+    return [family for family in families if any(family.known_names(target.names, backwards=backwards))]
 
 
-def _paired(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
-    """The form of a family that knows all names of the source and pairs most of them."""
-    backwards = source.framework == "mindspore"
-    known = list(family.known_names(source.names, backwards=backwards))
-    known = known or [family.read_names(source.names, backwards=backwards)]
-    return max((_pair_by_form(own, source, target) for own in known), key=lambda one: len(one.pairings))
-
-
-def _differ(source: ParameterSet, target: ParameterSet) -> bool:
-    return {source.framework, target.framework} == {"torch", "mindspore"}
+def _best_form(
+    forms: Iterable[tuple[FamilyNames, FamilyNames]], source: ParameterSet, target: ParameterSet
+) -> RecognisedFamily:
+    """The form that pairs most names of two sides, as it reads each."""
+    return max((_pair_by_form(own, theirs, source, target) for own, theirs in forms), key=lambda one: len(one.pairings))
 
 
 def _recognised(
@@ -183,7 +177,9 @@ def _kinds_agree(own: FamilyNames, tensors: Mapping[str, StoredTensor | Paramete
     return True
 
 
-def _pair_by_form(own: FamilyNames, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
+def _pair_by_form(
+    own: FamilyNames, theirs: FamilyNames, source: ParameterSet, target: ParameterSet
+) -> RecognisedFamily:
     """Pair two sides by what a form of a family says of the source's names; raises MapError as `map_from_family`.
 
     A port whose layers are those of `mint` stands at the same places under torch's names.
@@ -207,15 +203,13 @@ def _pair_by_form(own: FamilyNames, source: ParameterSet, target: ParameterSet) 
     pairings = tuple(p for name, group in agreed.items() if name not in refused for p in group)
     named = {p.target for p in pairings} | filled
     free = [name for name in target.names if name not in named]
-    left = own.family.read_names(free, backwards=not backwards)
-    theirs = own.family.reasons_to_drop(target.names, backwards=not backwards)
     return RecognisedFamily(
         own.family,
         pairings,
-        (*_refused_sources(refused, target), *_refused_targets(left, free, refused, source)),
+        (*_refused_sources(refused, target), *_refused_targets(theirs, free, refused, source)),
         (
             *(Dropped(name, "source", reason) for name, reason in own.dropped.items()),
-            *(Dropped(name, "target", reason) for name, reason in theirs.items()),
+            *(Dropped(name, "target", reason) for name, reason in theirs.dropped.items()),
         ),
     )
 
@@ -247,15 +241,15 @@ def _refused_sources(refused: Groups, target: ParameterSet) -> Iterator[Unmatche
 
 
 def _refused_targets(
-    left: FamilyNames, names: Iterable[str], refused: Groups, source: ParameterSet
+    theirs: FamilyNames, names: Iterable[str], refused: Groups, source: ParameterSet
 ) -> Iterator[Unmatched]:
     makers = _grouped((pairing for group in refused.values() for pairing in group), "target")
     for name in names:
         if name in makers:
             sources = [pairing.source for pairing in makers[name]]
             yield Unmatched(name, "target", _reason(sources, source.by_name[sources[0]].shape), tuple(sources))
-        elif name in left.places and name not in left.dropped:
-            yield Unmatched(name, "target", _reason(left.places[name].paths, None))
+        elif name in theirs.places and name not in theirs.dropped:
+            yield Unmatched(name, "target", _reason(theirs.places[name].paths, None))
 
 
 def _reason(names: Iterable[str], shape: tuple[int, ...] | None) -> str:
@@ -273,7 +267,13 @@ def map_from_family(
     """
     backwards = to == "torch"
     own = next(family.known_names(tensors, backwards=backwards), None)
-    return _map_from_form(own or family.read_names(tensors, backwards=backwards), tensors, to)
+    inferred = _map_from_form(own or family.read_names(tensors, backwards=backwards), tensors, to)
+    there = "torch" if backwards else "mindspore"
+    globs = [f"{glob} ({reason})" for glob, reason in (own.family if own else family).dropped[there].items()]
+    if not globs:
+        return inferred
+    said = sentence("map_warning.family_only", framework=there, globs=globs)
+    return replace(inferred, warnings=(*inferred.warnings, said))
 
 
 def _map_from_form(
@@ -302,10 +302,7 @@ def _map_from_form(
     paths = {name.rpartition(".")[0]: place.paths[0] for name, place in places.items() if place.rule.kind}
     fills = tuple(replace(fill, name=_under(paths[fill.name.rpartition(".")[0]], fill.name)) for fill in inferred.fills)
     name_map = replace(inferred.name_map, pairings=tuple(pairings), dropped=dropped)
-    there = "torch" if backwards else "mindspore"
-    globs = [f"{glob} ({reason})" for glob, reason in own.family.dropped[there].items()]
-    warnings = (sentence("map_warning.family_only", framework=there, globs=globs),) if globs else ()
-    return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, *warnings))
+    return replace(inferred, name_map=name_map, fills=fills)
 
 
 def _moved(name: str, shape: Shape, place: Place, inferred: Pairing | None, *, backwards: bool) -> Iterator[Pairing]:

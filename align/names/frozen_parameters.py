@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from align.core.message_words import first_few
 from align.names.fold_names import fold_names
-from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,19 +42,6 @@ def frozen_apart(name_map: NameMap, source: ParameterSet, target: ParameterSet) 
         tuple(pairing for pairing, mine, theirs in known if theirs and not mine),
         tuple(pairing for pairing, mine, theirs in known if mine and not theirs),
     )
-
-
-def frozen_warnings(found: FrozenApart, labels: tuple[str, str]) -> list[str]:
-    """Say for each side what it alone freezes, and what to write in the target."""
-    counts = f"trainable {found.trainable[0]:,} against {found.trainable[1]:,}"
-    told: list[str] = []
-    for pairs, label, frozen in ((found.frozen_in_source, labels[0], True), (found.frozen_in_target, labels[1], False)):
-        if pairs:
-            names = folded_names([pairing.source for pairing in pairs])
-            change = freezing([pairing.target for pairing in pairs], frozen=frozen)
-            facts = {"side": label, "counts": counts, "names": names, "change": change}
-            told.append(sentence("map_warning.frozen", count=len(pairs), **facts))
-    return told
 
 
 def folded_names(names: Sequence[str]) -> str:

@@ -25,16 +25,10 @@ from align.names.from_file.infer_layers import (
     AS_IS,
     CUSTOM,
     AttributeChange,
-    AttributeChanges,
     RenamedChildren,
-    attribute_changes,
-    file_context,
-    filled_by,
     find_renamed_children,
-    is_rare,
     read_groups,
-    renamed_path,
-    unchanged_attributes,
+    read_otherwise,
 )
 from align.names.from_file.inferred_name_warnings import inferred_name_warnings
 from align.rules.directed_rules import TargetFamily, directed_rules
@@ -140,21 +134,6 @@ class InferredNames:
     fills: tuple[Fill, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What rules of these ids make of a layer; with `lifted`, its parameters go one level up."""
-
-    ids: tuple[str, ...]
-    changes: AttributeChanges
-    filled: dict[str, int]
-    lifted: bool = False
-
-    def is_like(self, other: _Outcome) -> bool:
-        """Tell whether names and transforms are the same, and what is dropped, whatever the reason."""
-        mine, theirs = ({a: isinstance(c, str) or c for a, c in one.changes.items()} for one in (self, other))
-        return (mine, self.filled, self.lifted) == (theirs, other.filled, other.lifted)
-
-
 def infer_names(
     shapes: Mapping[str, Shape],
     rules: Sequence[LayerRule],
@@ -171,54 +150,36 @@ def infer_names(
     ways = directed_rules(rules, family, alone=not any("." in name for name in shapes))
     containers = find_renamed_children(shapes, ways, choices, told or {})
     readings = read_groups(shapes, ways, choices, told or {})
+    otherwise = read_otherwise(readings, ways, shapes)
     renames = {old: new for container in containers for old, new in container.renames.items()}
     changes: dict[str, tuple[AttributeChange, Evidence, str]] = {}
     filled: dict[str, int] = {}
     open_layers = [_open_container(container) for container in containers if container.choice is None]
     for reading in readings:
-        outcomes = _outcomes(reading)
-        if len(outcomes) > 1 or (reading.odd and not reading.choice):
-            open_layers.append(_open_layer(reading, outcomes))
+        if len(reading.outcomes) > 1 or (reading.odd and not reading.choice):
+            open_layers.append(_open_layer(reading))
             continue
-        (outcome,) = outcomes
+        (outcome,) = reading.outcomes
         path = reading.group.path
         evidence: Evidence = "user" if reading.choice in choices else "rule" if reading.rules else "file"
         changes |= {path(name): (change, evidence, ", ".join(outcome.ids)) for name, change in outcome.changes.items()}
         filled |= {path(name): value for name, value in outcome.filled.items()}
         renames |= {reading.group.prefix: ""} if outcome.lifted else {}
     used = {c.choice for c in containers} | {reading.choice for reading in readings}
+    added = {_place(name, renames): value for name, value in filled.items()}
+    paths = {reading.group.prefix: _renamed_path(reading.group.prefix, renames) for reading in readings}
     return InferredNames(
-        _name_map(shapes, changes, family, renames),
-        tuple(open_layers),
-        tuple(choice_faults(choices, used, readings, rules, ways)),
-        tuple(inferred_name_warnings(readings, ways, file_context(shapes), family, renames)),
-        tuple(_fill(_place(name, renames), value) for name, value in filled.items()),
+        name_map=_name_map(shapes, changes, family, renames),
+        open=tuple(open_layers),
+        faults=tuple(choice_faults(choices, used, readings, rules, ways)),
+        fills=tuple(_fill(name, value) for name, value in added.items()),
+        warnings=inferred_name_warnings(readings, otherwise, family, paths),
     )
 
 
-def _outcomes(reading: LayerReading) -> list[_Outcome]:
-    """Different outcomes among the rules, each with the ids that lead to it; that of no rule is to keep the names."""
-    group = reading.group
-    rules = sorted(reading.rules, key=lambda rule: is_rare(group, rule))
-    made = [
-        _Outcome((rule.id,), attribute_changes(group, rule), filled_by(group, rule), bool(rule.inner)) for rule in rules
-    ]
-    if not rules or (reading.odd and not reading.choice):
-        made.insert(0, _Outcome((AS_IS,) if reading.odd else (), unchanged_attributes(group), {}))
-    outcomes: list[_Outcome] = []
-    for outcome in made:
-        same = next((place for place, other in enumerate(outcomes) if outcome.is_like(other)), None)
-        if same is None:
-            outcomes.append(outcome)
-        else:
-            ids = dict.fromkeys([*outcomes[same].ids, *outcome.ids])
-            outcomes[same] = replace(outcomes[same], ids=tuple(ids))
-    return outcomes
-
-
-def _open_layer(reading: LayerReading, outcomes: Iterable[_Outcome]) -> OpenLayer:
+def _open_layer(reading: LayerReading) -> OpenLayer:
     alternatives = []
-    for outcome in outcomes:
+    for outcome in reading.outcomes:
         names = (_in_words(attribute, change) for attribute, change in outcome.changes.items())
         up = "../" if outcome.lifted else ""
         alternatives.append((", ".join(outcome.ids), tuple(up + name for name in names)))
@@ -259,7 +220,14 @@ def _name_map(
 def _place(name: str, renames: dict[str, str]) -> str:
     """The name with every renamed module on its path."""
     prefix, _, attribute = name.rpartition(".")
-    return f"{renamed_path(prefix, renames)}.{attribute}".removeprefix(".")
+    return f"{_renamed_path(prefix, renames)}.{attribute}".removeprefix(".")
+
+
+def _renamed_path(path: str, renames: dict[str, str]) -> str:
+    """The path with every renamed child on it under its new name; one that is renamed to "" is left out."""
+    parts = path.split(".")
+    new = (renames.get(".".join(parts[: n + 1]), part) for n, part in enumerate(parts))
+    return ".".join(part for part in new if part) if renames else path
 
 
 def _fill(name: str, value: int) -> Fill:

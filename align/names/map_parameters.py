@@ -11,18 +11,14 @@ from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
-from align.models.open_side import copied_sides
-from align.models.unregistered_layers import unregistered_layers
-from align.models.unregistered_tensors import unregistered_tensors
-from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values, with_value_pairs
+from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values
 from align.names.family_maps import choose_family
 from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
-from align.names.frozen_parameters import frozen_apart, frozen_warnings
-from align.names.layers.read_layers import wrapper_warnings
+from align.names.layers.read_layers import LayeredSides
 from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
-from align.names.map_verdict import map_verdict, with_doubled_open
-from align.names.match_by_order import executed, match_by_order, unseen_modules
+from align.names.map_verdict import MapFacts, map_verdict, map_warnings, with_doubled_open
+from align.names.match_by_order import settle_by_order
 from align.names.matching.explain_unpaired import explain_unpaired_anew
 from align.names.matching.match_names import match_names
 from align.names.read_map_rules import MapRules, read_map_rules
@@ -30,11 +26,11 @@ from align.names.user_rules import NameRules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Mapping
 
     from align.core.dtypes import Array
     from align.core.name_map import FrameworkName, NameMap
-    from align.core.parameters import ParameterSet, Shape
+    from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.models.open_side import Side
@@ -75,27 +71,25 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     source, target = (side.parameters for side in sides)
     known = choose_family(family, source, target)
     rules_of_all = told.rules if known is None else known.beside(told.rules)
+    live = _live(sides) if given is not None else None
     name_map = _settled(sides, (source, target), rules_of_all)
-    warnings = [finding.message for side in sides if side.live for finding in copied_sides(side.live)]
-    warnings += wrapper_warnings((source, target))
-    if given is not None and not trial:  # what values do says more than the order of calls
-        ordered = executed(_live(sides), (source, target), given)
-        warnings += [line for side in ordered for line in unseen_modules(side)] if name_map.ambiguous else []
-        name_map = match_by_order(name_map, *ordered, rules_of_all)
-    name_map = _with_left_out(sides, name_map if known is None else known.marked(name_map, told.rules))
-    unproven = ""
+    facts = MapFacts()
+    if given is not None and live is not None and not trial:  # what values do says more than the order of calls
+        was_open = bool(name_map.ambiguous)
+        name_map, unseen = settle_by_order(name_map, live, (source, target), given, rules_of_all)
+        facts.unseen = unseen if was_open else []
+    if known is not None:
+        name_map = known.marked(name_map, told.rules)
+    name_map = _with_left_out(sides, name_map)
     if trial:
-        name_map, unproven = _by_trial(sides, name_map, given, progress)
+        name_map, facts.unproven = _by_trial(live, (source, target), name_map, given, progress)
     if told.rules.all_rules:
-        name_map, conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
-        warnings += conflicts
-    name_map, doubled = with_doubled_open(name_map)
-    warnings += doubled
-    warnings += _unregistered(sides, name_map)
-    warnings += frozen_warnings(frozen_apart(name_map, source, target), (source.label, target.label))
+        name_map, facts.conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
+    name_map, facts.doubled = with_doubled_open(name_map)
+    warnings = map_warnings(name_map, sides, facts)
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
-    result = MapResult(name_map, *counts, map_verdict(name_map, unproven), *both, tuple(warnings))
+    result = MapResult(name_map, *counts, map_verdict(name_map, facts.unproven), *both, warnings)
     if out is not None:
         write_map_file(Path(out), result, told.kept)
     return result
@@ -113,31 +107,6 @@ def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
     return left, right
 
 
-def _unregistered(sides: tuple[MapSide, MapSide], name_map: NameMap) -> list[str]:
-    """Where parameters lack a counterpart: what the other side holds and its framework does not see."""
-    if not name_map.unmatched:
-        return []
-    shapes = [{side.parameters.by_name[one.name].shape for one in name_map.unmatched if one.side == name}
-              for name, side in zip(("source", "target"), sides, strict=True)]  # fmt: skip
-    found = [line for side in sides if side.live for line in _unseen_layers(side.live)]
-    others = zip(sides, reversed(shapes), strict=True)
-    return found + [line for side, wanted in others if side.live for line in _unseen_tensors(side.live, wanted)]
-
-
-def _unseen_layers(side: Side) -> Iterator[str]:
-    """Say of a side's layers that its framework does not see where they are and how to register them."""
-    for one in unregistered_layers(side.model, side.reader.name):
-        facts = {name: getattr(one, name) for name in ("path", "container", "class_name", "count", "line", "change")}
-        yield sentence("map_warning.unregistered", side=side.label, framework=side.reader.name, **facts)
-
-
-def _unseen_tensors(side: Side, shapes: Collection[Shape]) -> Iterator[str]:
-    """The same of tensors that have the shape of a parameter that the other side has alone."""
-    for one in unregistered_tensors(side.model, side.reader.name, shapes):
-        facts = {"path": one.path, "shape": str(list(one.shape)), "line": one.line, "change": one.change}
-        yield sentence("map_warning.unregistered_tensor", side=side.label, framework=side.reader.name, **facts)
-
-
 def _settled(
     sides: tuple[MapSide, MapSide], parameters: tuple[ParameterSet, ParameterSet], rules: NameRules
 ) -> NameMap:
@@ -147,12 +116,14 @@ def _settled(
     """
     name_map = _matched(*parameters, rules)
     values = sides[0].values, sides[1].values
-    told = pairs_by_values(name_map, parameters, values) if all(values) else {}
+    told = pairs_by_values(name_map, LayeredSides(parameters), values) if all(values) else {}
     before = {pairing.source: pairing for pairing in name_map.pairings}
     if all(before.get(name) == pairing for name, pairing in told.items()):
         return name_map
     names = {name: (pairing.target, pairing.transform) for name, pairing in told.items()}
-    return with_value_pairs(_matched(*parameters, replace(rules, names=rules.names | names)), told)
+    again = _matched(*parameters, replace(rules, names=rules.names | names))
+    pairings = (told[p.source] if p.source in told and p.target == told[p.source].target else p for p in again.pairings)
+    return replace(again, pairings=tuple(pairings))
 
 
 def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap:
@@ -162,20 +133,24 @@ def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap
 
 
 def _by_trial(
-    sides: tuple[MapSide, MapSide], name_map: NameMap, inputs: Mapping[str, Array] | None, progress: Progress
+    live: tuple[Side, Side] | None,
+    parameters: tuple[ParameterSet, ParameterSet],
+    name_map: NameMap,
+    inputs: Mapping[str, Array] | None,
+    progress: Progress,
 ) -> tuple[NameMap, str]:
     """The map after a trial, and why it is not proven if the models cannot run though names settle all."""
     from align.names.by_value.settle_by_trial import settle_by_trial
 
-    if inputs is None:
+    if inputs is None or live is None:
         raise UsageError("a trial needs inputs to run on", "give them with --inputs, or as `inputs`")
     try:
-        settled = settle_by_trial(*_live(sides), name_map, inputs, progress)
+        settled = settle_by_trial(*live, name_map, inputs, progress)
     except ModelFailedError as error:
         if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
             return name_map, sentence("map_verdict.trial_failed", error=error.message)
         raise
-    return explain_unpaired_anew((sides[0].parameters, sides[1].parameters), settled), ""
+    return explain_unpaired_anew(LayeredSides(parameters), settled), ""
 
 
 def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:

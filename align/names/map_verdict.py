@@ -5,23 +5,93 @@ No conversion follows a map that makes a target twice, so none is written.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from align.checkpoints.wrapper_prefixes import without_wrappers, wrapper_words
 from align.core.message_words import first_few
 from align.core.name_map import Ambiguity
-from align.core.piece_transforms import apart_from_whole
+from align.core.piece_transforms import Part
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError
+from align.models.describe_sides import copied_sides, unregistered_layers
+from align.models.unregistered_tensors import unregistered_tensors
+from align.names.fold_names import fold_names
+from align.names.frozen_parameters import folded_names, freezing, frozen_apart
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from align.core.name_map import NameMap, Pairing
     from align.core.transforms import Transform
+    from align.names.from_file.map_sides import MapSide
+    from align.names.frozen_parameters import FrozenApart
+
+
+Note = tuple[str, dict[str, Any]]  # the key of a sentence, and its facts
+
+
+@dataclass(slots=True)
+class MapFacts:
+    """What was found on the way to a map: `unseen` are the modules of each side, by its label, that did not run.
+
+    `unproven` is why a trial did not prove the map; `conflicts` are about rules that values contradict, `doubled` about
+    targets that would be made twice.
+    """
+
+    unseen: Sequence[tuple[str, list[str]]] = ()
+    unproven: str = ""
+    conflicts: Sequence[Note] = ()
+    doubled: Sequence[Note] = ()
+
+
+def map_warnings(name_map: NameMap, sides: tuple[MapSide, MapSide], facts: MapFacts) -> tuple[str, ...]:
+    """Say what a map rests on, or what stands against it."""
+    source, target = (side.parameters for side in sides)
+    live = [side.live for side in sides if side.live]
+    lost = [(side, one) for side in live if name_map.unmatched for one in unregistered_layers(side)]
+    wrappers = [(side.label, wrapper_words(without_wrappers(side.names))) for side in (source, target)]
+    notes: list[Note] = [("map_warning.wrappers", {"side": one, "words": words}) for one, words in wrappers if words]
+    notes += [
+        ("map_warning.not_seen_to_run", {"count": len(paths), "side": label, "paths": fold_names(paths)})
+        for label, paths in facts.unseen
+        if paths
+    ]
+    notes += [*facts.conflicts, *facts.doubled]
+    notes += [
+        ("map_warning.unregistered", {"side": side.label, "framework": side.reader.name, **asdict(one)})
+        for side, one in lost
+    ]
+    notes += _unseen_tensors(name_map, sides)
+    notes += _frozen_notes(frozen_apart(name_map, source, target), (source.label, target.label))
+    copied = [finding.message for finding in copied_sides(*live)]
+    return (*copied, *(sentence(key, **given) for key, given in notes))
+
+
+def _unseen_tensors(name_map: NameMap, sides: tuple[MapSide, MapSide]) -> Iterator[Note]:
+    """Yield a note on each tensor in a plain attribute that has the shape of what the other side has alone."""
+    for side, other, name in ((sides[0], sides[1], "target"), (sides[1], sides[0], "source")):
+        shapes = {other.parameters.by_name[one.name].shape for one in name_map.unmatched if one.side == name}
+        live = side.live
+        if live is None:
+            continue
+        for one in unregistered_tensors(live.model, live.reader.name, shapes):
+            facts = {**asdict(one), "shape": str(list(one.shape)), "side": live.label, "framework": live.reader.name}
+            yield "map_warning.unregistered_tensor", facts
+
+
+def _frozen_notes(found: FrozenApart, labels: tuple[str, str]) -> Iterator[Note]:
+    """Yield the key and facts of what each side alone freezes, and of what to write in the target."""
+    counts = f"trainable {found.trainable[0]:,} against {found.trainable[1]:,}"
+    for pairs, label, frozen in ((found.frozen_in_source, labels[0], True), (found.frozen_in_target, labels[1], False)):
+        if pairs:
+            names = folded_names([pairing.source for pairing in pairs])
+            change = freezing([pairing.target for pairing in pairs], frozen=frozen)
+            facts = {"count": len(pairs), "side": label, "counts": counts, "names": names, "change": change}
+            yield "map_warning.frozen", facts
 
 
 def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:
@@ -72,19 +142,19 @@ def _without_common_end(a: str, b: str) -> tuple[str, str]:
     return ".".join(left), ".".join(right)
 
 
-def with_doubled_open(name_map: NameMap) -> tuple[NameMap, list[str]]:
-    """The map with the pairs that make a target twice as open groups, and a line for each such target."""
+def with_doubled_open(name_map: NameMap) -> tuple[NameMap, list[Note]]:
+    """The map with the pairs that make a target twice as open groups, and a note on each such target."""
     doubled = doubled_targets(name_map.pairings)
     kept = tuple(one for one in name_map.pairings if one.target not in doubled)
     paired = {one.source for one in kept}
     groups: list[Ambiguity] = []
-    lines: list[str] = []
+    notes: list[Note] = []
     for target, sources in doubled.items():
         reason = sentence("map_reason.all_lead", sources=sources)
         own = [one for one in sources if one not in paired] or sources
         groups.append(Ambiguity(tuple(own), (target,), reason))
-        lines.append(sentence("map_reason.left_open", target=target, reason=reason))
-    return replace(name_map, pairings=kept, ambiguous=(*name_map.ambiguous, *groups)), lines
+        notes.append(("map_reason.left_open", {"target": target, "reason": reason}))
+    return replace(name_map, pairings=kept, ambiguous=(*name_map.ambiguous, *groups)), notes
 
 
 def refuse_doubled(name_map: NameMap, path: Path) -> None:
@@ -109,7 +179,7 @@ def doubled_targets(pairings: Iterable[Pairing]) -> dict[str, list[str]]:
 
 
 def _overlap(transforms: Sequence[Transform]) -> bool:
-    parts = [part for transform in transforms if (part := apart_from_whole(transform)[1])]
+    parts = [last for transform in transforms for last in transform.steps[-1:] if isinstance(last, Part)]
     if len(parts) < len(transforms) or len({(part.axis, part.shape) for part in parts}) > 1:
         return True
     spans = sorted((part.start, part.stop) for part in parts)

@@ -12,8 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from align.models.fit_inputs import run_fitted
-from align.names.fold_names import fold_names
-from align.names.layers.read_layers import roles_by_name
+from align.names.layers.read_layers import LayeredSides
 from align.names.matching.match_names import match_names
 from align.names.thresholds import CONFIDENCE_BY_ORDER
 from align.words.catalogue import sentence
@@ -35,6 +34,24 @@ if TYPE_CHECKING:
 _CROSSED = sentence("pair_note.another_order")
 
 
+def settle_by_order(
+    name_map: NameMap,
+    sides: tuple[Side, Side],
+    parameters: tuple[ParameterSet, ParameterSet],
+    inputs: Mapping[str, Array],
+    rules: NameRules,
+) -> tuple[NameMap, list[tuple[str, list[str]]]]:
+    """Run both sides once; return the map as the order of execution has it, and what of each side did not run."""
+    source, target = (_executed(side, own, inputs) for side, own in zip(sides, parameters, strict=True))
+    unseen = [(side.label, unseen_modules(side)) for side in (source, target)]
+    return match_by_order(name_map, source, target, rules), unseen
+
+
+def unseen_modules(side: ParameterSet) -> list[str]:
+    """The paths of modules with parameters that were not seen to run."""
+    return [module.path for module in side.modules if module.parameters and not module.ran]
+
+
 def match_by_order(name_map: NameMap, source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
     """Return the map with those ambiguous groups paired, not surely, that the order of execution of both sides tells.
 
@@ -43,7 +60,7 @@ def match_by_order(name_map: NameMap, source: ParameterSet, target: ParameterSet
     if not source.order == target.order == "execution":
         return name_map
     again = _paired(name_map, source, target, rules) if name_map.ambiguous else name_map
-    return _doubted(again, source, target)
+    return _doubted(again, LayeredSides((source, target)))
 
 
 def _paired(name_map: NameMap, source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
@@ -63,10 +80,10 @@ def _paired(name_map: NameMap, source: ParameterSet, target: ParameterSet, rules
     return replace(again, pairings=tuple(pairings))
 
 
-def _doubted(name_map: NameMap, source: ParameterSet, target: ParameterSet) -> NameMap:
+def _doubted(name_map: NameMap, sides: LayeredSides) -> NameMap:
     """The map with those sure pairs doubted that cross another pair of their kind and shape in the order of calls."""
-    left, right = _places(source), _places(target)
-    roles = roles_by_name(source)
+    left, right = (_places(side) for side in sides.parameters)
+    roles = sides.roles[0]
     rivals: dict[object, list[_Call]] = defaultdict(list)
     for pairing in name_map.pairings:
         if pairing.source in roles and pairing.source in left and pairing.target in right:
@@ -132,23 +149,8 @@ def _end(path: str, first: Mapping[str, int]) -> int:
     return first.get(path, len(first))
 
 
-def unseen_modules(side: ParameterSet) -> list[str]:
-    """Say, in one line, which modules with parameters were not seen to run; nothing if all were."""
-    paths = [module.path for module in side.modules if module.parameters and not module.ran]
-    if not paths:
-        return []
-    return [sentence("map_warning.not_seen_to_run", count=len(paths), side=side.label, paths=fold_names(paths))]
-
-
-def executed(
-    sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], inputs: Mapping[str, Array]
-) -> tuple[ParameterSet, ParameterSet]:
-    """Run both sides once; return their parameters in execution order where it is known."""
-    left, right = (_executed(side, own, inputs) for side, own in zip(sides, parameters, strict=True))
-    return left, right
-
-
 def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array]) -> ParameterSet:
+    """The parameters in execution order where it is known."""
     orders: list[CallOrder] = []
 
     def run(given: Inputs) -> None:

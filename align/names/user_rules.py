@@ -7,6 +7,7 @@ that matches the whole name is taken. Every contradiction of one file is listed 
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,10 @@ from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.thresholds import PATTERN_SECONDS
 from align.core.transforms import IDENTITY, Transform
-from align.core.user_patterns import MatchTimeoutError, first_match
+from align.core.user_patterns import limited, seconds_left
 from align.errors import MapError
 from align.names.fold_names import WILD
-from align.names.layers.read_layers import USUAL_ROLES, roles_by_name
-from align.names.layers.weight_transforms import transform_between
+from align.names.layers.read_layers import USUAL_ROLES, roles_by_name, transform_between
 from align.rules.layer_rules import rule_for
 from align.words.catalogue import sentence
 
@@ -80,16 +80,25 @@ class NameRules:
         return found[1].expand(rename.to), rename.transform, renaming(rename.pattern)
 
     def matched(self, patterns: Sequence[re.Pattern[str]], name: str) -> tuple[int, Any] | None:
-        """Index and match of the first pattern that matches a name; raises MapError for one that takes for ever."""
-        try:
-            return first_match(patterns, name)
-        except MatchTimeoutError as error:
-            rule = renaming(patterns[error.index])
-            line = f"line {self.lines[rule]}: " if rule in self.lines else ""
-            fault = f"{line}{rule}: still at {name!r} after {PATTERN_SECONDS} seconds, which no sound pattern is"
-            raise MapError(
-                self.label, [fault], "take out repeats that can match nothing, or stand in a repeat"
-            ) from None
+        """Index and match of the first pattern that matches a whole name, None if none does.
+
+        Raises MapError for one that is still at it after `PATTERN_SECONDS` for all of them together.
+        """
+        end = time.monotonic() + PATTERN_SECONDS
+        for index, pattern in enumerate(patterns):
+            try:
+                match = limited(pattern).fullmatch(name, timeout=seconds_left(end))
+            except TimeoutError:
+                raise self._endless(pattern, name) from None
+            if match:
+                return index, match
+        return None
+
+    def _endless(self, pattern: re.Pattern[str], name: str) -> MapError:
+        rule = renaming(pattern)
+        line = f"line {self.lines[rule]}: " if rule in self.lines else ""
+        fault = f"{line}{rule}: still at {name!r} after {PATTERN_SECONDS} seconds, which no sound pattern is"
+        return MapError(self.label, [fault], "take out repeats that can match nothing, or stand in a repeat")
 
     def targets_of(self, source: str) -> tuple[tuple[str, Transform, str], ...]:
         """All that `target_of` says of a source name: several entries for one that is cut, none if no rule pairs it."""

@@ -114,6 +114,13 @@ class ModelFamily:
         """The names of a side as this form reads them, those that it does not know among them."""
         return FamilyNames.of(self, list(_rows(self, names, backwards=backwards)))
 
+    def read_sides(
+        self, source: Collection[str], target: Collection[str], *, backwards: bool
+    ) -> list[tuple[FamilyNames, FamilyNames]]:
+        """The names of both sides as each form reads them that knows all of the source; as this form if none does."""
+        known = list(self.known_names(source, backwards=backwards)) or [self.read_names(source, backwards=backwards)]
+        return [(own, own.family.read_names(target, backwards=not backwards)) for own in known]
+
     def reasons_to_drop(self, names: Iterable[str], *, backwards: bool) -> dict[str, str]:
         """Why names of a side have no counterpart, by name; those that should have one are left out."""
         drops = self.dropped[_SIDES[backwards]].items()

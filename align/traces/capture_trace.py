@@ -1,45 +1,52 @@
-"""One model run once on fixed inputs, and all of it written into a folder that is compared elsewhere, or later."""
+"""One model run once on fixed inputs, and all of it written into a folder that is compared elsewhere, or later.
+
+Each call is streamed as it begins and ends, each tensor with its figures: a process that is killed, or a kernel that
+fails, leaves a trace that ends at the call that was running.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from align.core.message_words import first_few
 from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
-from align.core.trace_metadata import TraceHead
-from align.errors import CannotRunError, DestinationError, UserCodeError
+from align.core.trace_metadata import TensorStatistics, TraceHead
+from align.core.traces import Capture
+from align.errors import AlignError, CannotRunError, DestinationError, UserCodeError
+from align.measure.tensor_statistics import summarize_tensor
+from align.models.describe_sides import describe_host
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_batches, read_inputs, save_inputs
-from align.models.open_side import Side, describe_host, open_side
+from align.models.open_side import Side, open_side
 from align.models.thresholds import SEED
-from align.traces.capturing.call_writer import CallWriter, GivenWriter
 from align.traces.folder_lock import LOCK, folder_lock
-from align.traces.kept_elements import keep_part, read_kept
-from align.traces.rounding_noise import NoiseSink
-from align.traces.show_trace import show_trace
-from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE, TENSORS
+from align.traces.kept_elements import is_kept, keep_part, read_kept
+from align.traces.open_trace import show_trace
+from align.traces.rounding_noise import NoiseSink, write_noise
+from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE, TENSORS, capture_as_json
 from align.traces.stored_model import MODEL, VALUES, write_model, write_values
-from align.traces.stored_noise import write_noise
 from align.traces.trace_folder import TraceFolder
-from align.traces.trace_writer import tell_file
+from align.traces.trace_writer import TraceWriter, tell_file
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
 
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model
-    from align.core.trace_metadata import TraceSummary
-    from align.core.traces import Capture, CaptureSink
+    from align.core.trace_metadata import CallStart, ReturnedParts, TraceSummary
+    from align.core.traces import CaptureSink
     from align.models.inputs import InputsSource
 
 STAGES = 3  # no limit: what progress is reported of
@@ -194,3 +201,92 @@ class _KeptOnly:
         part = keep_part(self._kept, capture, value)
         if part is not None:
             self._sink.add(capture, part)
+
+
+_FIGURES = tuple(one.name for one in fields(TensorStatistics))
+
+
+class CallWriter:
+    """A CallSink that writes a trace folder; memory is that of one tensor. Use it as a context manager.
+
+    `later` names the files that are noted after the run.
+    """
+
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], head: TraceHead, *, later: Sequence[str] = ()
+    ) -> None:
+        self._kept, self.functions = head.kept, head.functions
+        self._writer = TraceWriter(folder, environment, inputs=head.layer_inputs, head=head, later=later)
+        self._outputs = 0
+        self._latest: dict[str, dict[str, Any]] = {}  # what was noted of the tensors of the call that ended last
+        self._current: dict[str, dict[str, Any]] = {}
+
+    def begin(self, start: CallStart) -> None:
+        """Note a call that begins."""
+        inputs = {name: [kind.shape, kind.dtype] for name, kind in start.inputs.items()}
+        self._writer.note(
+            {
+                "begin": start.module,
+                "call": start.call,
+                "parent": start.parent,
+                "class_name": start.class_name,
+                "place": start.place,
+                "inputs": inputs,
+            }
+        )
+
+    def returned(self, parts: ReturnedParts) -> None:
+        """Note what the model returned that is no tensor."""
+        self._writer.returned(parts)
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Note a tensor with its figures, and keep of it what is to be kept."""
+        part = keep_part(self._kept, capture, value)
+        noted: dict[str, Any] = {"statistics": _figures(summarize_tensor(value)), "offset": None}
+        if part is not None:
+            noted |= self._writer.append(capture, part)
+            if part.shape != capture.shape:
+                noted["kept"] = part.size
+        self._note(capture, noted)
+
+    def again(self, capture: Capture, value: Array, known: Capture) -> None:
+        """Note that a tensor is one that was just noted."""
+        noted = self._latest.get(known.key)
+        if noted is None or (noted["offset"] is None) == is_kept(self._kept, capture):
+            self.add(capture, value)
+        else:
+            self._note(capture, noted)
+
+    def _note(self, capture: Capture, noted: dict[str, Any]) -> None:
+        self._outputs += capture.role == "output"
+        self._current[capture.key] = noted
+        self._writer.note({**capture_as_json(capture), **noted}, flush=False)  # the end of the call does
+
+    def finish(self, module: str, call: int) -> None:
+        """Note a call that returned."""
+        self._latest, self._current = self._current, {}
+        self._writer.note({"end": module, "call": call})
+
+    def __enter__(self) -> CallWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if error is not None:
+            said = error.message if isinstance(error, AlignError) else kind.__name__ if kind else ""
+            with contextlib.suppress(DestinationError):  # a full disk is what it failed with
+                self._writer.note({"failed": said})
+        self._writer.__exit__(kind, error, tb)
+
+
+class GivenWriter(CallWriter):
+    """A CallWriter that also keeps what calls are given; what was written before is not written again."""
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
+        """Note the tensors that a call is given."""
+        for name, value in inputs.items():
+            shape, dtype = tuple(value.shape), value.dtype.name
+            self.add(Capture(self._outputs, module, call, name, "", shape, dtype, role="input"), value)
+
+
+def _figures(statistics: TensorStatistics) -> dict[str, float | None]:
+    return {name: getattr(statistics, name) for name in _FIGURES}  # all finite: JSON can hold them

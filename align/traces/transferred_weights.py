@@ -11,7 +11,7 @@ from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
-from align.names.match_by_order import executed, match_by_order
+from align.names.match_by_order import settle_by_order
 from align.names.user_rules import NameRules, check_shapes
 from align.traces.compare_weights import compare_weights, expected_weights
 from align.words.catalogue import sentence
@@ -89,7 +89,7 @@ def _paired(sides: tuple[Side, Side], given: NameMap | Path | str | None, inputs
         matched = match_sides(source, target, NameRules())
         if matched.complete:
             return matched
-        return match_by_order(matched, *executed(sides, (source, target), inputs), NameRules())
+        return settle_by_order(matched, sides, (source, target), inputs, NameRules())[0]
     name_map = read_map(Path(given), source.names, target.names)
     check_shapes(name_map, source, target)
     return name_map

@@ -15,9 +15,10 @@ from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import UsageError
+from align.models.describe_sides import named_environments
 from align.models.living_objects import looked_for_once
-from align.models.open_side import find_function, named_environments
 from align.models.source_lines import defined_at, made_in
+from align.models.user_code import find_function
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.faults.explain_at_rate_zero import explain_at_rate_zero

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from align.core.training import StepTaker, Trainer, Training
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, InputsError, SideError
-from align.models.open_side import Side, build_side, load_function
-from align.models.open_sides import refuse_shared
+from align.models.open_side import Side, build_side, refuse_shared
+from align.models.user_code import load_function
 from align.training.put_back_kept import StepsFromStart
 from align.words.catalogue import sentence
 

@@ -2,13 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from align.checkpoints.framework_of_names import (
-    NamingDirection,
-    check_kept,
-    exporter_warnings,
-    naming_direction,
-    source_framework,
-)
+from align.checkpoints.names_in_file import source_framework
+from align.checkpoints.naming_direction import NamingDirection, check_kept, exporter_warnings, naming_direction
 from align.errors import UsageError
 
 
@@ -27,14 +22,14 @@ from align.errors import UsageError
     ],
 )
 def test_names_tell_the_framework_where_the_format_does_not(names, framework) -> None:
-    found, warning = source_framework({}, names)
+    found, telling = source_framework({}, names)
     assert found == framework
-    assert bool(warning) == (framework == "mindspore")
+    assert bool(telling) == (framework == "mindspore")
 
 
-def test_the_format_tells_it_first_and_without_a_word() -> None:
-    assert source_framework({"format": "pt"}, ["ln.gamma", "ln.beta"]) == ("torch", "")
-    assert source_framework({"format": "ms"}, ["fc.weight"]) == ("mindspore", "")
+def test_the_format_tells_it_first_whatever_the_names() -> None:
+    assert source_framework({"format": "pt"}, ["ln.gamma", "ln.beta"]) == ("torch", [])
+    assert source_framework({"format": "ms"}, ["fc.weight"]) == ("mindspore", [])
 
 
 @pytest.mark.parametrize(

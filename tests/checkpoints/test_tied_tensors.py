@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from align.checkpoints.tied_tensors import overlapping_names, tied_names
+from align.checkpoints.extents import overlapping_names, tied_names
 from align.core.checkpoints import Extent, StoredTensor
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.checkpoints.training_state import COUNTER, STATE, training_state
+from align.checkpoints.names_in_file import COUNTER, STATE, training_state
 from align.core.checkpoints import StoredTensor
 from align.rules.training_state_rules import training_state_rules
 

@@ -63,7 +63,7 @@ def test_another_program_in_the_place_of_align_is_no_result(tmp_path: Path) -> N
 def test_a_hook_of_the_users_code_is_not_asked_about_errors_of_align(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from align.models.open_side import load_function
+    from align.models.user_code import load_function
 
     monkeypatch.chdir(tmp_path)
     before = sys.excepthook
@@ -91,7 +91,7 @@ def test_a_side_that_ends_the_program_where_a_reader_calls_it_is_no_result(
 def test_a_process_that_the_code_forks_may_become_another_program(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from align.models.open_side import load_function
+    from align.models.user_code import load_function
 
     monkeypatch.chdir(tmp_path)
     forks = (

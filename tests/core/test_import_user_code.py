@@ -9,7 +9,7 @@ import pytest
 
 from align.core.import_user_code import import_user_code
 from align.errors import UserCodeError
-from align.models.open_side import load_function
+from align.models.user_code import load_function
 
 if TYPE_CHECKING:
     from pathlib import Path

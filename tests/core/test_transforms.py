@@ -14,7 +14,6 @@ from align.core.transforms import (
     Reshape,
     Transform,
     chained,
-    steps_of,
 )
 from align.names.parse_transform import parse_transform
 
@@ -73,7 +72,7 @@ def test_a_map_that_tells_what_each_step_was_from_needs_nothing_else_to_go_back(
 
 def told_from(transform: Transform, value: np.ndarray) -> Transform:
     steps = []
-    for step in steps_of(transform):
+    for step in transform.steps:
         if isinstance(step, Reshape):
             steps.append(Reshape(step.shape, value.shape))
         else:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.models.batches import batches_from_names, batches_of, named_arrays
+from align.models.inputs import batches_from_names, batches_of, named_arrays
 
 X, Y = np.zeros(1), np.ones(1)
 

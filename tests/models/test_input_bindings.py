@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from align.models.call_model import bound_findings, read_bindings
 from align.models.frameworks.arrays import ArrayModel
-from align.models.input_bindings import bound_findings, read_bindings
 from align.models.open_side import Side, open_side
 
 ARRAY = np.ones((2, 3), np.float32)

@@ -20,7 +20,8 @@ from align.errors import (
     UserCodeError,
 )
 from align.models.frameworks.arrays import ArrayModel
-from align.models.open_side import Side, load_function, open_side
+from align.models.open_side import Side, open_side
+from align.models.user_code import load_function
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.models.source_lines import called_at, made_at
+from align.models.call_lines import called_at
+from align.models.source_lines import made_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable

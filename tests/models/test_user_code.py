@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from align.errors import UserCodeError
-from align.models.open_side import load_function
-from align.models.user_code import kept_process, run_user_code
+from align.models.user_code import kept_process, load_function, run_user_code
 
 CODE = {
     "parses.py": """

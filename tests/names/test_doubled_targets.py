@@ -11,6 +11,7 @@ from align.names.map_export import write_map_file
 from align.names.map_file import write_map
 from align.names.map_result import MapResult
 from align.names.map_verdict import doubled_targets, map_verdict, with_doubled_open
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,9 +47,10 @@ def test_parts_of_one_target_are_fine_unless_they_overlap(transforms: tuple[Tran
 
 
 def test_a_target_that_is_made_twice_is_left_open_with_a_line_that_names_its_sources() -> None:
-    name_map, lines = with_doubled_open(NameMap("left", "right", TWICE))
+    name_map, notes = with_doubled_open(NameMap("left", "right", TWICE))
     assert [one.source for one in name_map.pairings] == ["c"]
     assert [(group.sources, group.targets) for group in name_map.ambiguous] == [(("a", "b"), ("x",))]
+    lines = [sentence(key, **facts) for key, facts in notes]
     assert lines == ["x is left open: a, b all lead to it, and a target is made once"]
     assert map_verdict(name_map).exit_code == 1
 

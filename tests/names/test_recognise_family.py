@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from align.core.parameters import Parameter, ParameterSet
-from align.names.family_maps import recognise_families, recognise_pair
+from align.names.family_maps import AUTO, choose_family, recognise_families
 
 DATA = Path(__file__).parents[1] / "rules" / "data" / "model_names.json.gz"
 
@@ -75,14 +75,14 @@ def test_a_single_unknown_name_or_layer_of_another_kind_is_enough_to_be_no_membe
 
 
 def test_both_sides_of_a_family_are_paired_whole() -> None:
-    found = recognise_pair(side("timm swin_tiny_patch4_window7_224"), side("mindcv swin_tiny", "mindspore"))
+    found = choose_family(AUTO, side("timm swin_tiny_patch4_window7_224"), side("mindcv swin_tiny", "mindspore"))
     assert found.name == "timm-swin"
     assert len(found.pairings) == 173 + 2 * 24  # each of 24 fused tensors in three pieces
 
 
 def test_a_head_of_another_width_is_not_paired_and_the_rest_is() -> None:
     target = side("mindcv resnet18", "mindspore", **{"classifier.weight": (10, 512), "classifier.bias": (10,)})
-    found = recognise_pair(side("torchvision resnet18"), target)
+    found = choose_family(AUTO, side("torchvision resnet18"), target)
     assert len(found.pairings) == 102 - 2
     assert not [pair for pair in found.pairings if pair.target.startswith("classifier")]
 
@@ -97,11 +97,11 @@ def test_a_head_of_another_width_is_not_paired_and_the_rest_is() -> None:
     ],
 )
 def test_sides_that_are_not_both_of_one_family_are_not_recognised(source, target) -> None:
-    assert recognise_pair(source, target) is None
+    assert choose_family(AUTO, source, target) is None
 
 
 def test_the_way_back_is_recognised_too() -> None:
-    found = recognise_pair(side("mindcv convnext_tiny", "mindspore"), side("torchvision convnext_tiny"))
+    found = choose_family(AUTO, side("mindcv convnext_tiny", "mindspore"), side("torchvision convnext_tiny"))
     assert (found.name, len(found.pairings)) == ("tv-convnext", 182)
 
 
@@ -113,7 +113,7 @@ def test_a_port_of_mint_layers_stands_at_the_places_of_the_family_under_names_of
         name = f"{parameter.module}.{renamed.get(parameter.attribute, parameter.attribute)}"
         port.append(replace(parameter, name=name, attribute=name.rpartition(".")[2]))
     target = ParameterSet("port", "mindspore", tuple(port))
-    found = recognise_pair(torch, target)
+    found = choose_family(AUTO, torch, target)
     assert len(found.pairings) == 102
     assert found.unmatched == ()
 
@@ -122,7 +122,7 @@ def test_of_a_fused_layer_that_cannot_be_made_whole_no_piece_is_paired() -> None
     whole = {f"blocks.0.attn.qkv.{role}" for role in ("weight", "bias")}
     key = "vit.layers.0.attention.k_proj"
     torch = side("transformers5 vit_b_16", **{f"{key}.weight": (700, 768), f"{key}.bias": (700,)})
-    found = recognise_pair(torch, side("mindcv vit_b_16_224", "mindspore"))
+    found = choose_family(AUTO, torch, side("mindcv vit_b_16_224", "mindspore"))
     assert found is not None
     assert whole.isdisjoint(pair.target for pair in found.pairings)
     pieces = {f"vit.layers.0.attention.{one}_proj.{role}" for one in "qkv" for role in ("weight", "bias")}

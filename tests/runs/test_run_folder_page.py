@@ -22,7 +22,7 @@ from align.evaluation import generation_result, validation_result
 from align.forward import forward_result
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.run_folder import KINDS, RunFolder
-from align.traces import stored_model, stored_noise
+from align.traces import rounding_noise, stored_model
 from align.traces.module_calls import UnpairedLayer
 from align.traces.stored import manifest
 from align.traces.thresholds import TRACE_HEADER_BYTES
@@ -87,7 +87,7 @@ def test_files_schemas_and_sizes_are_those_of_the_code() -> None:
         manifest.SCHEMA,
     } <= named()
     assert {stored_model.MODEL, stored_model.VALUES, stored_model.MODEL_SCHEMA} <= named()
-    assert {stored_noise.NOISE, stored_noise.NOISE_SCHEMA} <= named()
+    assert {rounding_noise.NOISE, rounding_noise.NOISE_SCHEMA} <= named()
     assert f"8 + {TRACE_HEADER_BYTES:,} + `offset`" in PAGE
 
 

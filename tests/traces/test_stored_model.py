@@ -13,8 +13,8 @@ from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.errors import DestinationError, RunFolderError
 from align.measure.measure_arrays import measure
+from align.traces.rounding_noise import NOISE, read_noise, write_noise
 from align.traces.stored_model import MODEL, VALUES, read_model, write_model, write_values
-from align.traces.stored_noise import NOISE, read_noise, write_noise
 
 if TYPE_CHECKING:
     from pathlib import Path

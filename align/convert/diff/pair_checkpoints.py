@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.checkpoints.names_in_file import state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
-from align.checkpoints.training_state import state_beside_weights
 from align.checkpoints.wrapper_prefixes import (
     matched_without_wrappers,
     without_prefixes_of_all,

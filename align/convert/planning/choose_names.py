@@ -10,17 +10,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.checkpoints.framework_of_names import (
-    FrameworkName,
+from align.checkpoints.names_in_file import REASONS, FrameworkName, declared_framework, source_framework, training_state
+from align.checkpoints.naming_direction import (
     NamingDirection,
     check_kept,
     check_target,
-    declared_framework,
     exporter_warnings,
     naming_direction,
-    source_framework,
 )
-from align.checkpoints.training_state import REASONS, training_state
 from align.checkpoints.wrapper_prefixes import (
     shared_prefixes,
     with_file_names,
@@ -104,7 +101,7 @@ def choose_names(
     check_target(request.target, destination_framework)
     names = without_prefixes(checkpoint.tensors, request.strip)
     tensors = {name: checkpoint.tensors[was] for name, was in names.items()}
-    source, warning = source_framework(checkpoint.metadata, tensors)
+    source, telling = source_framework(checkpoint.metadata, tensors)
     state = training_state(checkpoint.tensors, training_state_rules(), source)
     beside = {name: state[was] for name, was in names.items() if was in state}
     task = _Task(checkpoint, request, source, destination_framework, {name: tensors[name] for name in beside})
@@ -114,7 +111,9 @@ def choose_names(
     fills, name_map = _filled(chosen)
     paired = {pairing.source for pairing in name_map.pairings}  # a map or model may know them as parameters
     fills = with_counted_steps(fills, {name: tensors[name] for name in beside if name not in paired})
-    warnings = [*([warning] if warning and request.source_model is None else []), *exporter_warnings(tensors)]
+    told_by_names = telling and request.source_model is None
+    taken = [sentence("checkpoint_note.taken_as_mindspore", names=telling)] if told_by_names else []
+    warnings = [*taken, *exporter_warnings(tensors)]
     return replace(
         chosen,
         name_map=with_file_names(name_map, names),

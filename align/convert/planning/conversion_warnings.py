@@ -12,7 +12,7 @@ from align.convert.planning.transformed_tensors import transformed_tensor
 from align.convert.thresholds import CAST_BLOCK_ELEMENTS
 from align.core.dtypes import dtype_name, is_complex, is_float, numpy_dtype
 from align.core.piece_transforms import Part
-from align.core.transforms import Cast, steps_of
+from align.core.transforms import Cast
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def cast_losses(plan: ConversionPlan) -> Losses:
     losses: Losses = {}
     for planned in plan.tensors:
         before = planned.before
-        for step in steps_of(planned.transform):
+        for step in planned.transform.steps:
             if isinstance(step, Cast):  # in any shape the values are the same
                 loss = _loss(before, step.dtype)
                 if loss.lost or loss.rounded:

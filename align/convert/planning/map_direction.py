@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.convert.planning.plan_conversion import plan_conversion
 from align.convert.planning.two_way_map import DirectedMap, SourceNames, follow_backward, follow_forward
-from align.core.transforms import Cast, steps_of
+from align.core.transforms import Cast
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _has_forms(two_way: TwoWayMap, tensors: Tensors, way: DirectedMap) -> bool:
 
 
 def _has_origin(pair: Pairing, dtype: str) -> bool:
-    for step in steps_of(pair.transform):
+    for step in pair.transform.steps:
         if isinstance(step, Cast) and step.origin not in (None, dtype):
             return False
         dtype = step.output_dtype(dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.checkpoints.tied_tensors import retie_tensors, tied_names
+from align.checkpoints.extents import retie_tensors, tied_names
 from align.convert.planning.transformed_tensors import filled_tensor, joined_tensor, transformed_tensor
 from align.core.dtypes import dtype_name, is_float
 from align.core.message_words import close_names

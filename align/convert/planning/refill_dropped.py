@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.checkpoints.training_state import is_count
+from align.checkpoints.names_in_file import is_count
 from align.core.name_map import Fill
 from align.names.user_rules import literal_name
 from align.rules.layer_rules import defaults

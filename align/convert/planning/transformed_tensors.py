@@ -16,7 +16,7 @@ from align.checkpoints.extents import byte_blocks
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.piece_transforms import Slice
-from align.core.transforms import Cast, Reshape, steps_of
+from align.core.transforms import Cast, Reshape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,10 +33,10 @@ def transformed_tensor(source: StoredTensor, name: str, transform: Transform) ->
     Tensors of one storage stay of one storage if they are made alike, and only then.
     """
     made = replace(source, name=name)
-    for step in steps_of(transform):
+    for step in transform.steps:
         made = _after(made, step)
-    if source.storage is not None and steps_of(transform):
-        made = replace(made, storage=f"{source.storage} {[step.as_table() for step in steps_of(transform)]}")
+    if source.storage is not None and transform.steps:
+        made = replace(made, storage=f"{source.storage} {[step.as_table() for step in transform.steps]}")
     return made
 
 

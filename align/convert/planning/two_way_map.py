@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from align.checkpoints.training_state import REASONS
+from align.checkpoints.names_in_file import REASONS
 from align.convert.planning.refill_dropped import refilled
 from align.core.message_words import close_names
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched

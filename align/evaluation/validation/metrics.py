@@ -10,8 +10,7 @@ import numpy as np
 from align.core.dtypes import Array
 from align.errors import InputsError, UserCodeError
 from align.models.inputs import as_array
-from align.models.open_side import find_function
-from align.models.user_code import run_user_code
+from align.models.user_code import find_function, run_user_code
 
 if TYPE_CHECKING:
     from align.evaluation.validation.dataset_batches import Batch

@@ -1,26 +1,49 @@
-"""The causes that are confirmed by trying the change: weights, settings, layers without counterpart.
+"""The causes that are confirmed by trying the change in the port: weights, settings, layers without counterpart.
 
-All layers are tried in one run for each change, since each is seen alone: what answers in the place of a layer is the
-layer rebuilt with the changed setting, and weights that differ are the reference's for the time of the trials.
+One run tries a change of every open fault, since each is seen alone: what answers in the place of a layer is the layer
+rebuilt with the changed setting, and weights that differ are the reference's for the time of the trials. Of the layers
+that have no counterpart nobody knows whether they are at fault: so theirs are tried only where something behind them
+is, and reported only if they mend it.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
 
-from align.forward.causes.suspects import WEIGHTS, suspects_of
-from align.forward.causes.try_changes import Trials, try_around, try_settings, try_unpaired, try_weights
+from align.core.protocols import LayerRebuilder, SettingsReader
+from align.forward.causes.compare_live_weights import Owner
+from align.forward.causes.rebuild_layer import changes_for, rebuilt_layer, same_windows
+from align.forward.causes.settings_to_try import (
+    count_changed_settings,
+    findings_around,
+    findings_of,
+    findings_of_unpaired,
+    other_kind,
+)
+from align.forward.causes.suspects import WEIGHTS, at_layer, suspects_of, with_findings, with_weights
+from align.forward.isolation.locate_faults import ProducerLayer, unpaired_before
+from align.forward.thresholds import MOST_UNPAIRED_TRIALS
+from align.models.rebuild_from_settings import with_attributes
+from align.models.restore_state import restored_attributes
+from align.rules.pitfalls import pitfalls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
+    from align.core.layer_settings import Setting
+    from align.core.protocols import Model
     from align.forward.causes.compare_live_weights import Weights
     from align.forward.causes.settings_to_try import BothSettings
     from align.forward.causes.suspects import Suspect
     from align.forward.isolation.isolate_layers import Bench, IsolatedLayers
+    from align.forward.isolation.isolated_calls import IsolatedCall
+    from align.lint.lint_result import SettingFinding
     from align.models.open_side import Side
+    from align.traces.pair_inputs import CallKey
 
 
 def explain_culprits(
@@ -67,3 +90,196 @@ def _load(side: Side, values: Mapping[str, Array]) -> None:
     """Fill a model by order: a run may rename its parameters."""
     names = side.reader.read_values(side.model)
     side.reader.load_values(side.model, dict(zip(names, values.values(), strict=True)))
+
+
+NOBODY = Owner("")
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """All that a trial reads: both sides, the port's layers alone, its weights, and the settings of layers by path."""
+
+    reference: Side
+    bench: Bench
+    alone: IsolatedLayers
+    weights: Weights
+    settings: BothSettings
+
+    def run(self, layers: Mapping[str, Model] | None = None) -> Mapping[CallKey, IsolatedCall]:
+        """Run the port once more, its layers alone, with other ones in the place of some of them."""
+        return self.bench.run(self.alone.way, layers).calls
+
+    def owner(self, path: str) -> Owner:
+        """The layer of the reference that holds the parameters of one of the port's."""
+        return self.weights.owners.get(path, NOBODY)
+
+
+def try_weights(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspect]:
+    """Run the port with the reference's weights, where its own differ; yields those that this mends."""
+    weights = trials.weights
+    calls = trials.run() if weights.meant else {}
+    for suspect in suspects:
+        if suspect.is_mended(calls):
+            owner = _latest_filled(suspect, calls, weights)
+            yield replace(suspect, culprit=with_weights(suspect.culprit, owner, weights.causes))
+
+
+def _latest_filled(suspect: Suspect, calls: Mapping[CallKey, IsolatedCall], weights: Weights) -> ProducerLayer | None:
+    """The latest layer without counterpart that holds other values and was called before a fault shows."""
+    fault = suspect.fault
+    if fault.pair.candidate.module in weights.modules:
+        return None
+    shows = calls[fault.key].begun if fault.part == "inputs" else calls[fault.key].ended
+    before = [(key, call) for key, call in calls.items() if call.samples and call.ended <= shows]
+    owners = [(call.ended, ProducerLayer(key[0], call.class_name)) for key, call in before if key[0] in weights.modules]
+    return max(owners, key=lambda one: one[0])[1] if owners else None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Findings of one layer that a change ends, and how the layer is built that has it; None where it cannot be.
+
+    It is `guessed` where nothing says that the layer is at fault.
+    """
+
+    findings: tuple[SettingFinding, ...]
+    build: Callable[[], Model | None]
+    guessed: bool = False
+
+    @property
+    def path(self) -> str:
+        """The layer of the port."""
+        return self.findings[0].candidate
+
+    @property
+    def arguments(self) -> dict[str, Setting]:
+        """The arguments of its constructor that change; none for a layer of another class."""
+        return changes_for(*self.findings)
+
+    def fits(self, layer: Model) -> bool:
+        """Tell whether a live layer keeps its arguments as attributes of their names."""
+        return bool(self.arguments) and self.arguments.keys() <= vars(layer).keys()
+
+    @property
+    def would_explain(self) -> bool:
+        """Tell whether it is a cause though nobody tried it."""
+        return not self.guessed and len(self.findings) == 1 and self.findings[0].severity == "error"
+
+
+Waiting = list[tuple["Suspect", list[Change]]]
+Tried = tuple["Suspect", Change, bool]  # what it mends, and whether it was tried
+
+
+def try_settings(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspect]:
+    """Try what the settings suggest for each layer: each finding alone, then all together, then a rival.
+
+    Yields what a change mends, and what one explains that could not be tried.
+    """
+    owners = {path: one.path for path, one in trials.weights.owners.items()}
+    found = findings_of([one.fault for one in suspects], trials.settings, pitfalls(), owners)
+    waiting: Waiting = []
+    for suspect in suspects:
+        path = suspect.fault.path
+        changes = _changes(trials, path, found.get(path, ()))
+        if suspect.fault.made_by:
+            changes.sort(key=partial(_count_moved, trials))
+        waiting.append((suspect, [*changes, *_rivals(trials, path)]))
+    for suspect, change, confirmed in _in_turns(trials, waiting):
+        culprit = with_findings(suspect.culprit, change.findings, confirmed=confirmed)
+        also = confirmed and suspect.fault.path in trials.weights.modules  # it was tried with the reference's weights
+        yield replace(suspect, culprit=replace(culprit, cause=f"{culprit.cause} + {WEIGHTS}") if also else culprit)
+
+
+def try_around(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspect]:
+    """Try the settings that differ by name in the modules around what is wrong between layers, on the live modules."""
+    for suspect in suspects:
+        findings = () if suspect.fault.part == "layer" else findings_around(suspect.fault, trials.settings)
+        for finding in findings:
+            module = _module_at(trials.bench.side.model, finding.candidate)
+            with restored_attributes([module]):
+                with_attributes(module, finding.arguments)
+                calls = trials.run()
+            if suspect.is_mended(calls):
+                yield replace(suspect, culprit=with_findings(suspect.culprit, [finding], confirmed=True))
+                break
+
+
+def try_unpaired(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspect]:
+    """Try layers without counterpart that were called before a fault shows; yields what one of them mends."""
+    waiting: Waiting = []
+    for suspect in suspects:
+        changes: list[Change] = []
+        for path in unpaired_before(suspect.fault, trials.alone.calls):
+            found = findings_of_unpaired((trials.owner(path).path, path), trials.settings, pitfalls())
+            changes += [*_changes(trials, path, found)[: len(found)], *_rivals(trials, path)]
+        waiting.append((suspect, [replace(one, guessed=True) for one in changes[:MOST_UNPAIRED_TRIALS]]))
+    for suspect, change, _ in _in_turns(trials, waiting):
+        if suspect.is_mended(_run_with(trials, [change])[2]):  # by itself, not by another one of that run
+            layer = ProducerLayer(change.path, change.findings[0].candidate_class)
+            culprit = with_findings(at_layer(suspect.culprit, layer), change.findings, confirmed=True)
+            yield replace(suspect, culprit=culprit)
+
+
+def _in_turns(trials: Trials, waiting: Waiting) -> Iterator[Tried]:
+    """Try one change of every suspect a run, and of a layer that several wait for, one a run."""
+    while any(changes for _, changes in waiting):
+        asked: dict[str, tuple[Suspect, Change]] = {}
+        for suspect, changes in waiting:
+            if changes and (path := changes[0].path) not in asked:
+                asked[path] = suspect, changes.pop(0)
+        built, live, calls = _run_with(trials, [change for _, change in asked.values()])
+        for suspect, change in asked.values():
+            mended = change.path in built | live and suspect.is_mended(calls)
+            if mended or (change.path not in built and change.would_explain):
+                yield suspect, change, mended
+                waiting = [(other, own) for other, own in waiting if other is not suspect]
+
+
+def _run_with(trials: Trials, changes: Sequence[Change]) -> tuple[Set[str], Set[str], Mapping[CallKey, IsolatedCall]]:
+    """Run the port with changes: the layers that were built for it, those that were set, and what was seen."""
+    layers = {one.path: one.build() for one in changes}
+    built = {path: layer for path, layer in layers.items() if layer is not None}
+    with _set_on_live_layers(trials.bench.side, [one for one in changes if one.path not in built]) as live:
+        return built.keys(), live, trials.run(built) if built or live else {}
+
+
+@contextmanager
+def _set_on_live_layers(side: Side, changes: Sequence[Change]) -> Iterator[set[str]]:
+    """Set what changes ask for as attributes where a layer has such, and yield the paths; a run shows if it counts."""
+    layers = {one.path: _module_at(side.model, one.path) for one in changes if isinstance(side.reader, LayerRebuilder)}
+    with restored_attributes([*layers.values()]):
+        fitting = [one for one in changes if one.path in layers and one.fits(layers[one.path])]
+        for one in fitting:
+            with_attributes(layers[one.path], one.arguments)
+        yield {one.path for one in fitting}
+
+
+def _module_at(model: Model, path: str) -> Any:
+    """The live module at a path."""
+    return reduce(getattr, path.split(".") if path else [], model)
+
+
+def _changes(trials: Trials, path: str, findings: Sequence[SettingFinding]) -> list[Change]:
+    """What ends each finding of a layer alone, and what ends all."""
+    sides, piece = (trials.reference, trials.bench.side), trials.owner(path).piece
+    together = [(one,) for one in findings] + ([tuple(findings)] if len(findings) > 1 else [])
+    return [Change(one, partial(rebuilt_layer, *sides, *one, piece=piece)) for one in together]
+
+
+def _rivals(trials: Trials, path: str) -> list[Change]:
+    """Layers that work on the same windows, but to another end."""
+    reader, layer = trials.bench.side.reader, trials.settings[1].get(path)
+    if layer is None or not isinstance(reader, LayerRebuilder):
+        return []
+    return [
+        Change((other_kind(layer, plan.class_name),), partial(reader.built, plan.class_name, plan.arguments))
+        for plan in same_windows(layer)
+    ]
+
+
+def _count_moved(trials: Trials, change: Change) -> int:
+    """How many settings of a layer a change moves: the one that moves fewest says most."""
+    layer, reader = change.build(), trials.bench.side.reader
+    if layer is None or not isinstance(reader, SettingsReader):
+        return len(trials.settings[1])
+    return count_changed_settings(trials.settings[1][change.path], reader.read_settings(layer)[0], pitfalls())

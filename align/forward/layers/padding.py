@@ -15,7 +15,7 @@ import numpy as np
 from align.core.dtypes import EPSILON, rounded_as
 from align.errors import UserCodeError
 from align.forward.thresholds import LEAST_PADDING_UNITS
-from align.models.batches import batches_of
+from align.models.inputs import batches_of
 from align.traces.module_calls import batch_ends, batch_number
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.activations import FUNCTIONS, leaky_relu, name_functions, softmax
-from align.forward.relations.pointwise import swap_sides
+from align.forward.relations.pointwise import FUNCTIONS, leaky_relu, name_functions, softmax, swap_sides
 from align.forward.relations.relation import Relation, agreement, at_places, with_facts
 from align.words.catalogue import sentence
 

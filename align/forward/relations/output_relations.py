@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.relations.affine import explain_affine
-from align.forward.relations.crops import explain_cut, explain_displaced
-from align.forward.relations.permuted_axes import explain_permuted_axes, explain_permuted_split_axes
+from align.forward.relations.moved_values import (
+    explain_cut,
+    explain_displaced,
+    explain_order,
+    explain_permuted_axes,
+    explain_permuted_split_axes,
+)
 from align.forward.relations.pointwise import explain_pointwise
 from align.forward.relations.relation import Question
 from align.forward.relations.rounding import explain_error_size, explain_rounding
-from align.forward.relations.slice_order import explain_order
 from align.forward.relations.softmax import explain_softmax
 from align.forward.relations.wrong_regions import explain_non_finite, explain_wrong_regions
 

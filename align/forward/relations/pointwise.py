@@ -1,6 +1,7 @@
 """Whether one side is a well-known function of the other: an activation missing, or one too many, or clipped values.
 
-Functions that these values do not distinguish (ReLU and ReLU6 below 6) are all named.
+The functions are those that layers apply element by element, and softmax, as NumPy computes them in float64. Functions
+that these values do not distinguish (ReLU and ReLU6 below 6) are all named.
 """
 
 from __future__ import annotations
@@ -10,14 +11,86 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import erf, expit
 
-from align.forward.relations.activations import FUNCTIONS, name_functions
 from align.forward.relations.relation import Question, with_facts
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from align.core.dtypes import Array
     from align.forward.relations.relation import Relation
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # no limit: the constants of SELU
+
+
+def softmax(values: Array, axis: int) -> Array:
+    """Shares along an axis."""
+    powers = np.exp(values - values.max(axis=axis, keepdims=True))
+    shares: Array = powers / powers.sum(axis=axis, keepdims=True)
+    return shares
+
+
+def leaky_relu(slope: float) -> Callable[[Array], Array]:
+    """Return a rectifier whose negative side has a slope."""
+    return lambda x: np.where(x >= 0.0, x, slope * x)
+
+
+def _softplus(x: Array) -> Array:
+    positive: Array = np.logaddexp(0.0, x)
+    return positive
+
+
+def _gelu_tanh(x: Array) -> Array:
+    gelu: Array = 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+    return gelu
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0)))
+
+
+_WORDED = "function_form."
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda x: np.maximum(x, 0.0),
+    "relu6": lambda x: np.clip(x, 0.0, 6.0),
+    "leaky-relu 0.01": leaky_relu(0.01),
+    "leaky-relu 0.1": leaky_relu(0.1),
+    "leaky-relu 0.2": leaky_relu(0.2),
+    "gelu": lambda x: 0.5 * x * (1.0 + erf(x / np.sqrt(2.0))),
+    "gelu-tanh": _gelu_tanh,
+    "gelu-sigmoid": lambda x: x * expit(1.702 * x),
+    "silu": lambda x: x * expit(x),
+    "sigmoid": expit,
+    "tanh": np.tanh,
+    "hard-sigmoid": lambda x: np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+    "hard-sigmoid 0.2": lambda x: np.clip(0.2 * x + 0.5, 0.0, 1.0),
+    "hard-swish": lambda x: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+    "hard-tanh": lambda x: np.clip(x, -1.0, 1.0),
+    "elu": _elu,
+    "selu": lambda x: SELU_SCALE * np.where(x > 0.0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0.0))),
+    "softplus": _softplus,
+    "log-sigmoid": lambda x: -_softplus(-x),
+    "mish": lambda x: x * np.tanh(_softplus(x)),
+    "softsign": lambda x: x / (1.0 + np.abs(x)),
+    "exp": lambda x: np.exp(np.minimum(x, 700.0)),
+    "log": lambda x: np.log(np.maximum(x, np.finfo(float).tiny)),
+    "square": np.square,
+    "sqrt": lambda x: np.sqrt(np.maximum(x, 0.0)),
+    "abs": np.abs,
+    "function_form.round": np.rint,
+    "function_form.floor": np.floor,
+}
+
+
+def name_functions(names: Iterable[str]) -> str:
+    """Say that it is one of these functions; names of `FUNCTIONS` with a text have the key of it.
+
+    >>> name_functions(["relu", "function_form.floor"])
+    'relu or rounding down'
+    """
+    return joined(" or ", [sentence(name) if name.startswith(_WORDED) else name for name in names])
 
 
 def explain_pointwise(question: Question) -> Iterator[Relation]:

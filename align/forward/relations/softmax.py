@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.activations import softmax
 from align.forward.relations.affine import known_number
-from align.forward.relations.pointwise import swap_sides
+from align.forward.relations.pointwise import softmax, swap_sides
 from align.forward.relations.relation import with_facts
 from align.forward.thresholds import SHARES_TOLERANCE
 

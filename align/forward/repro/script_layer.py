@@ -17,9 +17,8 @@ from align.forward.layers.compare_traces import paired_outputs
 from align.forward.repro.watch_call import layer_at
 from align.forward.repro_result import ReproSide
 from align.models.nested_values import leaves, with_leaves
-from align.models.open_side import find_function
 from align.models.rebuild_from_settings import proposed_arguments, wanted_arguments
-from align.models.user_code import run_user_code
+from align.models.user_code import find_function, run_user_code
 from align.words.catalogue import say
 
 if TYPE_CHECKING:

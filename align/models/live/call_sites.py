@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.trace_metadata import TensorKind
-from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +20,7 @@ FRAMEWORKS = frozenset({"torch", "mindspore"})
 NOT_THE_USERS = FRAMEWORKS | {"align", "contextlib"}
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Ours, where the user's code begins: what called it is no part of the model.
-BOUNDARY = run_user_code.__module__
+BOUNDARY = "align.models.user_code"
 
 
 def user_line(home: str) -> str:

@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.checkpoints.extents import byte_blocks
-from align.core.dtypes import numpy_dtype
+from align.core.dtypes import INTEGERS, numpy_dtype
 from align.core.name_map import Pairing
-from align.core.transforms import Permute, Reshape, chained, steps_of
-from align.names.layers.read_layers import roles_by_name
-from align.names.layers.weight_transforms import turned_and_reshaped
+from align.core.transforms import Permute, Reshape, chained, turned_and_reshaped
 from align.names.thresholds import CONFIDENCE_AGAINST_VALUES, SAMPLED_POINTS
 from align.words.catalogue import sentence
 
@@ -35,17 +33,19 @@ if TYPE_CHECKING:
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet, Shape
     from align.core.transforms import Transform
+    from align.names.layers.read_layers import LayeredSides
 
     Values = Mapping[str, StoredTensor]
 
 Sides = tuple["ParameterSet", "ParameterSet"]
 
 
-def pairs_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Values]) -> dict[str, Pairing]:
+def pairs_by_values(name_map: NameMap, layered: LayeredSides, values: tuple[Values, Values]) -> dict[str, Pairing]:
     """Return the pairs, by source, that values settle beside or against the map, and those that they confirm.
 
     What the user said stands.
     """
+    sides = layered.parameters
     said = (
         {p.source for p in name_map.pairings if p.evidence == "user"},
         {p.target for p in name_map.pairings if p.evidence == "user"},
@@ -55,24 +55,15 @@ def pairs_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Value
         for own, names, side in zip(values, said, sides, strict=True)
     ]
     before = {p.source: p for p in name_map.pairings}
-    layers = [roles_by_name(side) for side in sides]
     told: dict[str, Pairing] = {}
     known = _known(name_map, sides)
     for equal in pair_equal_values(free[0], free[1], known):
         mine = before.get(equal.source)
         if equal in known:
             told |= {equal.source: mine} if mine and mine.target == equal.target else {}
-        elif layers[0][equal.source][0].aside == layers[1][equal.target][0].aside:
+        elif layered.roles[0][equal.source][0].aside == layered.roles[1][equal.target][0].aside:
             told[equal.source] = _pairing(equal, sides, mine)
     return told
-
-
-def with_value_pairs(name_map: NameMap, told: Mapping[str, Pairing]) -> NameMap:
-    """The map that was made with these pairs as rules, with the evidence, transform and note of each."""
-    pairings = (
-        told[p.source] if p.source in told and p.target == told[p.source].target else p for p in name_map.pairings
-    )
-    return replace(name_map, pairings=tuple(pairings))
 
 
 def _known(name_map: NameMap, sides: Sides) -> set[EqualValue]:
@@ -204,7 +195,7 @@ def _by_shape(side: Values) -> dict[object, list[StoredTensor]]:
     found: dict[object, list[StoredTensor]] = defaultdict(list)
     for tensor in side.values():
         plain = _plain(tensor)
-        whole = numpy_dtype(tensor.dtype).kind in "iub"
+        whole = tensor.dtype in INTEGERS or tensor.dtype == "bool"
         if prod(plain) > 1:
             key = tuple(sorted(plain)) if len(plain) == 2 else plain
             found[key, tensor.dtype if whole else "float"].append(tensor)
@@ -236,11 +227,13 @@ def _spread(length: int, most: int) -> Array:
     return np.linspace(0, length - 1, min(length, most)).astype(np.int64)
 
 
-def note_value_conflicts(name_map: NameMap, values: tuple[Values, Values]) -> tuple[NameMap, tuple[str, ...]]:
-    """Return the map with a note at each contradicted pair and at its followers, and a line for each contradiction."""
+def note_value_conflicts(
+    name_map: NameMap, values: tuple[Values, Values]
+) -> tuple[NameMap, list[tuple[str, dict[str, str]]]]:
+    """Return the map with a note at each contradicted pair and at its followers, and what to say of each."""
     told = {p.source: p for p in name_map.pairings if p.evidence == "user" and _is_whole(p)}
     if not told or not all(values):
-        return name_map, ()
+        return name_map, []
     source, target = values
     said = {p.target: p for p in told.values()}
     there = pair_equal_values({name: source[name] for name in told if name in source}, target)
@@ -259,16 +252,16 @@ def note_value_conflicts(name_map: NameMap, values: tuple[Values, Values]) -> tu
         else p
         for p in name_map.pairings
     )
-    lines = tuple(
-        sentence("map_warning.rule_stands", source=name, target=told[name].target, note=note)
+    conflicts = [
+        ("map_warning.rule_stands", {"source": name, "target": told[name].target, "note": note})
         for name, note in notes.items()
-    )
-    return replace(name_map, pairings=pairings), lines
+    ]
+    return replace(name_map, pairings=pairings), conflicts
 
 
 def _is_whole(pairing: Pairing) -> bool:
     """Tell whether the target has the values of the source, and no others."""
-    return all(isinstance(step, (Reshape, Permute)) for step in steps_of(pairing.transform))
+    return all(isinstance(step, (Reshape, Permute)) for step in pairing.transform.steps)
 
 
 def _doubted(pairing: Pairing) -> Pairing:

@@ -17,8 +17,8 @@ from scipy.cluster.hierarchy import DisjointSet
 
 from align.core.name_map import Ambiguity, Pairing
 from align.core.piece_transforms import Part, Slice
-from align.core.transforms import IDENTITY, Permute, Reshape, chained, steps_of
-from align.names.layers.weight_transforms import in_pieces
+from align.core.transforms import IDENTITY, Permute, Reshape, chained
+from align.names.matching.fused_layers import in_pieces
 from align.names.matching.other_forms import plain_layer
 from align.names.thresholds import MOST_ALTERNATIVES
 
@@ -174,7 +174,7 @@ def _laid(pieces: Iterable[Pairing], start: int) -> Iterator[Pairing]:
         stop = start + end - first
         laid = (
             replace(step, start=start, stop=stop) if isinstance(step, (Slice, Part)) else step
-            for step in steps_of(pairing.transform)
+            for step in pairing.transform.steps
         )
         yield replace(pairing, transform=chained(*laid))
         start = stop
@@ -186,11 +186,11 @@ def _in_a_row(pieces: Sequence[Pairing]) -> bool:
 
 def _place(pairing: Pairing) -> Span:
     """Where in the whole a piece begins and ends."""
-    return next((step.start, step.stop) for step in steps_of(pairing.transform) if isinstance(step, (Slice, Part)))
+    return next((step.start, step.stop) for step in pairing.transform.steps if isinstance(step, (Slice, Part)))
 
 
 def _is_piece(pairing: Pairing) -> bool:
-    return any(isinstance(step, (Slice, Part)) for step in steps_of(pairing.transform))
+    return any(isinstance(step, (Slice, Part)) for step in pairing.transform.steps)
 
 
 def _owner(name: str) -> str:

@@ -11,14 +11,15 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.piece_transforms import apart_from_whole
 from align.measure.sampled_values import relative_rms_distance, sample_values
-from align.models.batches import batches_of
 from align.models.fit_inputs import run_fitted
+from align.models.inputs import batches_of
 from align.names.by_value.distinct_values import Calibration, distinct_values, neutral_values
 from align.names.by_value.trial_groups import components
 from align.names.layers.read_layers import read_layers
@@ -141,12 +142,28 @@ class TrialSide:
         self.parameters = side.reader.read_parameters(side.model, side.label)
         self.own = side.reader.read_values(side.model)
         self.inputs: Mapping[str, Array] = {}
-        self.layers = read_layers(self.parameters)
-        self.layer_of = {parameter.name: layer for layer in self.layers for parameter in layer.roles.values()}
-        self.modules = {module_of(layer) for layer in self.layers}
-        free = ((module.path, rule_for(module.classes)) for module in self.parameters.modules if not module.parameters)
-        self.free = {path: rule[0].kind for path, rule in free if rule}
         self._tied = {p.name: p.tied_to for p in self.parameters.parameters if p.tied_to}
+
+    @cached_property
+    def layers(self) -> list[Layer]:
+        """The layers of the side."""
+        return read_layers(self.parameters)
+
+    @cached_property
+    def layer_of(self) -> dict[str, Layer]:
+        """The layer of each parameter."""
+        return {parameter.name: layer for layer in self.layers for parameter in layer.roles.values()}
+
+    @cached_property
+    def modules(self) -> set[str]:
+        """The paths of the modules of all layers."""
+        return {module_of(layer) for layer in self.layers}
+
+    @cached_property
+    def free(self) -> dict[str, str]:
+        """The kind of each module without parameters whose class a rule knows."""
+        free = ((module.path, rule_for(module.classes)) for module in self.parameters.modules if not module.parameters)
+        return {path: rule[0].kind for path, rule in free if rule}
 
     def seconds(self, inputs: Mapping[str, Array]) -> float:
         """How long a run takes; the inputs are kept in the dtypes that the side takes."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from align.core.name_map import LayerChoice
@@ -47,6 +48,21 @@ class PrefixGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """What rules of these ids make of a layer; with `lifted`, its parameters go one level up."""
+
+    ids: tuple[str, ...]
+    changes: AttributeChanges
+    filled: dict[str, int]
+    lifted: bool = False
+
+    def is_like(self, other: Outcome) -> bool:
+        """Tell whether names and transforms are the same, and what is dropped, whatever the reason."""
+        mine, theirs = ({a: isinstance(c, str) or c for a, c in one.changes.items()} for one in (self, other))
+        return (mine, self.filled, self.lifted) == (theirs, other.filled, other.lifted)
+
+
+@dataclass(frozen=True)
 class LayerReading:
     """A group with the rules that can be meant and the choice that narrowed them; `odd` if none of them explains it."""
 
@@ -54,6 +70,27 @@ class LayerReading:
     rules: tuple[DirectedRule, ...]
     choice: LayerChoice | None
     odd: bool
+
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        """Different outcomes among the rules, each with the ids that lead to it; that of no rule keeps the names."""
+        group = self.group
+        rules = sorted(self.rules, key=lambda rule: _is_rare(group, rule))
+        made = [
+            Outcome((rule.id,), _attribute_changes(group, rule), _filled_by(group, rule), bool(rule.inner))
+            for rule in rules
+        ]
+        if not rules or (self.odd and not self.choice):
+            made.insert(0, Outcome((AS_IS,) if self.odd else (), _unchanged(group), {}))
+        outcomes: list[Outcome] = []
+        for outcome in made:
+            same = next((place for place, other in enumerate(outcomes) if outcome.is_like(other)), None)
+            if same is None:
+                outcomes.append(outcome)
+            else:
+                ids = dict.fromkeys([*outcomes[same].ids, *outcome.ids])
+                outcomes[same] = replace(outcomes[same], ids=tuple(ids))
+        return outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +115,7 @@ def read_groups(
     for name, shape in shapes.items():
         prefix, _, attribute = name.rpartition(".")
         groups.setdefault(prefix, PrefixGroup(prefix)).shapes[attribute] = shape
-    beside = file_context(shapes)
+    beside = _file_context(shapes)
     known = {name for rule in rules for form in rule.forms for name in (*form.attributes, *form.optional)}
     telling = (known - NOT_TELLING) | SPLIT
     fitting = _Fitting(rules, beside)
@@ -95,13 +132,51 @@ def choices_for(
     return (*said, *(choice for choice in choices if fnmatchcase(prefix, choice.pattern)))
 
 
-def file_context(shapes: Mapping[str, Shape]) -> FileContext:
+@dataclass(frozen=True, slots=True)
+class OtherReadings:
+    """Rule -> layers that were decided as something else only for what stands beside them in the file.
+
+    `deeper` by the number of dimensions, where no convolution tells it; `flat` by the height of kernels.
+    """
+
+    deeper: dict[str, list[str]]
+    flat: dict[str, list[str]]
+
+
+def read_otherwise(
+    readings: Sequence[LayerReading], rules: Sequence[DirectedRule], shapes: Mapping[str, Shape]
+) -> OtherReadings:
+    """Return what decided layers could be as well, if other layers stood beside them."""
+    beside = _file_context(shapes)
+    deep = [] if beside.axes & {3, 4} else [rule for rule in rules if any(form.beside_ndim for form in rule.forms)]
+    flat = [rule for rule in rules if any(form.unit_axis for form in rule.forms)]
+    return OtherReadings(_could_be(readings, deep, beside), _could_be(readings, flat, beside))
+
+
+def _could_be(
+    readings: Iterable[LayerReading], rules: Sequence[DirectedRule], beside: FileContext
+) -> dict[str, list[str]]:
+    """Rules whose form fits layers but for what should stand beside them in the file."""
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        group = reading.group
+        if rules and reading.rules and not reading.choice and not reading.odd:
+            decided = reading.rules[0]
+            names = _attribute_changes(group, decided), decided.inner
+            for rule in rules:
+                fits = not _fits_one(group, rule, beside) and _fits_one(group, rule, None)
+                if fits and (_attribute_changes(group, rule), rule.inner) != names:
+                    found.setdefault(rule.id, []).append(group.prefix)
+    return found
+
+
+def _file_context(shapes: Mapping[str, Shape]) -> FileContext:
     """What the whole file tells of each of its layers."""
     kernels = [shape[2:] for shape in shapes.values() if len(shape) == 4]
     return FileContext(frozenset(len(shape) for shape in shapes.values()), any(height > 1 for height, _ in kernels))
 
 
-def attribute_changes(group: PrefixGroup, rule: DirectedRule) -> AttributeChanges:
+def _attribute_changes(group: PrefixGroup, rule: DirectedRule) -> AttributeChanges:
     """What the rule makes of the group; what it does not know, and a layer that the family lacks, keeps its name."""
     target = rule.target
     roles = {attribute: role for role, attribute in rule.source.parameters.items()}
@@ -119,7 +194,7 @@ def attribute_changes(group: PrefixGroup, rule: DirectedRule) -> AttributeChange
     return changes
 
 
-def filled_by(group: PrefixGroup, rule: DirectedRule) -> dict[str, int]:
+def _filled_by(group: PrefixGroup, rule: DirectedRule) -> dict[str, int]:
     """Attributes of the target that the file's family never has, with the number that each is filled with."""
     target = rule.target
     if target is None or not set(rule.source.parameters.values()) & group.shapes.keys():
@@ -133,17 +208,12 @@ def _other_shape(shape: Shape, removed: int | None, inserted: int | None) -> Sha
     return shape if inserted is None else (*shape[:inserted], 1, *shape[inserted:])
 
 
-def unchanged_attributes(group: PrefixGroup) -> AttributeChanges:
+def _unchanged(group: PrefixGroup) -> AttributeChanges:
     """Every attribute under its own name."""
     return {attribute: (attribute, IDENTITY) for attribute in group.shapes}
 
 
-def could_be(group: PrefixGroup, rules: Iterable[DirectedRule], beside: FileContext) -> list[DirectedRule]:
-    """Rules whose form fits but for what should stand beside it in the file."""
-    return [rule for rule in rules if not _fits_one(group, rule, beside) and _fits_one(group, rule, None)]
-
-
-def is_rare(group: PrefixGroup, rule: DirectedRule) -> bool:
+def _is_rare(group: PrefixGroup, rule: DirectedRule) -> bool:
     """Whether the form by which the rule fits is a rare one."""
     return any(form.rare and _fits(group.shapes, form, None) for form in rule.forms)
 
@@ -299,13 +369,6 @@ def find_renamed_children(
         _container(prefix, dict(renames), fitting, choices_for(prefix, choices, told))
         for (prefix, renames), fitting in found.items()
     ]
-
-
-def renamed_path(path: str, renames: dict[str, str]) -> str:
-    """The path with every renamed child on it under its new name; one that is renamed to "" is left out."""
-    parts = path.split(".")
-    new = (renames.get(".".join(parts[: n + 1]), part) for n, part in enumerate(parts))
-    return ".".join(part for part in new if part) if renames else path
 
 
 def _modules_above(name: str) -> list[str]:

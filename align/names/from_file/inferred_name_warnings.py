@@ -6,52 +6,56 @@ them. Where only some of the kinds that a layer can be would miss any, the warni
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from align.core.message_words import first_few
-from align.names.from_file.infer_layers import attribute_changes, could_be, renamed_path
 from align.names.thresholds import MOST_NAMES_IN_WARNING
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.names.from_file.infer_layers import FileContext, LayerReading
+    from align.names.from_file.infer_layers import LayerReading, OtherReadings
     from align.rules.directed_rules import DirectedRule
 
 PLACES = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch.nn"}
 
 
+Note = tuple[str, dict[str, Any]]  # the key of a sentence, and its facts
+
+
 def inferred_name_warnings(
-    readings: Sequence[LayerReading],
-    rules: Sequence[DirectedRule],
-    beside: FileContext,
-    family: str,
-    renames: dict[str, str],
-) -> Iterable[str]:
-    """Say, a line each, what a strict load will miss, what the family lacks, and what the names look like."""
-    yield from _missing(readings, renames)
-    yield from _missing_perhaps(readings, family)
-    yield from _refused_perhaps(readings)
-    yield from _without_a_layer(readings, family)
-    yield from _perhaps_deeper(readings, rules, beside)
-    yield from _perhaps_flat(readings, rules, beside)
+    readings: Sequence[LayerReading], otherwise: OtherReadings, family: str, paths: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Say, a line each, what a strict load will miss, what the family lacks, and what the names look like.
+
+    `paths` are those of the target by the prefixes of the file.
+    """
+    notes = [
+        *_missing(readings, paths),
+        *_missing_perhaps(readings, family),
+        *_refused_perhaps(readings),
+        *_without_a_layer(readings, family),
+        *_perhaps_deeper(otherwise.deeper),
+        *_perhaps_flat(otherwise.flat),
+    ]
+    return tuple(sentence(key, **facts) for key, facts in notes)
 
 
-def _missing(readings: Iterable[LayerReading], renames: dict[str, str]) -> Iterable[str]:
+def _missing(readings: Iterable[LayerReading], paths: Mapping[str, str]) -> Iterator[Note]:
     """Parameters that the target has whichever of its kinds the layer is."""
     missing = []
     for reading in readings:
-        path = renamed_path(reading.group.prefix, renames)
+        path = paths[reading.group.prefix]
         absent = [_absent(reading, rule) for rule in reading.rules if rule.target]
         if absent:
             common = [name for name in absent[0] if all(name in other for other in absent)]
             missing += [f"{path}.{name}" if path else name for name in common]
     if missing:
-        yield sentence("file_warning.lacks", count=len(missing), names=first_few(missing, MOST_NAMES_IN_WARNING))
+        yield "file_warning.lacks", {"count": len(missing), "names": first_few(missing, MOST_NAMES_IN_WARNING)}
 
 
-def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterable[str]:
+def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterator[Note]:
     """Parameters that the target's layer has only on request, whichever of its kinds the layer is."""
     found: dict[str, list[str]] = {}
     for reading in readings:
@@ -65,10 +69,10 @@ def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterable[str]:
                 found.setdefault(known[0][role], []).append(reading.group.prefix)
     for reason, prefixes in found.items():
         layers = list(dict.fromkeys(prefixes))
-        yield sentence("file_warning.refused", count=len(layers), layers=_paths(layers), reason=reason)
+        yield "file_warning.refused", {"count": len(layers), "layers": _paths(layers), "reason": reason}
 
 
-def _missing_perhaps(readings: Sequence[LayerReading], family: str) -> Iterable[str]:
+def _missing_perhaps(readings: Sequence[LayerReading], family: str) -> Iterator[Note]:
     """Parameters that the target has if the layer is one of some kinds; layers of one such doubt share a line.
 
     Layers with statistics stand behind a convolution: a LayerNorm of a net of other layers is not doubted.
@@ -85,10 +89,10 @@ def _missing_perhaps(readings: Sequence[LayerReading], family: str) -> Iterable[
             doubts.setdefault(key, []).append(reading.group.prefix)
     for (kinds, others, names), prefixes in doubts.items():
         facts = {"kinds": kinds, "others": others, "place": PLACES[family], "names": names}
-        yield sentence("file_warning.taken_as", count=len(prefixes), layers=_paths(prefixes), **facts)
+        yield "file_warning.taken_as", dict(count=len(prefixes), layers=_paths(prefixes), **facts)
 
 
-def _behind_convolutions(readings: Iterable[LayerReading]) -> Iterable[LayerReading]:
+def _behind_convolutions(readings: Iterable[LayerReading]) -> Iterator[LayerReading]:
     """Layers behind a convolution of as many channels, and those with no weights before them."""
     channels: set[int] | None = None
     for reading in readings:
@@ -99,53 +103,29 @@ def _behind_convolutions(readings: Iterable[LayerReading]) -> Iterable[LayerRead
             yield reading
 
 
-def _without_a_layer(readings: Iterable[LayerReading], family: str) -> Iterable[str]:
+def _without_a_layer(readings: Iterable[LayerReading], family: str) -> Iterator[Note]:
     """Layers for which the family has nothing: their names stay, and the port brings a class of its own."""
     found: dict[str, list[str]] = {}
     for reading in readings:
         if reading.rules and not any(rule.target for rule in reading.rules):
             found.setdefault(", ".join(rule.id for rule in reading.rules), []).append(reading.group.prefix)
     for kinds, prefixes in found.items():
-        yield sentence("file_warning.no_layer", place=PLACES[family], kinds=kinds, layers=_paths(prefixes))
+        yield "file_warning.no_layer", {"place": PLACES[family], "kinds": kinds, "layers": _paths(prefixes)}
 
 
-def _perhaps_deeper(
-    readings: Iterable[LayerReading], rules: Sequence[DirectedRule], beside: FileContext
-) -> Iterable[str]:
+def _perhaps_deeper(found: Mapping[str, list[str]]) -> Iterator[Note]:
     """Layers whose number of dimensions no convolution in the file tells, and whose names would differ by it."""
-    if beside.axes & {3, 4}:
-        return
-    deep = [rule for rule in rules if any(form.beside_ndim for form in rule.forms)]
-    for rule_id, prefixes in _perhaps(readings, deep, beside).items():
+    for rule_id, prefixes in found.items():
         facts = {"layers": _paths(prefixes), "kind": rule_id, "first": prefixes[0]}
-        yield sentence("file_warning.dimensions", count=len(prefixes), **facts)
+        yield "file_warning.dimensions", {"count": len(prefixes), **facts}
 
 
-def _perhaps_flat(
-    readings: Iterable[LayerReading], rules: Sequence[DirectedRule], beside: FileContext
-) -> Iterable[str]:
+def _perhaps_flat(found: Mapping[str, list[str]]) -> Iterator[Note]:
     """Kernels of a single element, taken as 2-D like the others in the file."""
-    flat = [rule for rule in rules if any(form.unit_axis for form in rule.forms)]
-    found = _perhaps(readings, flat, beside)
     if found:
         prefixes = next(iter(found.values()))
         facts = {"layers": _paths(prefixes), "first": prefixes[0], "kinds": [*found]}
-        yield sentence("file_warning.unit_kernels", count=len(prefixes), **facts)
-
-
-def _perhaps(
-    readings: Iterable[LayerReading], rules: Sequence[DirectedRule], beside: FileContext
-) -> dict[str, list[str]]:
-    """Rule -> layers that were decided as something else only for what stands beside them in the file."""
-    found: dict[str, list[str]] = {}
-    for reading in readings:
-        if reading.rules and not reading.choice and not reading.odd:
-            decided = reading.rules[0]
-            names = attribute_changes(reading.group, decided), decided.inner
-            for rule in could_be(reading.group, rules, beside):
-                if (attribute_changes(reading.group, rule), rule.inner) != names:
-                    found.setdefault(rule.id, []).append(reading.group.prefix)
-    return found
+        yield "file_warning.unit_kernels", {"count": len(prefixes), **facts}
 
 
 def _absent(reading: LayerReading, rule: DirectedRule) -> list[str]:

@@ -11,19 +11,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.checkpoints.framework_of_names import declared_framework, source_framework
+from align.checkpoints.extents import tied_names
+from align.checkpoints.names_in_file import declared_framework, source_framework, training_state
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.checkpoints.tied_tensors import tied_names
-from align.checkpoints.training_state import state_beside_weights
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.errors import CannotRunError, SideError
-from align.models.open_side import Side, SideRequest, open_side
-from align.models.open_sides import open_sides
+from align.models.open_side import Side, SideRequest, open_side, open_sides
 from align.names.from_file.infer_layers import read_groups
 from align.rules.directed_rules import directed_rules
 from align.rules.layer_rules import layer_rules
+from align.rules.training_state_rules import training_state_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -115,7 +114,7 @@ def _read_checkpoint(path: Path) -> MapSide:
     checkpoint = open_checkpoint(path)
     framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
     told = declared_framework(checkpoint.metadata) or (framework if framework == "mindspore" else None)
-    state = state_beside_weights(checkpoint)
+    state = training_state(checkpoint.tensors, training_state_rules(), framework)
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in state}
     parameters = parameters_of_file(str(path), framework, tensors, layer_rules())
     return MapSide(replace(parameters, framework=told), None, tensors, state)

@@ -1,4 +1,4 @@
-"""What two paths say about each other: words, abbreviations and numbers in order.
+"""What paths say: their words, abbreviations and numbers, and what two say about each other.
 
 Used only to choose among layers of equal class and shape; a name alone never pairs anything.
 """
@@ -6,10 +6,16 @@ Used only to choose among layers of equal class and shape; a name alone never pa
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from align.names.thresholds import AGAINST_ORDER_SHARE, LIKENESS_OF_PARTS
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_DIGITS = re.compile(r"\d+")
 _SEPARATORS = re.compile(r"[._\-\s]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # A part of a path that begins so is attention to what the encoder made.
@@ -18,8 +24,8 @@ _CROSS = re.compile(
 )
 _INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
 # An index is a whole part of a path (`blocks.0`) or the number at the end of a word (`fc1`, `ln_1`): 9 digits at most.
-_NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)([0-9]{1,9})")
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)([0-9]{1,9})")
 
 Tokens = tuple[str, ...]
 # Words for the place of a layer beside others, the first before the last.
@@ -86,6 +92,13 @@ def numbered(path: str) -> tuple[tuple[str, str, str], ...]:
 def is_number(token: str) -> bool:
     """Tell whether a token of a path is an index."""
     return _NUMBER.fullmatch(token) is not None
+
+
+@lru_cache(maxsize=1 << 16)
+def modules_above(path: str) -> tuple[str, ...]:
+    """Paths of the modules above, the nearest first, the root ("") last."""
+    parts = path.split(".")
+    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
 
 
 def words(path: str) -> Tokens:
@@ -192,3 +205,63 @@ def _compare_words(sources: tuple[str, str], targets: tuple[str, str], order: fl
     worse, better = sorted((kept, exchanged), key=sum)
     clear = not max(worse) and (min(better) if benefit > 0 else max(better)) >= LIKENESS_OF_PARTS
     return benefit if clear or benefit * order > 0 else 0.0
+
+
+def unlike_beyond_kind(told: tuple[Tokens, Tokens], kinds: tuple[str, str]) -> bool:
+    """Tell whether the words that are `told` of two layers say more than their kinds, and nothing alike."""
+    mine, theirs = (_beyond(kind, said) for kind, said in zip(kinds, told, strict=True))
+    return bool(mine and theirs) and not likeness(mine, theirs)
+
+
+def _beyond(kind: str, told: Tokens) -> Tokens:
+    """The words that say more of a layer than its kind: all norms are called norms, and those of groups `gn`."""
+    parts = kind.split("_")
+    initials = "".join(word[:1] for word in parts)
+    return tuple(word for word in told if len(word) > 1 and word not in {*parts, initials})
+
+
+class DistinctiveWords:
+    """The words that tell a path from the others of its side.
+
+    Not those of modules whose other layers are settled, since every layer there has them, nor those that stand in
+    several places (`dense`, `token`).
+    """
+
+    def __init__(self, sides: Sequence[Sequence[str]], settled: Sequence[tuple[str, str]]) -> None:
+        self._common = [_common_words(paths) for paths in sides]
+        self._held = [Counter(module for pair in settled for module in modules_above(pair[side])) for side in (0, 1)]
+        self._settled = set(settled)
+        self._ends: dict[Tokens, list[tuple[str, str]]] = defaultdict(list)
+        for a, b in self._settled:
+            for end in {words(a)[-1:], words(b)[-1:]}:
+                self._ends[end].append((a, b))
+
+    def of(self, a: str, b: str) -> tuple[Tokens, Tokens]:
+        """The words that each of a source's path and a target's has for itself."""
+        counted = int((a, b) in self._settled)
+        return self._of(a, 0, counted), self._of(b, 1, counted)
+
+    def share_an_end(self, a: str, b: str) -> bool:
+        """Tell whether both end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
+        mine, theirs = words(a), words(b)
+        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
+        others = [both for both in ends if both != (a, b)]
+        return bool(others) and all(words(one)[-2:] == words(other)[-2:] for one, other in others)
+
+    def _of(self, path: str, side: int, counted: int) -> Tokens:
+        module = next((one for one in modules_above(path) if self._held[side][one] > counted), "")
+        common = self._common[side]
+        return tuple(
+            word
+            for word in words(path[len(module) :])
+            if len(word) > 1 and not any(word_likeness(word, other) for other in common)
+        )
+
+
+def _common_words(paths: Iterable[str]) -> set[str]:
+    """Words of several modules or layers; the numbers of lists make no difference."""
+    places = set()
+    for path in {_DIGITS.sub("#", path) for path in paths}:
+        places.update({path, *modules_above(path)})
+    count = Counter(word for place in places for word in set(words(place.rpartition(".")[2])))
+    return {word for word, number in count.items() if number > 1}

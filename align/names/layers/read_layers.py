@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers, without_wrappers, wrapper_words
+from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers
+from align.core.transforms import turned_and_reshaped
 from align.names.layers.path_words import tokens
 from align.rules.directed_rules import PARAMETRIZED, SPLIT
 from align.rules.layer_rules import STATISTICS, LayerFamily, rule_for
-from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
     from align.core.parameters import Module, Parameter, ParameterSet, Shape
+    from align.core.transforms import Transform
 
 
 # Attribute names that layers written by hand give to the same roles.
@@ -48,10 +49,9 @@ class Layer:
     """One layer: `kind` is "" where no rule knows its class; `shapes` are those of the roles, as torch has them.
 
     `signature` lists the (role, shape) that a counterpart must have. `position` counts the parameters before it on its
-    side. `aside` is True below an auxiliary head or a second copy of the model. `inputs_first` is True where the weight
-    stands as (in, out), None where nobody knows. `ran` is False where a run did
-    not show its module, so that its position tells nothing. `axes` is what the name of its class ends in, `2d` of
-    BatchNorm2d, "" where it does not say.
+    side. `inputs_first` is True where the weight stands as (in, out), None where nobody knows. `ran` is False where a
+    run did not show its module, so that its position tells nothing. `axes` is what the name of its class ends in, `2d`
+    of BatchNorm2d, "" where it does not say.
     """
 
     path: str
@@ -61,10 +61,14 @@ class Layer:
     shapes: dict[str, Shape]
     signature: Signature
     dropped: dict[str, str]
-    aside: bool
     inputs_first: bool | None = False
     ran: bool = True
     axes: str = ""
+
+    @property
+    def aside(self) -> bool:
+        """Whether it stands below an auxiliary head or in a second copy of the model."""
+        return _is_aside(self.path)
 
 
 def may_pair(a: Layer, b: Layer) -> bool:
@@ -82,16 +86,36 @@ def crosses(one: Pair, two: Pair) -> bool:
     return (one[0].position < two[0].position) != (one[1].position < two[1].position)
 
 
+def is_turned(layer: Layer, role: str) -> bool:
+    """Tell whether a parameter is a matrix that stands as (in, out)."""
+    return bool(layer.inputs_first) and role == "weight" and len(layer.roles[role].shape) == 2
+
+
+def transform_between(source: Layer, target: Layer, role: str, other: str = "") -> Transform:
+    """Turn a source's parameter into the target's, which as torch has them are of one shape.
+
+    `other` is its role there if that is called otherwise.
+    """
+    before, wanted = source.roles[role].shape, target.roles[other or role].shape
+    return turned_and_reshaped(before, wanted, is_turned(source, role) != is_turned(target, other or role))
+
+
+@dataclass(frozen=True)
 class LayeredSides:
     """Both sides of a map with their layers, which are read once."""
 
-    def __init__(self, source: ParameterSet, target: ParameterSet) -> None:
-        self.parameters = source, target
+    parameters: tuple[ParameterSet, ParameterSet]
 
     @cached_property
     def roles(self) -> tuple[Roles, Roles]:
         """The layer of each parameter of a side, and its role there."""
         return roles_by_name(self.parameters[0]), roles_by_name(self.parameters[1])
+
+    @cached_property
+    def of_known_class(self) -> tuple[set[str], set[str]]:
+        """The paths of the modules of each side whose class a layer rule knows."""
+        left, right = ({one.path for one in side.modules if rule_for(one.classes)} for side in self.parameters)
+        return left, right
 
 
 def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]:
@@ -232,10 +256,10 @@ def _layer(path: str, position: int, kind: str, roles: dict[str, Parameter], fam
         shapes=shapes,
         signature=tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES)),
         dropped=family.may_lack | family.dropped if family else {},
-        aside=_is_aside(path),
     )
 
 
+@lru_cache(maxsize=1 << 17)
 def _is_aside(path: str) -> bool:
     lower = path.lower()
     return any(word in lower for word in ASIDE) and not ASIDE.isdisjoint(tokens(path))
@@ -261,14 +285,7 @@ def without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> Layere
     if wrappers[0] == wrappers[1]:
         kept = wrappers
     left, right = (_below(side, wrapper) for side, wrapper in zip(sides, kept, strict=True))
-    return LayeredSides(left, right)
-
-
-def wrapper_warnings(sides: Iterable[ParameterSet]) -> Iterator[str]:
-    """Say of each side what wrappers put into its names."""
-    for side in sides:
-        if words := wrapper_words(without_wrappers(side.names)):
-            yield sentence("map_warning.wrappers", side=side.label, words=words)
+    return LayeredSides((left, right))
 
 
 def _without_inner(side: ParameterSet, other: ParameterSet) -> ParameterSet:

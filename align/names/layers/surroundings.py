@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from align.names.layers.path_words import is_number
-from align.names.thresholds import BENEFIT_OF_MAJORITY
+from align.names.layers.path_words import is_number, modules_above
+from align.names.thresholds import AGREEING_BLOCKS, BENEFIT_OF_MAJORITY, LONGEST_END
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
@@ -27,13 +27,6 @@ _LETTERED = re.compile(r"(.*\d)[a-z]")
 _TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
 _COUNTED = re.compile(r"(.*?)_?\d+")
 _NONE: frozenset[object] = frozenset()
-
-
-@lru_cache(maxsize=1 << 16)
-def modules_above(path: str) -> tuple[str, ...]:
-    """Paths of the modules above, the nearest first, the root ("") last."""
-    parts = path.split(".")
-    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -60,6 +53,23 @@ def _stems(part: str) -> list[str]:
     stems = [lettered[1]] if lettered else []
     counted = _COUNTED.fullmatch(lettered[1] if lettered else part)
     return stems + ([counted[1]] if counted and counted[1] else [])
+
+
+@lru_cache(maxsize=1 << 16)
+def path_ends(path: str) -> tuple[str, ...]:
+    """The last part of a path, the last two, and the last three.
+
+    >>> path_ends("layer.0.attn.q")
+    ('q', 'attn.q', '0.attn.q')
+    """
+    parts = path.split(".")
+    return tuple(".".join(parts[-length:]) for length in range(1, min(LONGEST_END, len(parts)) + 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def unnumbered_ends(path: str) -> tuple[str, ...]:
+    """The same ends, with what is a number left open."""
+    return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +122,22 @@ def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozen
         container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in held.items()
     }
     return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}
+
+
+class BlockAgreement:
+    """How many layers of both sides have each end of a path."""
+
+    def __init__(self, left: Iterable[Layer], right: Iterable[Layer]) -> None:
+        self._counts = tuple(Counter(end for layer in side for end in path_ends(layer.path)) for side in (left, right))
+
+    def of_all_blocks(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Tell of each pair whether an end of its source went with one of its target in all layers that have either."""
+        together = Counter((x, y) for a, b in pairs for x in path_ends(a.path) for y in path_ends(b.path))
+        mine, theirs = self._counts
+        whole = {
+            (x, y) for (x, y), count in together.items() if count == mine[x] == theirs[y] and count >= AGREEING_BLOCKS
+        }
+        return [any((x, y) in whole for x in path_ends(a.path) for y in path_ends(b.path)) for a, b in pairs]
 
 
 @dataclass
@@ -230,36 +256,3 @@ def _around(settled: list[int], position: int, skipped: set[int]) -> tuple[int |
 
 def _first(settled: list[int], places: range, skipped: set[int]) -> int | None:
     return next((settled[place] for place in places if settled[place] not in skipped), None)
-
-
-class PairedModules:
-    """The modules of both sides with the paired layers below each; `side` is 0 for the source's, 1 for the target's."""
-
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        self._paths = [pair[0].path for pair in pairs], [pair[1].path for pair in pairs]
-        self._below: tuple[dict[str, set[int]], dict[str, set[int]]] = defaultdict(set), defaultdict(set)
-        self._facing: tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]] = {}, {}
-        for paths, below in zip(self._paths, self._below, strict=True):
-            for number, path in enumerate(paths):
-                for module in modules_above(path):
-                    below[module].add(number)
-
-    def module(self, layer: Layer, side: int) -> str | None:
-        """The nearest module around a layer that holds paired layers."""
-        return next((path for path in modules_above(layer.path) if path in self._below[side]), None)
-
-    def facing(self, layer: Layer, side: int) -> frozenset[str]:
-        """Modules of the other side that hold the same pairs as the layer's, or some of them, or all and more."""
-        module = self.module(layer, side)
-        if module is None:
-            return frozenset()
-        known = self._facing[side]
-        if module not in known:
-            own, other = self._below[side][module], self._below[1 - side]
-            touched = {path for number in own for path in modules_above(self._paths[1 - side][number])}
-            known[module] = frozenset(path for path in touched if other[path] <= own or own <= other[path])
-        return known[module]
-
-    def together(self, a: Layer, b: Layer) -> bool:
-        """Tell whether a source's layer and a target's stand in one place."""
-        return self.module(b, 1) in self.facing(a, 0)

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING
 from align.core.name_map import Dropped, Unmatched
 from align.names.fold_names import NUMBER
 from align.names.layers.path_words import numbered
-from align.names.layers.read_layers import LayeredSides, whole_of
+from align.names.layers.read_layers import whole_of
 from align.names.thresholds import LIKENESS_OF_SUGGESTIONS, SUGGESTED_NAMES
 from align.rules.computed_constants import constant_reason
-from align.rules.layer_rules import rule_for
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Set
 
     from align.core.name_map import Ambiguity, NameMap, Pairing, SideName
     from align.core.parameters import Parameter, ParameterSet, Shape
-    from align.names.layers.read_layers import Layer, Pair
+    from align.names.layers.read_layers import Layer, LayeredSides, Pair
 
     Roles = dict[str, tuple[Layer, str]]
     Group = dict[tuple[str, ...], Parameter]  # by the numbers in their names, in which alone they differ
@@ -59,7 +58,7 @@ def explain_unpaired(
         if not rest[index]:
             continue
         roles = known[index], known[1 - index]
-        reasons = _constants(sides.parameters[index], rest[index]) | _drop_reasons(roles, counterparts)
+        reasons = _constants(rest[index], sides.of_known_class[index]) | _drop_reasons(roles, counterparts)
         reasons |= _tie_reasons(sides.parameters[index], paired[index])
         partners = dict(names if index else names[::-1] for names in pairs)
         seen = WhyUnmatched(name, counterparts, partners, rest[index], rest[1 - index], roles)
@@ -71,12 +70,11 @@ def explain_unpaired(
     return dropped, unmatched
 
 
-def explain_unpaired_anew(parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> NameMap:
+def explain_unpaired_anew(sides: LayeredSides, name_map: NameMap) -> NameMap:
     """Return the map with what is not paired explained by the pairings that it has now.
 
     Of a group that has lost all names of one side, the others are unmatched.
     """
-    sides = LayeredSides(*parameters)
     left, right = sides.roles
     layers = [
         (left[p.source][0], right[p.target][0]) for p in name_map.pairings if p.source in left and p.target in right
@@ -96,9 +94,8 @@ def _tie_reasons(side: ParameterSet, paired: set[str]) -> dict[str, str]:
     }
 
 
-def _constants(side: ParameterSet, rest: Iterable[Parameter]) -> dict[str, str]:
-    """Reasons, by name, for tensors that a model computes from its settings alone."""
-    known = {module.path for module in side.modules if rule_for(module.classes)}
+def _constants(rest: Iterable[Parameter], known: Set[str]) -> dict[str, str]:
+    """Reasons, by name, for tensors that a model computes from its settings; `known` are modules of known class."""
     reasons = {p.name: constant_reason(p, known_layer=p.module in known) for p in rest}
     return {name: reason for name, reason in reasons.items() if reason}
 

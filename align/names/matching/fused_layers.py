@@ -11,11 +11,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity, Pairing
+from align.core.piece_transforms import Part, Slice
+from align.core.transforms import chained, turned_and_reshaped
 from align.names.layers.path_words import is_number, tokens
-from align.names.layers.weight_transforms import in_pieces
+from align.names.layers.read_layers import is_turned
 from align.names.thresholds import (
     CONFIDENCE_OF_BIAS_BESIDE,
     CONFIDENCE_OF_NAMED_PIECES,
@@ -25,10 +28,12 @@ from align.names.thresholds import (
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from align.core.piece_transforms import Span
+    from align.core.transforms import Transform
     from align.names.layers.read_layers import Layer, Signature
-    from align.names.layers.surroundings import PairedModules
+    from align.names.matching.match_layers import PairedModules
 
 
 _UNORDERED = sentence("open_reason.pieces_unordered")
@@ -139,6 +144,38 @@ def _pairings(fusion: _Fusion, order: PieceOrder) -> Iterator[Pairing]:
     shared = [role for role in fusion.whole.roles if all(role in piece.roles for piece in ordered)]
     for source, target, transform in in_pieces(fusion.whole, ordered, shared, cut=fusion.cut):
         yield Pairing(source, target, "structure", order.confidence, transform, order.note)
+
+
+def in_pieces(
+    whole: Layer, pieces: Sequence[Layer], roles: Iterable[str], *, cut: bool
+) -> Iterator[tuple[str, str, Transform]]:
+    """Source, target and transform for each piece of a fused layer, in their order; `cut` says the source is fused."""
+    ends = accumulate((piece.shapes["weight"][0] for piece in pieces), initial=0)
+    spans = list(pairwise(ends))
+    for role in roles:
+        for piece, span in zip(pieces, spans, strict=True):
+            own, other = whole.roles[role].name, piece.roles[role].name
+            if cut:
+                yield own, other, _piece_of_source(whole, piece, role, span)
+            else:
+                yield other, own, _part_of_target(piece, whole, role, span)
+
+
+def _piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Transform:
+    """Cut a target's parameter out of a fused source; `span` counts outputs."""
+    axis = int(is_turned(source, role))
+    cut = Slice(axis, *span, source.roles[role].shape)
+    turned = is_turned(source, role) != is_turned(target, role)
+    shape = cut.output_shape(source.roles[role].shape)
+    return chained(cut, turned_and_reshaped(shape, target.roles[role].shape, turned))
+
+
+def _part_of_target(source: Layer, target: Layer, role: str, span: Span) -> Transform:
+    """Put a source's parameter in its place in a fused target; `span` counts outputs."""
+    part = Part(int(is_turned(target, role)), *span, target.roles[role].shape)
+    wanted = part.inverse(None, None).output_shape(part.shape)
+    turned = is_turned(source, role) != is_turned(target, role)
+    return chained(turned_and_reshaped(source.roles[role].shape, wanted, turned), part)
 
 
 def _own_biases(fusion: _Fusion, layers: Sequence[Layer]) -> Iterator[Pairing]:

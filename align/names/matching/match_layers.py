@@ -1,9 +1,6 @@
 """Layers of two sides paired: by equal paths, then by class, shape and order, each such pair held against its rivals.
 
-An index in a list means the same only if both lists are numbered alike: a Sequential that counts its activations says 3
-where another says 1. So a numbered list is believed if one side's indices are all found on the other side, no index
-holds layers of different kinds, no layer that is left over stands on the other side of it, and no index holds other
-shapes where a child is missing or stands elsewhere in the list. What the evidence does not settle is open, and so is a
+Numbers on equal paths are believed as `equal_paths` says. What the evidence does not settle is open, and so is a
 pair whose surroundings belong to other layers: two may be the only ones of their shape, and yet not be one.
 """
 
@@ -15,25 +12,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
-from align.names.layers.pair_evidence import read_pair_facts
-from align.names.layers.path_words import likeness, numbered, words
-from align.names.layers.read_layers import crosses, may_pair, of_one_kind
+from align.names.layers.path_words import DistinctiveWords, likeness, modules_above, numbered, unlike_beyond_kind, words
+from align.names.layers.read_layers import crosses, may_pair
+from align.names.matching.equal_paths import find_equal_paths
+from align.names.matching.open_groups import OpenGroup, as_ambiguities, group_links
 from align.names.matching.repeated_blocks import find_repeated_blocks, unfold_groups, unfold_pairs, unlike_lists
-from align.names.matching.weigh_exchanges import (
-    OpenGroup,
-    as_ambiguities,
-    confidence,
-    group_links,
-    settle_exchanges,
-)
+from align.names.matching.weigh_exchanges import PairEvidence, confidence, settle_exchanges
 from align.names.thresholds import CLEAR_BENEFIT, CONFIDENCE_BY_SHAPE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from align.core.name_map import Ambiguity
-    from align.names.layers.pair_evidence import PairFacts
     from align.names.layers.path_words import Tokens
     from align.names.layers.read_layers import Layer, Pair
 
@@ -160,14 +151,14 @@ class _ShapeDoubts:
 
     def is_chance(self, pair: Pair) -> bool:
         """Tell whether the words of its own are against a pair, and for it but a shape of one length."""
-        return self._by_shape_alone(pair, self._facts[pair[0].path].own)
+        return self._rests_on_shape(pair, own_words=True)
 
     def stands_elsewhere(self, pair: Pair) -> bool:
         """Tell whether a pair by its shape alone, and unlike in all its words, has another place among those settled.
 
         It stands before another on one side and behind it on the other, and beside none on both.
         """
-        if not self._by_shape_alone(pair, (words(pair[0].path), words(pair[1].path))):
+        if not self._rests_on_shape(pair, own_words=False):
             return False
         others = [other for other in self._settled if other != pair]
         return any(crosses(pair, other) for other in others) and not any(
@@ -187,23 +178,10 @@ class _ShapeDoubts:
         others = [*rivals, *(one for one in self._placed if one[0].path == one[1].path)]
         return any(crosses(pair, other) for other in others if other != pair)
 
-    def _by_shape_alone(self, pair: Pair, said: tuple[Tokens, Tokens]) -> bool:
-        """Tell whether the words that are `said` of a pair are against it, and for it but a shape of one length.
-
-        Anything of this width has that; but a layer of a numbered block is there as often as the block: no chance.
-        """
-        square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
-        if not square or any(numbered(layer.path) for layer in pair):
-            return False
-        mine, theirs = (_beyond_kind(layer, told) for layer, told in zip(pair, said, strict=True))
-        return bool(mine and theirs) and not likeness(mine, theirs) and not self._facts[pair[0].path].translation
-
-
-def _beyond_kind(layer: Layer, told: Tokens) -> Tokens:
-    """The words that say more of a layer than its kind: all norms are called norms, and those of groups `gn`."""
-    kind = layer.kind.split("_")
-    initials = "".join(word[:1] for word in kind)
-    return tuple(word for word in told if len(word) > 1 and word not in {*kind, initials})
+    def _rests_on_shape(self, pair: Pair, *, own_words: bool) -> bool:
+        """Tell whether the words of a pair are against it, and for it but a shape of one length."""
+        facts = self._facts[pair[0].path]
+        return facts.by_shape[own_words] and not facts.translation
 
 
 def _beside(pair: Pair, others: Sequence[Pair], side: int) -> tuple[Pair | None, Pair | None]:
@@ -219,106 +197,81 @@ def _beside(pair: Pair, others: Sequence[Pair], side: int) -> tuple[Pair | None,
 
 
 @dataclass(frozen=True, slots=True)
-class _EqualPaths:
-    """Layers that have one path on both sides: `pairs` are the same layer, what is at an `unlike` path has changed.
+class PairFacts:
+    """What the names and the settled pairs of both sides say of one pair.
 
-    A layer whose width was changed, or that keeps its matrix the other way round, is no other layer for it.
+    `alike` is the likeness in [0, 1] of the words that each path has for itself, that of all words if one has none.
+    `differ` says that nothing is alike but a last word that stands elsewhere too; `by_shape` that words are against
+    the pair, and for it but a shape of one length: all words, and their own. The others are what `PairEvidence` and
+    `SettledNeighbours` call so.
     """
 
-    pairs: list[Pair]
-    unlike: Set[str]
+    alike: float
+    differ: bool
+    by_shape: tuple[bool, bool]
+    translation: float
+    context: float
+    neighbours: float
 
 
-def find_equal_paths(left: Sequence[Layer], right: Sequence[Layer]) -> _EqualPaths:
-    """Return the layers of equal path whose indices, if the path has any, mean the same on both sides."""
-    others = {layer.path: layer for layer in right}
-    common = [(layer, others[layer.path]) for layer in left if layer.path in others]
-    if not common:
-        return _EqualPaths([], set())
-    changed = {a.path for a, b in common if a.signature != b.signature and of_one_kind(a, b)}
-    moved = _moved_lists(left, right, changed)
-    doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common) | _crossed_lists(left, right, common)
-    doubtful |= moved | _shortened_lists(left, right, changed)
-    pairs = [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
-    return _EqualPaths(pairs, {path for path in changed if moved.isdisjoint(_lists_above(path))})
+def read_pair_facts(
+    pairs: Sequence[Pair], settled: Sequence[Pair], sides: tuple[Sequence[Layer], Sequence[Layer]]
+) -> dict[str, PairFacts]:
+    """Return what speaks for and against each of the pairs, by the path of its source; `settled` pairs teach."""
+    names = DistinctiveWords([[layer.path for layer in side] for side in sides], [(a.path, b.path) for a, b in settled])
+    told = [_told_by_words(pair, names) for pair in pairs]
+    evidence = PairEvidence(settled, ordered=False)
+    return {pair[0].path: PairFacts(*said, *evidence.of_pair(pair)) for pair, said in zip(pairs, told, strict=True)}
 
 
-def _moved_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
-    """Lists with changed layers of which the children of one side are all on the other, at whatever numbers."""
-    above = {container for path in changed for container in _lists_above(path)}
-    mine, theirs = (_children(side) for side in (left, right)) if above else ({}, {})
-    return {one for one in above if mine[one] <= theirs[one] or theirs[one] <= mine[one]}
+def _told_by_words(pair: Pair, names: DistinctiveWords) -> tuple[float, bool, tuple[bool, bool]]:
+    """The first facts of a pair, which its words tell."""
+    a, b = pair[0].path, pair[1].path
+    own, whole = names.of(a, b), (words(a), words(b))
+    alike = likeness(*own) if all(own) else likeness(*whole)
+    differ = not alike and names.share_an_end(a, b)
+    return alike, differ, (_by_shape_alone(pair, whole), _by_shape_alone(pair, own))
 
 
-def _children(layers: Sequence[Layer]) -> dict[str, Counter[frozenset[object]]]:
-    """What the children of each numbered list hold, and how many hold that."""
-    held: dict[tuple[str, str], set[object]] = defaultdict(set)
-    for layer in layers:
-        for container, _, child in numbered(layer.path):
-            held[container, child].add((layer.path[len(child) :], layer.signature))
-    children: dict[str, Counter[frozenset[object]]] = defaultdict(Counter)
-    for (container, _), content in held.items():
-        children[container][frozenset(content)] += 1
-    return children
+def _by_shape_alone(pair: Pair, told: tuple[Tokens, Tokens]) -> bool:
+    """Tell whether the words that are `told` of a pair are against it, and for it but a shape of one length.
 
-
-def _shortened_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
-    """Lists with changed layers that have fewer children on one side: which are missing is not told by numbers."""
-    mine, theirs = (_lists(side) for side in (left, right)) if changed else ({}, {})
-    return {one for path in changed for one in _lists_above(path) if mine[one] != theirs[one]}
-
-
-def _unlike_lists(left: Sequence[Layer], right: Sequence[Layer]) -> set[str]:
-    mine, theirs = _lists(left), _lists(right)
-    return {
-        container
-        for container in mine.keys() & theirs.keys()
-        if not (mine[container] <= theirs[container] or theirs[container] <= mine[container])
-    }
-
-
-def _clashing_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
-    """Lists in which one path holds layers of two kinds, or a layer on one side and a module of layers on the other."""
-    clashes = [a.path for a, b in common if a.kind != b.kind and a.kind and b.kind]
-    for mine, theirs in ((left, right), (right, left)):
-        modules = {path.rpartition(".")[0] for path in (layer.path for layer in theirs)}
-        clashes += [layer.path for layer in mine if layer.path in modules]
-    return {container for path in clashes for container in _lists_above(path)}
-
-
-def _crossed_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
-    """Lists that stand before a free layer on one side and behind the free layer that it may be on the other.
-
-    `in, conv1, conv2` against `conv1, conv2, conv3`: the numbers may have been shifted by one.
+    Anything of this width has that; but a layer of a numbered block is there as often as the block: no chance.
     """
-    named = {a.path for a, _ in common}
-    mine, theirs = ([layer for layer in side if layer.path not in named] for side in (left, right))
-    free: dict[object, list[Pair]] = defaultdict(list)
-    others: dict[object, list[Layer]] = defaultdict(list)
-    for layer in _ends(theirs):
-        others[layer.signature].append(layer)
-    for x in _ends(mine):
-        free[x.signature] += [(x, y) for y in others.get(x.signature, ()) if may_pair(x, y)]
-    rivals = ((a, b, free.get(b.signature, ())) for a, b in common)
-    crossed = [a.path for a, b, own in rivals if any(may_pair(x, b) and crosses((a, b), (x, y)) for x, y in own)]
-    return {container for path in crossed for container in _lists_above(path)}
+    square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
+    if not square or any(numbered(layer.path) for layer in pair):
+        return False
+    return unlike_beyond_kind(told, (pair[0].kind, pair[1].kind))
 
 
-def _ends(layers: Sequence[Layer]) -> list[Layer]:
-    """The first and the last of all layers that may pair the same: what crosses one between crosses one of these."""
-    likes: dict[object, list[Layer]] = defaultdict(list)
-    for layer in sorted(layers, key=lambda layer: layer.position):
-        likes[layer.signature, layer.kind, layer.aside].append(layer)
-    return [end for own in likes.values() for end in own[:: max(len(own) - 1, 1)]]
+class PairedModules:
+    """The modules of both sides with the paired layers below each; `side` is 0 for the source's, 1 for the target's."""
 
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self._paths = [pair[0].path for pair in pairs], [pair[1].path for pair in pairs]
+        self._below: tuple[dict[str, set[int]], dict[str, set[int]]] = defaultdict(set), defaultdict(set)
+        self._facing: tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]] = {}, {}
+        for paths, below in zip(self._paths, self._below, strict=True):
+            for number, path in enumerate(paths):
+                for module in modules_above(path):
+                    below[module].add(number)
 
-def _lists(layers: Sequence[Layer]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
-    for layer in layers:
-        for container, index, _ in numbered(layer.path):
-            found[container].add(index)
-    return found
+    def module(self, layer: Layer, side: int) -> str | None:
+        """The nearest module around a layer that holds paired layers."""
+        return next((path for path in modules_above(layer.path) if path in self._below[side]), None)
 
+    def facing(self, layer: Layer, side: int) -> frozenset[str]:
+        """Modules of the other side that hold the same pairs as the layer's, or some of them, or all and more."""
+        module = self.module(layer, side)
+        if module is None:
+            return frozenset()
+        known = self._facing[side]
+        if module not in known:
+            own, other = self._below[side][module], self._below[1 - side]
+            touched = {path for number in own for path in modules_above(self._paths[1 - side][number])}
+            known[module] = frozenset(path for path in touched if other[path] <= own or own <= other[path])
+        return known[module]
 
-def _lists_above(path: str) -> list[str]:
-    return [container for container, _, _ in numbered(path)]
+    def together(self, a: Layer, b: Layer) -> bool:
+        """Tell whether a source's layer and a target's stand in one place."""
+        return self.module(b, 1) in self.facing(a, 0)

@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Part, Reorder, Slice, cut_faults, join_fault
 from align.core.thresholds import SURE
-from align.core.transforms import chained, steps_of
+from align.core.transforms import chained
 from align.names.layers.read_layers import (
     LayeredSides,
     Names,
     crosses,
     cut_alike,
+    is_turned,
     may_pair,
     read_layers,
     remaining,
+    transform_between,
     without_optional_roles,
     without_outer_wrappers,
 )
-from align.names.layers.weight_transforms import is_turned, transform_between
 from align.names.matching.explain_unpaired import explain_unpaired
 from align.names.matching.fused_layers import reserve_fused
 from align.names.matching.match_layers import match_layers
@@ -119,7 +120,7 @@ def _are_free(group: Sequence[Pairing], named: Names) -> bool:
 
 def _places(transform: Transform) -> list[Slice | Part | Reorder]:
     """The steps that take pieces out of a tensor or put them into one."""
-    places = [step for step in steps_of(transform) if isinstance(step, (Slice, Part, Reorder))]
+    places = [step for step in transform.steps if isinstance(step, (Slice, Part, Reorder))]
     return places if any(isinstance(step, (Slice, Part)) for step in places) else []
 
 

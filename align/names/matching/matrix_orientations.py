@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity
 from align.names.fold_names import NUMBER
-from align.names.layers.pair_evidence import PairEvidence
 from align.names.layers.path_words import number_order, numbered
-from align.names.layers.weight_transforms import is_turned
+from align.names.layers.read_layers import is_turned
+from align.names.matching.open_groups import group_links
 from align.names.matching.other_forms import transposed_layer
-from align.names.matching.weigh_exchanges import group_links
+from align.names.matching.weigh_exchanges import PairEvidence
 from align.names.thresholds import CLEAR_BENEFIT, CONFIDENCE_OF_TURNED
 from align.words.catalogue import sentence
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from align.core.parameters import ParameterSet
     from align.names.layers.read_layers import Layer, Pair
-    from align.names.matching.weigh_exchanges import OpenGroup
+    from align.names.matching.open_groups import OpenGroup
 
 
 Sure = tuple["Pair", float]

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import Pairing
 from align.names.layers.path_words import likeness, numbered, words
-from align.names.layers.read_layers import may_pair, with_shapes
-from align.names.layers.surroundings import PairedModules
-from align.names.layers.weight_transforms import transform_between
+from align.names.layers.read_layers import may_pair, transform_between, with_shapes
 from align.names.matching.fused_layers import ATTENTION, match_fused, named_groups
-from align.names.matching.match_layers import match_layers
+from align.names.matching.match_layers import PairedModules, match_layers
 from align.names.thresholds import (
     CONFIDENCE_OF_FLATTENED,
     CONFIDENCE_OF_FORM,

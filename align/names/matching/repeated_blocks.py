@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from scipy.cluster.hierarchy import DisjointSet
 
 from align.names.layers.path_words import numbered
-from align.names.matching.weigh_exchanges import OpenGroup, in_order
+from align.names.matching.open_groups import OpenGroup, in_order
 from align.names.thresholds import LONGEST_WHOLE_RUN
 
 if TYPE_CHECKING:

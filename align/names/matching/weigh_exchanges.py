@@ -4,6 +4,9 @@ Layers of equal class and shape are rivals. Each two pairs of rivals are weighed
 against every unpaired rival that could take a place in it. Clear losses are exchanged; what stays undecided is open,
 joined into the groups that a user has to settle together. What each block tells in part, and all blocks tell alike, is
 told in full.
+
+The evidence is one value, `PairEvidence`: made once a round of the pairs that are settled by then, and read by all who
+weigh a pair. Each kind of it lies in [-2, 2].
 """
 
 from __future__ import annotations
@@ -13,37 +16,38 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from scipy.cluster.hierarchy import DisjointSet
-
-from align.core.name_map import Ambiguity
 from align.core.thresholds import SURE
 from align.names.layers.numbered_lists import NumberedLists
-from align.names.layers.pair_evidence import BlockAgreement, PairEvidence
+from align.names.layers.path_words import compare_names, contained, unshared_words, words
 from align.names.layers.read_layers import may_pair
-from align.names.layers.surroundings import read_contents
+from align.names.layers.surroundings import (
+    BlockAgreement,
+    Contents,
+    SettledNeighbours,
+    path_ends,
+    read_contents,
+    unnumbered_ends,
+)
 from align.names.thresholds import (
     BENEFIT_OF_MAJORITY,
     BENEFIT_OF_SURE,
     BENEFIT_WITHOUT_RIVALS,
     CLEAR_BENEFIT,
     MOST_EXCHANGES,
+    TRANSLATION_SEEN,
     WEIGHING_ROUNDS,
+    WEIGHT_OF_NEIGHBOURS,
+    WEIGHT_OF_ORDER,
 )
-from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
     from align.names.layers.read_layers import Layer, Pair
+    from align.names.matching.open_groups import Link, Rival
 
 
-# An unpaired layer: (source, None) or (None, target).
-Rival = tuple["Layer | None", "Layer | None"]
-# Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
-Link = tuple["Pair", "Pair | Rival"]
 Sides = tuple["Sequence[Layer]", "Sequence[Layer]"]
-Member = tuple[str, "Layer"]  # the name of its side, and a layer
-_REASON = sentence("open_reason.alike")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,53 +257,137 @@ def _by_signature(layers: Iterable[Layer]) -> dict[object, list[Layer]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class OpenGroup:
-    """Layers of both sides that belong together, in their order, and nothing tells which is which."""
+class PairEvidence:
+    """What pairs teach: how often ends of paths went together, and who stands beside whom.
 
-    members: tuple[Member, ...]
-    reason: str = _REASON
+    `ordered` says that both sides stand in execution order, so that order is evidence too. `contents` and `lists` are
+    what the containers and the numbers of both sides tell.
+    """
 
+    def __init__(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        ordered: bool,
+        contents: Contents | None = None,
+        lists: NumberedLists | None = None,
+    ) -> None:
+        self._ordered, self._contents, self._lists = ordered, contents or Contents(), lists
+        self._together: Counter[tuple[str, str]] = Counter()
+        self._ends: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+        self.around = SettledNeighbours()
+        for pair in pairs:
+            left, right = map(path_ends, self._sized(pair))
+            self._ends[0].update(left)
+            self._ends[1].update(right)
+            self._together.update((x, y) for x in left for y in right)
+            self.around.add(*pair)
 
-def group_links(links: Sequence[Link]) -> list[OpenGroup]:
-    """Groups of linked layers; a link says that two pairs may exchange partners."""
-    members: dict[tuple[str, str], Layer] = {}
-    groups: DisjointSet[tuple[str, str]] = DisjointSet()
-    for link in links:
-        keys = []
-        for source, target in link:
-            for side, layer in (("source", source), ("target", target)):
-                if layer is not None:
-                    keys.append((side, layer.path))
-                    members[side, layer.path] = layer
-                    groups.add((side, layer.path))
-        for key in keys[1:]:
-            groups.merge(keys[0], key)
-    return in_order([OpenGroup(tuple((key[0], members[key]) for key in group)) for group in groups.subsets()])
+    def exchange_benefit(self, one: Pair, two: Pair) -> float:
+        """What two pairs have over the two with partners exchanged: > 0 speaks for them, 0: nothing tells.
 
+        Each kind of evidence lies in [-2, 2]; kinds that contradict each other give 0: a block that moved in its list
+        is told by what it holds, against its number. Beside numbers that are in order little else counts.
+        """
+        judged, exchanged = (one, two), ((one[0], two[1]), (two[0], one[1]))
+        order = 1.0 if (one[0].position < two[0].position) == (one[1].position < two[1].position) else -1.0
+        numbers, nested_alike = self._lists.agreement(one, two) if self._lists else (0, True)
+        knowledge = self._knowledge(judged, judged)
+        if numbers:
+            knowledge = [_axes, self._context(judged)] if nested_alike else [_axes]
+        evidence = [sum(map(knows, judged)) - sum(map(knows, exchanged)) for knows in knowledge]
+        if numbers:
+            evidence.append(float(numbers))
+        else:
+            evidence += compare_names((one[0].path, two[0].path), (one[1].path, two[1].path), order)
+            held = sum(map(self._contents.alike, judged)) - sum(map(self._contents.alike, exchanged))
+            evidence.append(max(-2.0, min(held, 2.0)) if held * order > 0 else 0.0)
+        if self._ordered and all(layer.ran for pair in judged for layer in pair):
+            evidence.append(WEIGHT_OF_ORDER * order)
+        if max(map(abs, evidence)) < CLEAR_BENEFIT:
+            beside = self._next_to(judged)
+            evidence.append(sum(map(beside, judged)) - sum(map(beside, exchanged)))
+        return _sum_unless_contradictory(evidence)
 
-def in_order(groups: Iterable[OpenGroup]) -> list[OpenGroup]:
-    """The groups, and the members of each, as they stand on their sides."""
-    placed = [OpenGroup(tuple(sorted(group.members, key=_place)), group.reason) for group in groups]
-    return sorted(placed, key=lambda group: _place(group.members[0]))
+    def replacement_benefit(self, pair: Pair, new: Pair) -> float:
+        """What a pair has over a `new` one, in which an unpaired layer takes the place of its source or target."""
+        (a, b), (source, target) = pair, new
+        kept = words((b if a is not source else a).path)
+        mine, others = unshared_words(*((a.path, source.path) if a is not source else (b.path, target.path)))
+        share = contained(mine, kept) - contained(others, kept)
+        # Not even every second word is alike: `aux_head.fc` is not `fc` for its last word.
+        evidence = [share if abs(share) > BENEFIT_OF_MAJORITY else 0.0]
+        evidence += [knows(pair) - knows(new) for knows in self._knowledge((pair,), (pair, new), uneven=True)]
+        if max(map(abs, evidence)) < CLEAR_BENEFIT:
+            beside = self._next_to((pair,))
+            evidence.append(beside(pair) - beside(new))
+        return _sum_unless_contradictory(evidence)
 
+    def of_pair(self, pair: Pair) -> tuple[float, float, float]:
+        """What is said of one pair without a rival: its translation, its context and its neighbours."""
+        return self.translation(pair), self.around.context(pair, (pair,)), self.around.neighbours(pair, (pair,))
 
-def as_ambiguities(group: OpenGroup) -> list[Ambiguity]:
-    """One ambiguity for each role of a group."""
-    return [
-        Ambiguity(
-            tuple(layer.roles[role].name for side, layer in group.members if side == "source" and role in layer.roles),
-            tuple(layer.roles[role].name for side, layer in group.members if side == "target" and role in layer.roles),
-            group.reason,
+    def translation(self, pair: Pair, judged: Sequence[Pair] = (), *, uneven: bool = False) -> float:
+        """Largest share, in [0, 1], at which an end of one path went with an end of the other; seen at least twice.
+
+        Ends that all pairs that are `judged` have in common do not tell them apart, and do not count. Nor do those
+        that differ by an index alone where one side has more layers (`uneven`): which block is not there on the other
+        side, other lists do not teach.
+        """
+        ends = unnumbered_ends if uneven else path_ends
+        shared = [_shared_ends(layers, ends) for layers in zip(*judged, strict=True)] or [set(), set()]
+        mine, theirs = (
+            [end for end, form in zip(path_ends(sized), ends(layer.path), strict=True) if form not in common]
+            for layer, sized, common in zip(pair, self._sized(pair), shared, strict=True)
         )
-        for role in _roles_of(layer for _, layer in group.members)
-    ]
+        together, (left, right) = self._together, self._ends
+        return max(
+            (
+                together[x, y] / max(left[x], right[y])
+                for x in mine
+                for y in theirs
+                if together[x, y] >= TRANSLATION_SEEN
+            ),
+            default=0.0,
+        )
+
+    def _sized(self, pair: Pair) -> tuple[str, str]:
+        """Both paths, with what an index is out of: the same words in a list of another length teach nothing."""
+        mine, theirs = self._contents.sized
+        return mine.get(pair[0].path, pair[0].path), theirs.get(pair[1].path, pair[1].path)
+
+    def _knowledge(
+        self, judged: Sequence[Pair], apart_from: Sequence[Pair], *, uneven: bool = False
+    ) -> list[Callable[[Pair], float]]:
+        return [
+            lambda pair: self.translation(pair, apart_from, uneven=uneven),
+            self._context(judged),
+            lambda pair: self.around.company(pair, judged, apart_from),
+            _axes,
+        ]
+
+    def _context(self, judged: Sequence[Pair]) -> Callable[[Pair], float]:
+        return lambda pair: self.around.context(pair, judged)
+
+    def _next_to(self, judged: Sequence[Pair]) -> Callable[[Pair], float]:
+        """What sure siblings on both sides say where nothing else speaks: batch norms stand at their convolutions."""
+        return lambda pair: (
+            WEIGHT_OF_NEIGHBOURS * self.around.neighbours(pair, judged) if pair[0].kind == "batch_norm" else 0.0
+        )
 
 
-def _place(member: Member) -> int:
-    return member[1].position
+def _axes(pair: Pair) -> float:
+    """1 if the classes of both say that they work on equally many axes; BatchNorm1d and BatchNorm2d have one shape."""
+    return float(bool(pair[0].axes) and pair[0].axes == pair[1].axes)
 
 
-def _roles_of(layers: Iterable[Layer]) -> list[str]:
-    """Every role of some layers that their counterparts must have, in order."""
-    return list(dict.fromkeys(role for layer in layers for role, _ in layer.signature))
+def _sum_unless_contradictory(evidence: list[float]) -> float:
+    if max(evidence) >= CLEAR_BENEFIT and min(evidence) <= -CLEAR_BENEFIT:
+        return 0.0
+    return sum(evidence)
+
+
+def _shared_ends(layers: Sequence[Layer], ends: Callable[[str], Sequence[str]]) -> Set[str]:
+    """Ends that the paths of several different layers have in common."""
+    paths = {layer.path for layer in layers}
+    return set.intersection(*(set(ends(path)) for path in paths)) if len(paths) > 1 else set()

@@ -10,7 +10,6 @@ import numpy as np
 
 from align.core.dtypes import dtype_name
 from align.core.piece_transforms import Pad, apart_from_whole
-from align.core.transforms import steps_of
 from align.models.spilled_arrays import MadeArrays
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
 from align.training.steps.judge_step import is_half, is_noise, judged
@@ -59,7 +58,7 @@ def paired_values(name_map: NameMap, source: Mapping[str, Array], target: Mappin
 def paired_value(pairing: Pairing, mine: Array | None, theirs: Array | None) -> PairedValue | None:
     """Bring one value over; None where neither side has any, where it is padded, and where the shapes are unlike."""
     change, part = apart_from_whole(pairing.transform)
-    if (mine is None and theirs is None) or any(isinstance(one, Pad) for one in steps_of(pairing.transform)):
+    if (mine is None and theirs is None) or any(isinstance(one, Pad) for one in pairing.transform.steps):
         return None
     meant = None if mine is None else change.apply(mine)
     if theirs is not None and part is not None and part.shape == theirs.shape:

@@ -14,9 +14,10 @@ from align.core.training import MomentReader
 from align.errors import CannotRunError, UsageError
 from align.lint.compare_schedules import steps_to_sample
 from align.lint.thresholds import USUAL_STEPS
+from align.models.call_lines import called_at
 from align.models.inputs import read_batches
 from align.models.recompute_layers import recompute_noted
-from align.models.source_lines import called_at, made_at
+from align.models.source_lines import made_at
 from align.training.steps.free_run import rounding_growth, run_rounded
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import StepTrace, StepWriter

@@ -14,8 +14,8 @@ from align.core.message_words import Sentence
 from align.core.verdicts import Finding
 from align.errors import RunFolderError
 from align.models.inputs import read_batches, save_inputs
+from align.traces.rounding_noise import read_noise, write_noise
 from align.traces.stored_model import MODEL, layer_from, read_model, write_model
-from align.traces.stored_noise import read_noise, write_noise
 from align.training.steps.measure_step_noise import StepNoise
 from align.training.steps.record_step import PARTS, StepTrace
 from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from align.core.piece_transforms import Slice, apart_from_whole
-from align.core.transforms import chained, steps_of
+from align.core.transforms import chained
 from align.errors import CannotRunError, UserCodeError
 from align.models.spilled_arrays import MadeArrays, SpilledArrays
 from align.training.step_result import StepApart
@@ -117,7 +117,7 @@ def brought_back(name_map: NameMap, target: Mapping[str, Array], source: Mapping
 def _brought_back(pairing: Pairing, value: Array, held: Array) -> Array | None:
     """One value, in its place where it is a piece of what is held; None where the way there cannot be undone."""
     change, part = apart_from_whole(pairing.transform)
-    first, *rest = steps_of(change) or (change,)
+    first, *rest = change.steps or (change,)
     own = value if part is None else value[part.region]
     with suppress(ValueError):
         if not isinstance(first, Slice):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.convert.writing.shards import index_bytes, plan_shards, shard_names
+from align.convert.convert_checkpoint import index_bytes, plan_shards, shard_names
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
 from align.errors import MissingEntryError, NotACheckpointError, ShardsError, UsageError

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from align.convert.writing.shards import index_bytes, index_name, parse_size, plan_shards, shard_names
+from align.convert.convert_checkpoint import index_bytes, index_name, parse_size, plan_shards, shard_names
 from align.core.checkpoints import StoredTensor
 from align.errors import UsageError
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from align.convert.writing import synced_writer
-from align.convert.writing.synced_writer import SyncedWriter
+from align.convert.writing import write_checkpoint
+from align.convert.writing.write_checkpoint import SyncedWriter
 
 
 def test_what_is_written_is_there_and_told(tmp_path) -> None:
@@ -35,7 +35,7 @@ def test_a_failed_flush_behind_the_writer_is_raised_at_the_end(tmp_path, monkeyp
         failed.set()
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(synced_writer, "FLUSH_BYTES", 10)
+    monkeypatch.setattr(write_checkpoint, "FLUSH_BYTES", 10)
     monkeypatch.setattr(os, "fdatasync", refuse)
     before = threading.active_count()
     stream = SyncedWriter(tmp_path / "f")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.evaluation.validation.sample_fingerprints import count_differing_samples, sample_fingerprints
+from align.evaluation.validation.dataset_batches import count_differing_samples, sample_fingerprints
 
 IMAGES = np.random.default_rng(0).standard_normal((4, 3, 8, 8)).astype(np.float32)
 LABELS = np.arange(4)

@@ -11,7 +11,7 @@ import pytest
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Part
 from align.core.transforms import IDENTITY, Permute, Transform
-from align.forward.causes.weight_causes import initial_distribution, weight_causes
+from align.forward.causes.compare_live_weights import initial_distribution, weight_causes
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

@@ -12,7 +12,7 @@ from align.names.layers.read_layers import Layer
 def layer(path: str, kind: str, inputs_first: bool | None) -> tuple[Layer, Parameter]:
     weight = Parameter(f"{path}.weight", (4, 4), "float32", path, "weight")
     shapes = {"weight": weight.shape}
-    return Layer(path, 0, kind, {"weight": weight}, shapes, (("weight", (4, 4)),), {}, False, inputs_first), weight
+    return Layer(path, 0, kind, {"weight": weight}, shapes, (("weight", (4, 4)),), {}, inputs_first), weight
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -106,12 +108,25 @@ def test_renames_that_collide_name_their_lines(tmp_path: Path) -> None:
         apply_rules(read_rules(tmp_path / "rules.toml"), ["a1", "a2"], None)
 
 
-def test_a_pattern_that_would_take_for_ever_is_stopped_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("align.core.user_patterns.PATTERN_SECONDS", 0.1)
-    (tmp_path / "rules.toml").write_text("\n[[rename]]\nfrom = '([a-z.]|..)+[1-9]'\nto = 'x'\n", encoding="utf-8")
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NameRules:
+    """Rules of which the second pattern never comes to an end, with a tenth of a second for each name."""
+    monkeypatch.setattr("align.names.user_rules.PATTERN_SECONDS", 0.1)
+    text = "[[rename]]\nfrom = 'fc'\nto = 'y'\n[[rename]]\nfrom = '([a-z.]|..)+[1-9]'\nto = 'x'\n"
+    (tmp_path / "rules.toml").write_text(text, encoding="utf-8")
     rules = read_rules(tmp_path / "rules.toml")
     assert isinstance(rules, NameRules)
-    with pytest.raises(MapError, match=r"line 2: \[\[rename\]\] \(\[a-z\.\]\|\.\.\)\+.*still at 'blocks"):
+    return rules
+
+
+def stop_it(rules: NameRules) -> None:
+    with pytest.raises(MapError, match=r"line 4: \[\[rename\]\] \(\[a-z\.\]\|\.\.\)\+.*still at 'blocks"):
         rules.target_of("blocks.0.attention.weight" * 4)
+
+
+def test_a_pattern_that_would_take_for_ever_is_stopped_and_named_on_any_thread(endless: NameRules) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    stop_it(endless)
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(stop_it, endless).result()
+    assert signal.getsignal(signal.SIGALRM) is before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from align.core.name_map import Ambiguity, NameMap, Pairing
+from align.names.layers.read_layers import LayeredSides
 from align.names.matching.explain_unpaired import explain_unpaired_anew
 
 
@@ -49,7 +50,7 @@ def test_a_group_that_lost_one_side_is_unmatched_and_a_tie_of_a_new_pair_dropped
         (Pairing("tok.weight", "e.embedding_table", "trial", 1.0),),
         ambiguous=(Ambiguity(("pos.weight",), (), "the run tells nothing"),),
     )
-    again = explain_unpaired_anew(sides, settled)
+    again = explain_unpaired_anew(LayeredSides(sides), settled)
     assert not again.ambiguous
     assert [one.name for one in again.unmatched] == ["pos.weight"]
     assert [(one.name, one.reason) for one in again.dropped] == [

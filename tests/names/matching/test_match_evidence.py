@@ -140,15 +140,13 @@ class TestExecutionOrder:
         assert [(module.path, module.ran) for module in ordered.modules] == [
             ("a", True), ("", True), ("b", False), ("relu", False),
         ]  # fmt: skip
-        assert unseen_modules(ordered) == [
-            "1 module of net was not seen to run, so that the order says nothing of it: b"
-        ]
+        assert unseen_modules(ordered) == ["b"]
 
     def test_a_side_of_which_no_hook_saw_a_layer_keeps_its_registration_order(self) -> None:
         ordered = in_execution_order(self.SIDE, self.called("relu", ""))
         assert [module.path for module in ordered.modules] == ["", "b", "a", "relu"]
         assert ordered.order == "registration"
-        assert "2 modules of net were not seen" in unseen_modules(ordered)[0]
+        assert unseen_modules(ordered) == ["b", "a"]
 
     def test_the_place_of_a_layer_that_did_not_run_is_no_evidence(self) -> None:
         """The first and third layers of three alike are told by their order; the second one ran on one side only."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from align.core.parameters import TensorMemory
 from align.models.live.copy_changed_setting import LayerTypes
-from align.models.live.shared_tensors import checksum, refuse_captured, sample
+from align.models.live.tensor_memory import checksum, refuse_captured, sample
 from align.models.rebuild_from_settings import LayerBuilder, build_named, rebuild_layer, with_attributes
 
 if TYPE_CHECKING:

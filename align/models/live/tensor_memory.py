@@ -1,13 +1,8 @@
-"""What two live models share: memory that their tensors lie in, and what functions keep, which are not copied.
-
-Two models that share some are not two.
-"""
+"""What a copy of a live model may still share with it: memory that tensors lie in, and what functions keep."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from functools import partial
-from itertools import accumulate
 from types import CellType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -41,33 +36,6 @@ def sample(size: int) -> slice:
 def checksum(elements: Array) -> int:
     """The checksum of the bytes of some elements."""
     return crc32(np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data)
-
-
-def shared_tensors(first: Mapping[str, TensorMemory], second: Mapping[str, TensorMemory]) -> list[str]:
-    """Names of the second model's tensors that lie in memory of the first, whole or in part."""
-    spans = sorted((one.device, one.start, one.stop) for one in first.values() if one.start < one.stop)
-    ends = list(accumulate(((device, stop) for device, _, stop in spans), max))  # the farthest end so far
-    return [name for name, one in second.items() if one.start < one.stop and _overlaps(spans, ends, one)]
-
-
-def _overlaps(spans: list[tuple[str, int, int]], ends: list[tuple[str, int]], one: TensorMemory) -> bool:
-    before = bisect_left(spans, (one.device, one.stop, 0))  # all that start in front of its end
-    return before > 0 and ends[before - 1] > (one.device, one.start)
-
-
-def changed_tensors(before: Mapping[str, TensorMemory], after: Mapping[str, TensorMemory]) -> list[str]:
-    """Names of tensors that are gone, or have other values, or another dtype or device.
-
-    Held against each other in their order: a MindSpore network that is built of another's cells may rename them.
-    """
-    if len(before) != len(after):
-        return sorted(before.keys() ^ after.keys()) or [*before]
-    pairs = zip(before.items(), after.values(), strict=True)
-    return [name for (name, one), other in pairs if _held(one) != _held(other)]
-
-
-def _held(one: TensorMemory) -> tuple[Any, ...]:
-    return one.dtype, one.device, one.content
 
 
 def refuse_captured(modules: Sequence[Any], tensors: Iterable[Any], kinds: tuple[type, ...]) -> None:

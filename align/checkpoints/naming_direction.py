@@ -1,25 +1,20 @@
-"""Whose names a checkpoint has, and whose the destination gets."""
+"""Whose names the tensors of a checkpoint get, and what its own names say against it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from align.checkpoints.names_in_file import NAMES_OF_MINDSPORE, NAMES_OF_TORCH, PAIR_OF_MINDSPORE
 from align.errors import UsageError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
+    from align.checkpoints.names_in_file import FrameworkName
     from align.rules.directed_rules import TargetFamily
 
-FrameworkName = Literal["torch", "mindspore"]
-
-_FORMATS: dict[str, FrameworkName] = {"pt": "torch", "ms": "mindspore"}
-# No layer of torch's has any of the first; a lone gamma or beta is a name that people give too.
-_MINDSPORE = frozenset({"moving_mean", "moving_variance", "embedding_table"})
-_MINDSPORE_PAIR = frozenset({"gamma", "beta"})
-_TORCH = frozenset({"running_mean", "running_var", "num_batches_tracked"})
 _EXPORTER = "onnx::"  # torch.onnx.export calls so what it computed: `onnx::Conv_16`, `onnx::MatMul_123`
 
 
@@ -30,31 +25,6 @@ class NamingDirection:
     source: FrameworkName
     framework: FrameworkName
     family: TargetFamily | None
-
-
-def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple[FrameworkName, str]:
-    """Whose names a file has, by its format, else by the names; and a warning where the names decided so.
-
-    A file that says nothing, with names that tell nothing, is taken as torch's.
-    """
-    if known := declared_framework(metadata):
-        return known, ""
-    groups: dict[str, set[str]] = {}
-    for name in names:
-        prefix, _, attribute = name.rpartition(".")
-        groups.setdefault(prefix, set()).add(attribute)
-    present = set().union(*groups.values())
-    telling = sorted(present & _MINDSPORE)
-    if not telling and not present & _TORCH and any(own >= _MINDSPORE_PAIR for own in groups.values()):
-        telling = sorted(_MINDSPORE_PAIR)
-    if telling:
-        return "mindspore", sentence("checkpoint_note.taken_as_mindspore", names=telling)
-    return "torch", ""
-
-
-def declared_framework(metadata: Mapping[str, str]) -> FrameworkName | None:
-    """Whose names a file says that it has, None where it does not say."""
-    return _FORMATS.get(metadata.get("format", ""))
 
 
 def naming_direction(
@@ -89,7 +59,10 @@ def check_target(target: TargetFamily | None, destination: FrameworkName | None)
 def check_kept(target: TargetFamily | None, names: Iterable[str]) -> None:
     """Raise UsageError if names that stay are those of mindspore.nn where `target` is mint, or the reverse."""
     attributes = {name.rpartition(".")[2] for name in names}
-    telling = {"nn": sorted(attributes & {*_MINDSPORE, *_MINDSPORE_PAIR}), "mint": sorted(attributes & _TORCH)}
+    telling = {
+        "nn": sorted(attributes & {*NAMES_OF_MINDSPORE, *PAIR_OF_MINDSPORE}),
+        "mint": sorted(attributes & NAMES_OF_TORCH),
+    }
     other = {"nn": "mint", "mint": "nn"}.get(target or "", "")
     if other and telling[other] and not telling[target or ""]:
         raise UsageError(

@@ -11,7 +11,7 @@ import pytest
 from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
 from align.core.traces import Capture
 from align.errors import CannotRunError, RunFolderError
-from align.traces.capturing.call_writer import CallWriter, GivenWriter
+from align.traces.capture_trace import CallWriter, GivenWriter
 from align.traces.stored.manifest import MANIFEST, TENSORS
 from align.traces.trace_folder import TraceFolder
 

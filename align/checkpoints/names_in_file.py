@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint that are no weights: what optimizers, loss scalers and averaging wrappers keep.
+"""What the names in a checkpoint tell: whose they are, and which tensors are no weights but what a training kept.
 
 A name alone proves nothing: a model may have a parameter called `momentum` and a module called `moments`. The state of
 an optimizer is known by the parameters that it belongs to, the numbers beside it by that state, and a count that stands
@@ -11,26 +11,55 @@ from fnmatch import fnmatchcase
 from math import prod
 from typing import TYPE_CHECKING, Final, Literal
 
-from align.checkpoints.framework_of_names import source_framework
 from align.checkpoints.thresholds import FEWEST_STATES
-from align.core.dtypes import numpy_dtype
+from align.core.dtypes import INTEGERS
 from align.rules.training_state_rules import training_state_rules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from align.checkpoints.framework_of_names import FrameworkName
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.parameters import Shape
     from align.rules.training_state_rules import OptimizerState, TrainingStateRules
 
     Tensors = Mapping[str, StoredTensor]
 
+FrameworkName = Literal["torch", "mindspore"]
+
+_FORMATS: dict[str, FrameworkName] = {"pt": "torch", "ms": "mindspore"}
+# No layer of torch's has any of the first; a lone gamma or beta is a name that people give too.
+NAMES_OF_MINDSPORE = frozenset({"moving_mean", "moving_variance", "embedding_table"})
+PAIR_OF_MINDSPORE = frozenset({"gamma", "beta"})
+NAMES_OF_TORCH = frozenset({"running_mean", "running_var", "num_batches_tracked"})
+
 Reason = Literal["optimizer state", "a wrapper's count of averaged models"]  # by which records are read back
 STATE: Final = "optimizer state"
 COUNTER: Final = "a wrapper's count of averaged models"
 REASONS: frozenset[Reason] = frozenset({STATE, COUNTER})
+
+
+def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple[FrameworkName, list[str]]:
+    """Whose names a file has, by its format, else by the names; and the attributes that decided where names did so.
+
+    A file that says nothing, with names that tell nothing, is taken as torch's.
+    """
+    if known := declared_framework(metadata):
+        return known, []
+    groups: dict[str, set[str]] = {}
+    for name in names:
+        prefix, _, attribute = name.rpartition(".")
+        groups.setdefault(prefix, set()).add(attribute)
+    present = set().union(*groups.values())
+    telling = sorted(present & NAMES_OF_MINDSPORE)
+    if not telling and not present & NAMES_OF_TORCH and any(own >= PAIR_OF_MINDSPORE for own in groups.values()):
+        telling = sorted(PAIR_OF_MINDSPORE)
+    return "mindspore" if telling else "torch", telling
+
+
+def declared_framework(metadata: Mapping[str, str]) -> FrameworkName | None:
+    """Whose names a file says that it has, None where it does not say."""
+    return _FORMATS.get(metadata.get("format", ""))
 
 
 def state_beside_weights(checkpoint: Checkpoint) -> dict[str, str]:
@@ -50,7 +79,7 @@ def training_notes(checkpoint: Checkpoint) -> Iterator[str]:
 
 def is_count(tensor: StoredTensor) -> bool:
     """Tell whether a tensor is one whole number, which no weight is."""
-    return len(tensor.shape) <= 1 and prod(tensor.shape) == 1 and numpy_dtype(tensor.dtype).kind in "iu"
+    return len(tensor.shape) <= 1 and prod(tensor.shape) == 1 and tensor.dtype in INTEGERS
 
 
 def training_state(tensors: Tensors, rules: TrainingStateRules, framework: FrameworkName) -> dict[str, str]:

@@ -1,0 +1,218 @@
+"""Whether the candidate's values are the reference's in other places, all of them or most.
+
+Its axes stand in another order, or are read with another shape: every order of the axes is tried, also after one axis
+is cut into two (heads out of features), by comparing a few elements first. It is seen through another window: displaced
+along two axes, cut along one. Or its slices along an axis stand in another order: they are put in a row by a sum of
+some of their elements with random weights; those that are one stand at the same place of both rows, or close to it, so
+that all are found in O(n log n). A slice that is right where it stands is never moved: zero channels are all alike.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+from math import lgamma, log, log2, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.forward.relations.relation import Question, Relation, agreement, at_places, sample_places, with_facts
+from align.forward.relations.slices import describe_order, divisors, slice_tables
+from align.forward.thresholds import (
+    FARTHEST_DISPLACEMENT,
+    FIRST_LOOK_AT_AXES,
+    FIRST_LOOK_AT_CUT,
+    LONGEST_ORDER_OF_NUMBERS,
+    MOST_CUT_OFFSETS,
+    MOST_OF_SLICES,
+    SHORTEST_DISPLACED_AXIS,
+)
+from align.measure.thresholds import MOST_PERMUTED_AXES, SAMPLED_ELEMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.dtypes import Array
+    from align.core.parameters import Shape
+
+    Axes = tuple[int, ...]
+
+    from align.core.measurements import Limit
+    from align.forward.relations.relation import Fact
+
+
+def explain_permuted_axes(question: Question) -> Iterator[Relation]:
+    """Yield the first order of the axes, or reading with another shape, that makes both equal."""
+    yield from _first(question, [_without_ones(question.reference.shape)])
+
+
+def explain_permuted_split_axes(question: Question) -> Iterator[Relation]:
+    """The same with one axis cut into two, in each way."""
+    kept = _without_ones(question.reference.shape)
+    yield from _first(question, [*_cut(kept)] if len(kept) < MOST_PERMUTED_AXES else [])
+
+
+def _first(question: Question, shapes: list[Shape]) -> Iterator[Relation]:
+    if question.reference.size != question.candidate.size:
+        return
+    ways = [
+        (shape, axes)
+        for shape in shapes
+        if len(shape) <= MOST_PERMUTED_AXES
+        for axes in permutations(range(len(shape)))
+    ]
+    same_shape = question.reference.shape == question.candidate.shape
+    few = np.linspace(0, question.reference.size - 1, FIRST_LOOK_AT_AXES).astype(int)
+    for shape, axes in ways:
+        in_order = axes == tuple(range(len(axes)))
+        if (in_order and same_shape) or not _likely(question, shape, axes, few):
+            continue
+        if found := _confirmed(question, shape, axes, log2(len(ways))):
+            yield found
+            return
+
+
+def _without_ones(shape: Shape) -> Shape:
+    return tuple(length for length in shape if length > 1)
+
+
+def _cut(shape: Shape) -> Iterator[Shape]:
+    for axis, length in enumerate(shape):
+        for outer in divisors(length)[1:-1]:
+            yield (*shape[:axis], outer, length // outer, *shape[axis + 1 :])
+
+
+def _likely(question: Question, shape: Shape, axes: Axes, few: Array) -> bool:
+    """Whether a few elements, then the sample, are right."""
+    view, flat = question.reference.reshape(shape).transpose(axes), question.candidate.reshape(-1)
+    return not any(
+        np.any(np.abs(view[np.unravel_index(places, view.shape)] - flat[places]) > question.limit.max_abs)
+        for places in (few, question.places)
+    )
+
+
+def _confirmed(question: Question, shape: Shape, axes: Axes, choice_bits: float) -> Relation | None:
+    moved = tuple(shape[axis] for axis in axes)
+    put_right = question.candidate.reshape(moved).transpose(np.argsort(axes)).reshape(question.reference.shape)
+    found = question.confirm(_name(question, shape, axes, moved), put_right, choice_bits=choice_bits)
+    return with_facts(found, {"read_as": "x".join(map(str, shape)), "axes": ",".join(map(str, axes))})
+
+
+def _name(question: Question, shape: Shape, axes: Axes, moved: Shape) -> str:
+    if axes == tuple(range(len(axes))):
+        return "reshaped"
+    whole = shape == _without_ones(question.reference.shape) and moved == _without_ones(question.candidate.shape)
+    return "transposed" if whole else "reordered"
+
+
+def explain_displaced(question: Question) -> Iterator[Relation]:
+    """Yield a displacement by a pixel or two along two neighbouring axes at once; along one it is an order."""
+    steps = [one for one in range(-FARTHEST_DISPLACEMENT, FARTHEST_DISPLACEMENT + 1) if one]
+    for axis in range(question.reference.ndim - 1):
+        if min(question.reference.shape[axis : axis + 2]) >= SHORTEST_DISPLACED_AXIS:
+            found = (_displaced(question, axis, by) for by in product(steps, steps) if _may_show(question, axis, by))
+            yield from (one for one in found if one)
+
+
+def _may_show(question: Question, axis: int, by: tuple[int, int]) -> bool:
+    """Compare some elements, as far from the border as any displacement reaches."""
+    shape = [
+        length - 2 * FARTHEST_DISPLACEMENT * (axis <= one <= axis + 1)
+        for one, length in enumerate(question.reference.shape)
+    ]
+    places = [*np.unravel_index(sample_places(prod(shape), SAMPLED_ELEMENTS), shape)]
+    for one in (axis, axis + 1):
+        places[one] = places[one] + FARTHEST_DISPLACEMENT
+    reference = question.reference[tuple(places)]
+    for one, step in zip((axis, axis + 1), by, strict=True):
+        places[one] = places[one] + step
+    return bool(np.all(np.abs(question.candidate[tuple(places)] - reference) <= question.limit.max_abs))
+
+
+def _displaced(question: Question, axis: int, by: tuple[int, int]) -> Relation | None:
+    still, moved = (
+        (
+            *[slice(None)] * axis,
+            *(slice(FARTHEST_DISPLACEMENT + one, one - FARTHEST_DISPLACEMENT or None) for one in steps),
+        )
+        for steps in ((0, 0), by)
+    )
+    part = Question(question.reference[still], question.candidate[still], question.limit)
+    found = part.confirm("displaced", question.candidate[moved])
+    share = part.reference.size / question.reference.size
+    return with_facts(found, {"axes": f"{axis},{axis + 1}", "by": f"{by[0]},{by[1]}"}, share)
+
+
+def explain_cut(reference: Array, candidate: Array, limit: Limit) -> Iterator[Relation]:
+    """Yield where the one is the other without some slices at the ends of one axis."""
+    odd = [axis for axis, (a, b) in enumerate(zip(reference.shape, candidate.shape, strict=False)) if a != b]
+    if reference.ndim != candidate.ndim or len(odd) != 1:
+        return
+    axis = odd[0]
+    lengths = reference.shape[axis], candidate.shape[axis]
+    for offset in range(min(abs(lengths[0] - lengths[1]), MOST_CUT_OFFSETS) + 1):
+        window = (*[slice(None)] * axis, slice(offset, offset + min(lengths)))
+        parts = [one[window] if one.shape[axis] > min(lengths) else one for one in (reference, candidate)]
+        some = sample_places(parts[0].size, FIRST_LOOK_AT_CUT)
+        near = np.all(np.abs(at_places(parts[0], some) - at_places(parts[1], some)) <= limit.max_abs)
+        left = agreement(parts[0], parts[1], limit) if near else None
+        if left is not None:
+            facts: dict[str, Fact] = {"axis": axis, "reference": lengths[0], "candidate": lengths[1], "offset": offset}
+            yield Relation("cut" if lengths[1] < lengths[0] else "extended", left, facts=facts)
+            return
+
+
+STEPS = (0, -1, 1, -2, 2, -3, 3)  # no limit: what is tried, nearest first
+
+
+def explain_order(question: Question) -> Iterator[Relation]:
+    """Yield one relation for each axis along which slices stand in each other's places."""
+    for axis, reference, candidate in slice_tables(question.reference, question.candidate):
+        if reference.shape[1] == 1 and len(reference) > LONGEST_ORDER_OF_NUMBERS:
+            continue  # so many numbers lie closer than the limit: no order of them shows
+        order = find_order(reference, candidate, question.limit.max_abs)
+        known = order >= 0
+        if np.count_nonzero(known) >= MOST_OF_SLICES * order.size and (found := _with_order(question, axis, order)):
+            yield found
+
+
+def find_order(reference: Array, candidate: Array, allowed: float) -> Array:
+    """For each slice of the candidate, the place of the reference's slice that it is, each used once; -1: none.
+
+    Both are tables (slice, element); two slices are one if no element differs by more than `allowed`.
+    """
+    right = np.abs(reference - candidate).max(1) <= allowed
+    order = np.where(right, np.arange(len(reference)), -1)
+    view = np.random.default_rng(0).standard_normal(reference.shape[1])
+    places = np.flatnonzero(~right)
+    ours, theirs = (places[np.argsort(table[places] @ view, kind="stable")] for table in (reference, candidate))
+    near = np.searchsorted(reference[ours] @ view, candidate[theirs] @ view)
+    free = ~right
+    for ranks in (np.arange(places.size), *(near + step for step in STEPS)):  # equal slices meet by their rank
+        open_ = np.flatnonzero(order[theirs] < 0)
+        mine, other = theirs[open_], ours[np.clip(ranks[open_], 0, places.size - 1)]
+        alike = np.flatnonzero(free[other])
+        alike = alike[np.abs(reference[other[alike]] - candidate[mine[alike]]).max(1, initial=0.0) <= allowed]
+        _, once = np.unique(other[alike], return_index=True)
+        order[mine[alike[once]]] = other[alike[once]]
+        free[other[alike[once]]] = False
+    return order
+
+
+def _with_order(question: Question, axis: int, order: Array) -> Relation | None:
+    """Hold the candidate's known slices against the reference's that they are said to be."""
+    known = np.flatnonzero(order >= 0)
+    moved = int(np.count_nonzero(order[known] != known))
+    if not moved:
+        return None
+    whole = known.size == order.size
+    reference = question.reference if whole else np.take(question.reference, order[known], axis)
+    as_it_stands = question.candidate if whole else np.take(question.candidate, order[known], axis)
+    put_right = np.take(question.candidate, np.argsort(order) if whole else known, axis)
+    name, facts = describe_order(order)
+    found = Question(reference, as_it_stands, question.limit).confirm(
+        name,
+        put_right,
+        choice_bits=lgamma(moved + 1) / log(2) if name == "permuted" else log2(order.size) * 2,
+        wrong=moved * question.reference.size // order.size,
+    )
+    return with_facts(found, {"axis": axis, "moved": moved, "of": order.size, **facts}, known.size / order.size)

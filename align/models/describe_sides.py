@@ -1,0 +1,121 @@
+"""What a report says of the sides beside their layers: where they ran, what is not seen, what was done to them.
+
+Layers that a model holds and its framework does not see stand in a Python list, tuple or dict: their parameters are in
+no checkpoint, and no optimizer trains them. Some models keep another one so on purpose (a teacher), so it is worth a
+word only where parameters lack a counterpart.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.about import __version__
+from align.core.protocols import GraphRunner
+from align.core.verdicts import Finding
+from align.models.source_lines import made_at
+from align.models.thresholds import SEED
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.protocols import Model
+    from align.models.open_side import Side
+
+WALKS = {"torch": "named_modules", "mindspore": "cells_and_names"}
+LISTS = {
+    "torch": ("nn.ModuleList([...])", "nn.ModuleDict({...})"),
+    "mindspore": ("nn.CellList([...])", "nn.CellDict({...})"),
+}
+
+
+def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
+    """The environments of two sides by framework; one of the same framework that differs is named by its side."""
+    mine, theirs = ((one.reader.name, one.reader.environment()) for one in (reference, candidate))
+    return named_environments(mine, theirs)
+
+
+def describe_host() -> dict[str, str]:
+    """Versions of what is beside the framework, the machine, and the seed that every run starts from."""
+    versions = {"mindalign": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    return {**versions, "platform": platform.platform(), "seed": str(SEED)}
+
+
+def named_environments(
+    reference: tuple[str, Mapping[str, str]], candidate: tuple[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """The same of sides that are known by framework and environment only."""
+    same = reference[0] == candidate[0] and reference[1] != candidate[1]
+    return {reference[0]: {**reference[1]}, candidate[0] + (" (candidate)" if same else ""): {**candidate[1]}}
+
+
+def unseen_layers(*sides: Side) -> Iterator[Finding]:
+    """Note the sides whose layers cannot be seen, and those whose compiled code is run uncompiled so that they can."""
+    for side in sides:
+        jitted = side.reader.jitted_code(side.model) if isinstance(side.reader, GraphRunner) else ()
+        if jitted and not side.compiled:
+            message = sentence("side_finding.jit_uncompiled", names=[*jitted])
+            yield Finding("jit-uncompiled", "note", side.label, message)
+        if side.compiled:
+            yield Finding("outputs-only", "note", side.label, sentence("side_finding.outputs_only"))
+
+
+def copied_sides(*sides: Side) -> Iterator[Finding]:
+    """Note the sides whose model is a copy of one that shared tensors, has a wrapper's names, or left state unread."""
+    for side in sides:
+        if side.unwrapped:
+            message = sentence("side_finding.names_unwrapped", words=side.unwrapped)
+            yield Finding("names-unwrapped", "note", side.label, message)
+        if side.not_loaded:
+            message = sentence("side_finding.not_loaded", names=side.not_loaded)
+            yield Finding("training-state-not-loaded", "note", side.label, message)
+        if side.copied:
+            yield Finding("side-copied", "note", side.label, side.copied)
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisteredLayers:
+    """A container at `path` with layers of a class, how many, the line that makes it ("" if unknown), what to write."""
+
+    path: str
+    container: str
+    class_name: str
+    count: int
+    line: str
+    change: str
+
+
+def unregistered_layers(side: Side) -> tuple[UnregisteredLayers, ...]:
+    """Find the containers of a live model that hold layers which the framework has not registered.
+
+    Only attributes of registered layers are looked at, and one level of a container; models of frameworks without such
+    a register have none.
+    """
+    model, framework = side.model, side.reader.name
+    walk = WALKS.get(framework, "")
+    if not hasattr(model, walk):
+        return ()
+    registered = dict(getattr(model, walk)())
+    known = {id(layer) for layer in registered.values()}
+    return tuple(
+        _found(model, framework, f"{path}.{name}".lstrip("."), value, own)
+        for path, layer in registered.items()
+        for name, value in vars(layer).items()
+        if (own := [one for one in _items(value) if hasattr(one, walk) and id(one) not in known])
+    )
+
+
+def _items(value: object) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.values()
+
+
+def _found(model: Model, framework: str, path: str, value: object, own: list[Any]) -> UnregisteredLayers:
+    change = LISTS[framework][isinstance(value, dict)]
+    return UnregisteredLayers(path, type(value).__name__, type(own[0]).__name__, len(own), made_at(model, path), change)

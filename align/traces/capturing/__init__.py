@@ -1,1 +1,0 @@
-"""Calls written as they happen."""
