@@ -73,6 +73,9 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
         typer.Option("--require-dtype", metavar="DTYPE", help="A port that computes in a coarser one is not aligned."),
     ] = None,
     no_power: Annotated[bool, typer.Option("--no-power", help="Do not measure what the inputs can show.")] = False,
+    functions: Annotated[
+        bool, typer.Option("--functions", help="Look at all functional calls of wrong code, however long it takes.")
+    ] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="Of trace folders: compare what a trace that was cut short has.")
@@ -100,7 +103,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     check_dtype(require_dtype)
     limits = (*read_limits(limit or ()), *allowed.limits)
     allowances = replace(allowed, limits=limits, coarsest=require_dtype or "")
-    needless = inputs, made, candidate_inputs, *checkpoints, *of_first.values(), *of_second.values()
+    needless = inputs, made, candidate_inputs, functions, *checkpoints, *of_first.values(), *of_second.values()
     models = str(first.model), str(second.model)
     if folders := compared_folders(models, settings.map, allowances, partial=partial, needless=needless):
         result, sources = folders
@@ -118,6 +121,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             name_map=settings.map,
             traces=run / "traces" if run is not None else None,
             power=not no_power,
+            functions=functions,
             allowances=allowances,
             progress=progress,
         )

@@ -161,6 +161,9 @@ Choice: fewer take any line with a step and a loss, such as a summary; more leav
 LINES_BELOW_COUNTER: Final = 80
 """A loss stands at most so many lines below the line that counts.
 Choice: reports between them have some dozen lines; a larger number joins a loss to a counter of something else."""
+RIVAL_LINES: Final = 2
+"""Two parts of a loss on lines of their own are rivals if one has at most so many times the lines of the other.
+Choice: twice, as a part may be printed at every other step; a part that is told now and then is no second loss."""
 TEXT_TABLE_ROWS: Final = 2
 """Rows under a line of names that make it a table.
 Choice: one may be any line of as many words; more leave tables of two epochs unread."""

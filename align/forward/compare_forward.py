@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from align.forward.causes.guess_causes import guess_causes
 from align.forward.causes.suspects import with_lines
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
+from align.forward.functions.look_inside import Budget, look_inside
 from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
 from align.forward.layers.accept_deviations import accept_deviations, check_allowances, coarser_layers
@@ -74,6 +76,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     traces: Path | None = None,
     allowances: Allowances = NO_ALLOWANCES,
     power: bool = True,
+    functions: bool = False,
     progress: Progress = silent,
 ) -> ForwardComparison:
     """Run two models on the same inputs in evaluation mode and compare every paired layer's output.
@@ -85,7 +88,8 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     are what the candidate alone is given, batch by batch. Without `name_map` the two models are matched first.
     `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as `traces.part`.
     `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures whether models that
-    agree could have differed. Of a candidate that raises, what ran before is compared; the verdict is "could not
+    agree could have differed. `functions` looks into wrong code without a known cause however long that takes; else it
+    has a limited time. Of a candidate that raises, what ran before is compared; the verdict is "could not
     compare", and `failure` says where it was. Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an
     allowance that fits none, CannotRunError for a model that differs and draws random numbers.
 
@@ -99,7 +103,8 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     'aligned'
     """
     sides = open_sides(reference, candidate)
-    task = _Task(sides, read_both_inputs(inputs, candidate_inputs), allowances, _announced(progress))
+    given = read_both_inputs(inputs, candidate_inputs)
+    task = _Task(sides, given, allowances, _announced(progress), functions, time.monotonic())
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
         run = run_both_models(sides, task.inputs, folder, task.begun)
@@ -111,8 +116,8 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         task.begun()
         gathered, bench, alone = _isolate(task, gathered)
         task.begun()
-        culprits = _explain(task, gathered, bench, alone) if alone.faults else ()
-        judged = _judge(task, gathered, alone, culprits)
+        explained = _explain(task, gathered, bench, alone) if alone.faults else _Explained()
+        judged = _judge(task, gathered, alone, explained)
         task.begun()
         agree = judged.verdict.outcome is Outcome.ALIGNED
         shown = power_of(sides[0], run.inputs[0], run.reference, _limits(judged)) if power and agree else None
@@ -122,12 +127,17 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The sides, what they are given and what is allowed; `begun` is called at each stage."""
+    """The sides, what they are given and what is allowed; `begun` is called at each stage.
+
+    `functions` says that functional calls are looked at however long it takes; `since` is when the work began.
+    """
 
     sides: tuple[Side, Side]
     inputs: tuple[Inputs, Inputs]
     allowances: Allowances
     begun: Callable[[], None]
+    functions: bool
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +163,14 @@ class _Gathered:
     def differ(self) -> bool:
         """Tell whether any layer is above its limit."""
         return any(layer.outcome == "not aligned" for layer in self.layers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Explained:
+    """What is at fault with its causes, and what else was seen meanwhile."""
+
+    culprits: tuple[Culprit, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,18 +248,20 @@ def _bench(task: _Task, gathered: _Gathered) -> Bench:
     return Bench(task.sides[1], run.inputs[1], expected)
 
 
-def _explain(task: _Task, gathered: _Gathered, bench: Bench, alone: IsolatedLayers) -> tuple[Culprit, ...]:
+def _explain(task: _Task, gathered: _Gathered, bench: Bench, alone: IsolatedLayers) -> _Explained:
     """Explain what is at fault by itself: causes that are tried, those that the data suggest, and where to look."""
     names = gathered.names
     suspects = explain_culprits(task.sides[0], bench, alone, names.weights.weights, names.settings)
     suspects = guess_causes(bench, alone, suspects)
-    culprits = with_lines([one.culprit for one in suspects], bench.side.model)
-    return culprits_in_batches(culprits, gathered.run.candidate)
+    budget = Budget() if task.functions else Budget.after(time.monotonic() - task.since)
+    looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget)
+    culprits = with_lines([one.culprit for one in looked.suspects], bench.side.model)
+    return _Explained(culprits_in_batches(culprits, gathered.run.candidate), looked.findings)
 
 
-def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, culprits: tuple[Culprit, ...]) -> _Judged:
+def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, explained: _Explained) -> _Judged:
     """Judge what has gathered, what each layer does alone, and what is at fault."""
-    run, calls, weights = gathered.run, gathered.calls, gathered.names.weights
+    run, calls, weights, culprits = gathered.run, gathered.calls, gathered.names.weights, explained.culprits
     layers = [replace(layer, isolated=alone.outputs.get(layer.key)) for layer in gathered.layers]
     unseen = [
         probe_unseen(role, side, inputs, trace)
@@ -254,6 +274,7 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, culprits: tu
         *bound_findings(task.sides, task.inputs, run.inputs),
         *(one for own, side in zip(unseen, task.sides, strict=True) for one in unseen_findings(own, side.label)),
         *alone.findings,
+        *explained.findings,
         *left_out(run.traces, [side.label for side in task.sides]),
         *open_names(gathered.names.name_map),
         *weights.findings,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 IsolatedOutcome = Literal["aligned", "not aligned", "not comparable"]
 Part = Literal["layer", "inputs", "code"]
+FunctionDifference = Literal["result", "scaled input", "other table", "other input", "missing step"]
 Sureness = Literal["confirmed", "suspected", "unknown"]
 
 
@@ -31,6 +32,25 @@ class IsolatedComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionFault:
+    """The functional call inside of wrong code that first makes something wrong.
+
+    `function` is the name that the framework gives it, `lines` the files and numbers of the lines that call it. It is
+    `confirmed` if all was right once it returned what a function of the reference does. Where the `difference` is a
+    missing step, `reference_function` is the function that is missing, else the one in its place; "" if neither is
+    known. `factor` is what its input is multiplied by.
+    """
+
+    function: str
+    lines: tuple[str, ...]
+    reference_function: str = ""
+    reference_line: str = ""
+    difference: FunctionDifference | Literal[""] = ""
+    factor: float = 1.0
+    sureness: Sureness = "suspected"
+
+
+@dataclass(frozen=True, slots=True)
 class Culprit:
     """Something in the port that computes what the reference does not, though all before it was right.
 
@@ -38,7 +58,8 @@ class Culprit:
     makes wrong use of what its layers returned. Paths are "" for the model itself. `factor` is the multiple of the
     limit at which it would pass. `cause` is the id of a rule or relation, "" where none is known; it is `confirmed`
     if the change was tried and removes the difference, `suspected` if it would explain it. `change` is what to write,
-    `line` where: file and number of the line that makes the layer, or that calls it.
+    `line` where: file and number of the line that makes the layer, or that calls it. `inside` is the functional call
+    at fault, where one was found.
     """
 
     reference: str
@@ -53,3 +74,4 @@ class Culprit:
     facts: dict[str, float | int | str] = field(default_factory=dict)
     change: str = ""
     line: str = ""
+    inside: FunctionFault | None = None

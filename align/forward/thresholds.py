@@ -45,6 +45,48 @@ MOST_OTHER_TENSORS: Final = 4
 """So many tensors of another shape are asked besides, for code that reduces or resizes.
 Choice: as above; these are related to the fault less often."""
 
+# functions: which call inside of wrong code is at fault
+
+MOST_RECORDED_BYTES: Final = 512 * 2**20
+"""So much of what functions are given and return is kept of a run of one side.
+Choice: enough for a block of a large model on a small batch; more would not stay beside two models."""
+
+MOST_FOLLOWED_CALLS: Final = 200
+"""So many wrong tensors are followed back inside of one piece of code.
+Choice: code of one module seldom has so many calls; what is longer costs more than it tells."""
+
+MOST_REPLACED_RESULTS: Final = 4
+"""So many results of the reference are tried in the place of what one call of the port returned.
+Choice: each costs a run; the right one is nearly always among the first, which have the same inputs."""
+
+MOST_REPLACED_LINES: Final = 12
+"""So many replaced results of single lines are tried at each distance from what is given right values.
+Choice: each costs a run; with more lines wrong, all of them are tried at once."""
+
+MOST_LOOK_LEVELS: Final = 3
+"""So far behind the first unknown tensors results are replaced.
+Choice: what a port computes in another way has two or three calls; farther on, the place says little."""
+
+MOST_LOOK_TOLERANCE: Final = 1e-3
+"""Two tensors of both sides are one if they are apart by less than this share of their size.
+Choice: float16 rounds to 5e-4; unrelated tensors are apart by their own size."""
+
+LEAST_LOOK_TOLERANCE: Final = 3e-6
+"""Where like tensors would have to be nearer than this, nothing is looked for.
+Choice: a few operations in float32, which rounds to 6e-8, gather about so much."""
+
+LOOK_SHARE_OF_FAULT: Final = 0.03
+"""Two tensors are one only if they are apart by less than this share of what is wrong at the end.
+Choice: a larger share takes the fault itself for rounding, a smaller one rounding for a fault."""
+
+LOOK_SECONDS: Final = 5.0
+"""Seconds that looking inside of wrong code may take at any rate.
+Choice: a small model is looked at whole in them, and nobody minds them."""
+
+LOOK_SHARE_OF_TIME: Final = 0.3
+"""Looking inside may take this share of the time of the comparison, if that is more.
+Choice: with the causes that are tried, a faulty model should not take much longer than a right one."""
+
 LEAST_CORRELATED_ELEMENTS: Final = 16
 """Parameters of fewer elements are not called unrelated: they correlate by chance.
 Choice: a smaller number calls short biases unrelated, a larger one says nothing of them."""

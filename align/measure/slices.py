@@ -62,7 +62,7 @@ def slices_of(values: Array) -> tuple[Slice, ...]:
     sizes = np.abs(values if values.dtype.kind == "f" else values.astype(np.float32))
     if not np.isfinite(sizes.max()):
         sizes[~np.isfinite(sizes)] = 0.0
-    sentinels = _sentinels(sizes)
+    sentinels = find_sentinels(sizes)
     found = [] if sentinels is None else list(_split(sizes, sentinels))
     if sentinels is not None:
         sizes[sentinels] = 0.0
@@ -71,7 +71,7 @@ def slices_of(values: Array) -> tuple[Slice, ...]:
     return tuple(found)
 
 
-def _sentinels(sizes: Array) -> NDArray[np.bool_] | None:
+def find_sentinels(sizes: Array) -> NDArray[np.bool_] | None:
     """Where the largest elements lie, if they are of one size and far above all others."""
     largest = float(sizes.max())
     if largest < LEAST_SENTINEL:

@@ -30,7 +30,7 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
     """Return a result as blocks; raises RunFolderError for an unknown schema."""
     kind = _kind(document)
     if kind == "report":
-        from align.report.kinds.report import summary_blocks
+        from align.report.kind_parts.report_summary import summary_blocks
 
         return summary_blocks(document)
     if kind.isidentifier() and find_spec(f"align.report.kinds.{kind}") is not None:

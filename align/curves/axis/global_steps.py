@@ -109,15 +109,23 @@ class _Epochs(NamedTuple):
         first = 0 if self.log.base == 0 or int(self.epochs.min()) == 0 else 1
         return self.epochs[series.rows] - first, self.log.table.steps[series.rows] + (1 - self.base)
 
-    def printed_length(self, loss: Series) -> int | None:
-        """Return the steps of an epoch that all records tell alike; raises StepsPerEpochError if they differ."""
+    def printed_lengths(self, loss: Series) -> Integers | None:
+        """Return the steps of each epoch, from the first, as records tell them: one number if all have as many.
+
+        None if no record tells it; raises StepsPerEpochError if they differ and one epoch is not told, or told twice.
+        """
         totals = self.log.table.totals
-        printed = self.epochs[:0] if totals is None else totals[loss.rows][totals[loss.rows] > 0]
-        if not len(printed):
+        told = None if totals is None else totals[loss.rows] > 0
+        if totals is None or told is None or not told.any():
             return None
-        if printed.min() != printed.max():
+        printed = totals[loss.rows][told]
+        if printed.min() == printed.max():
+            return printed[:1]
+        of_epochs = np.unique(np.stack([self.places(loss)[0][told], printed]), axis=1)
+        if not np.array_equal(of_epochs[0], np.arange(of_epochs.shape[1])):
             raise StepsPerEpochError(self.log.label, f"its epochs have from {printed.min()} to {printed.max()} steps")
-        return int(printed[0])
+        lengths: Integers = of_epochs[1]
+        return lengths
 
 
 def _inside_epochs(
@@ -125,7 +133,10 @@ def _inside_epochs(
 ) -> Numbering:
     """Count on over epochs: epochs * length + step; the loss tells the length if it is not known."""
     (epochs_of_loss, inside_of_loss), (epochs, inside) = counted.places(loss), counted.places(series)
-    length = length or counted.printed_length(loss)
+    lengths = None if length else counted.printed_lengths(loss)
+    if lengths is not None and len(lengths) > 1:
+        return _by_lengths(counted, lengths, (epochs, inside), notes)
+    length = length if lengths is None else int(lengths[0])
     if length is None and not epochs_of_loss.any() and not epochs.any():
         return Numbering(inside, "step", counted.base, None, notes)
     if length is None:
@@ -139,27 +150,51 @@ def _inside_epochs(
     return Numbering(epochs * length + inside, "step", counted.base, length, notes)
 
 
+def _by_lengths(
+    counted: _Epochs, lengths: Integers, places: tuple[Integers, Integers], notes: tuple[str, ...]
+) -> Numbering:
+    """Count on over epochs of unlike lengths; raises StepsPerEpochError if a step is none of its epoch."""
+    epochs, inside = places
+    own = lengths[np.minimum(epochs, len(lengths) - 1)]
+    if (inside > own).any():
+        first = int(np.argmax(inside > own))
+        reason = f"it has a step {inside[first]} in an epoch, but an epoch should have {own[first]} steps"
+        raise StepsPerEpochError(counted.log.label, reason)
+    begins = np.append(0, np.cumsum(lengths))
+    note = sentence("axis_note.unlike_epochs", least=int(lengths.min()), most=int(lengths.max()))
+    return Numbering(begins[epochs] + inside, "step", counted.base, None, (*notes, note))
+
+
 def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: bool) -> tuple[int, tuple[str, ...]]:
     """Take the largest step if every step is printed and an epoch is complete (another follows it), or if asked to."""
     if assumed:
         return int(inside.max()), ()
-    order = np.lexsort((inside, epochs))
-    crossing = np.diff(epochs[order]) > 0
+    inside, epochs = _in_order(inside, epochs)
+    crossing = np.diff(epochs) > 0
     if not crossing.any():
         hint = log.length_advice or StepsPerEpochError.GIVE_IT
         raise UnknownEpochLengthError(log.label, "it shows no complete epoch", hint)
-    within = np.diff(inside[order])[~crossing]
+    within = np.diff(inside)[~crossing]
     within = within[within > 0]
     if not len(within) or np.median(within) != 1:
         hint = log.length_advice or StepsPerEpochError.GIVE_IT
         raise UnknownEpochLengthError(
             log.label, "it prints only some steps, so an epoch may be longer than its last one", hint
         )
-    last, length = inside[order][:-1][crossing], int(inside.max())
+    last, length = inside[:-1][crossing], int(inside.max())
     notes = [sentence("axis_note.largest_step", length=length)]
     if len(short := last[last != length]):
         notes.append(sentence("axis_note.epochs_end_earlier", count=len(short), total=len(last), step=short[0]))
     return length, tuple(notes)
+
+
+def _in_order(inside: Integers, epochs: Integers) -> tuple[Integers, Integers]:
+    """Return steps and their epochs, sorted: most logs are."""
+    onward = np.diff(epochs)
+    if np.all((onward > 0) | ((onward == 0) & (np.diff(inside) >= 0))):
+        return inside, epochs
+    order = np.lexsort((inside, epochs))
+    return inside[order], epochs[order]
 
 
 def _copies(shares: Floats, values: Floats) -> int:

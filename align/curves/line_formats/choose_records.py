@@ -6,13 +6,13 @@ Shapes go by what the step, the epoch and the loss are called and how they stand
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from align.curves.line_formats.line_roles import LineRoles, roles_of_line
-from align.curves.line_formats.log_words import PART_RANK, log_words
-from align.curves.thresholds import LINES_BELOW_COUNTER, RECORD_FIELDS, SAMPLE_LINES
+from align.curves.line_formats.log_words import PART_RANK, is_validation, log_words, words_of
+from align.curves.thresholds import LINES_BELOW_COUNTER, RECORD_FIELDS, RIVAL_LINES, SAMPLE_LINES, SECTION_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,22 +32,26 @@ Key = tuple[object, ...]
 class Records:
     """Lines of one shape; `headers` are the lines with counters that the losses stand below, if they tell none.
 
-    `others` are lines with a loss of training in another shape.
+    `others` are lines with a loss of training in another shape. `rivals` names other parts of a loss that as many
+    lines tell.
     """
 
     lines: tuple[LineRoles, ...]
     headers: tuple[LineRoles, ...] = ()
     others: tuple[LineRoles, ...] = ()
+    rivals: tuple[str, ...] = ()
 
     @property
     def sample(self) -> LineRoles:
-        """Return a line that shows the shape."""
-        return self.lines[len(self.lines) // 2]
+        """Return a line that shows the shape; bars show a step 0 before the first."""
+        middle = len(self.lines) // 2
+        lines = (*self.lines[middle:], *self.lines[:middle])
+        return next((one for one in lines if one.step is None or one.step.text.strip("0")), lines[0])
 
 
 def sample_lines(source: LogSource) -> list[LineRoles]:
     """Tell the roles of the numbers in the first lines that might hold a counter or a loss."""
-    telling = ((number, line) for number, line in source.lines() if _TELLING.search(line) and _DIGIT.search(line))
+    telling = ((number, line) for number, line in source.lines() if _TELLING.search(line) and _may_tell(line))
     lines = list(islice(telling, SAMPLE_LINES))
     roles = [roles_of_line(number, line) for number, line in lines]
     if any(one.losses for one in roles):
@@ -55,6 +59,11 @@ def sample_lines(source: LogSource) -> list[LineRoles]:
     bare = [roles_of_line(number, line, bare=True) for number, line in lines]
     twins = any(_is_twin(one) for one in roles)
     return bare if twins else roles
+
+
+def _may_tell(line: str) -> bool:
+    """Tell whether a line has numbers, or is the title of a section of another phase: `=== Evaluation ===`."""
+    return _DIGIT.search(line) is not None or (len(line.split()) <= SECTION_WORDS and is_validation(line))
 
 
 def _without_fixed(roles: list[LineRoles]) -> list[LineRoles]:
@@ -67,8 +76,11 @@ def _without_fixed(roles: list[LineRoles]) -> list[LineRoles]:
     if not fixed:
         return roles
     again = [roles_of_line(one.number, one.line, fixed=fixed) for one in roles]
-    others = {one.step.text for one in again if one.loss is not None and one.step is not None}
-    return again if len(others) > 1 else roles
+    counted = [one for one in again if one.loss is not None and one.step is not None]
+    # A number that no name calls a step, in front of an epoch, is a time: `377 epoch: 1 step: 229, loss: 0.5`.
+    if any(one.place == "first" and one.epoch is not None for one in counted):
+        return roles
+    return again if len({one.step.text for one in counted if one.step is not None}) > 1 else roles
 
 
 def _is_twin(roles: LineRoles) -> bool:
@@ -80,7 +92,7 @@ def _is_twin(roles: LineRoles) -> bool:
 def choose_records(roles: Sequence[LineRoles]) -> Records | None:
     """Return the records of a log, those with a step before those with an epoch alone; None if it has none."""
     losses = [one for one in roles if one.loss is not None]
-    best = _most([one for one in losses if one.counted])
+    best = _most([one for one in losses if one.counted], losses)
     if best is not None and _is_whole(best):
         return best
     below = _below_counters(roles, losses)
@@ -92,16 +104,42 @@ def _is_whole(records: Records) -> bool:
     return records.lines[0].losses[0][0] < PART_RANK
 
 
-def _most(losses: Sequence[LineRoles]) -> Records | None:
+def _most(counted: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records | None:
+    """Return the lines of the shape that looks most like training, of those that count; `losses` are all lines."""
     shapes: dict[Key, list[LineRoles]] = {}
-    for one in losses:
+    for one in counted:
         shapes.setdefault(_shape(one), []).append(one)
     usable = {key: lines for key, lines in shapes.items() if len(lines) > 1 or _stands_alone(lines[0])}
+    with_epoch = {_without_epoch(lines[0]) for lines in usable.values() if lines[0].epoch is not None}
+    usable = {
+        key: lines
+        for key, lines in usable.items()
+        if lines[0].epoch is not None or _without_epoch(lines[0]) not in with_epoch
+    }
     if not usable:
         return None
     key = max(usable, key=lambda key: _worth(usable[key]))
     chosen = {one.number for one in usable[key]}
-    return Records(tuple(usable[key]), (), tuple(one for one in losses if one.number not in chosen))
+    others = tuple(one for one in losses if one.number not in chosen and (one.counted or _names_training(one)))
+    return Records(tuple(usable[key]), (), others, _rivals(usable[key], usable.values()))
+
+
+def _names_training(one: LineRoles) -> bool:
+    return one.loss is not None and not {"train", "training"}.isdisjoint(words_of(one.loss.label))
+
+
+def _without_epoch(one: LineRoles) -> Key:
+    """Tell what a line has beside an epoch: lines like training's that lack it are of an evaluation."""
+    return one.place, one.step and _last(one.step.label), one.loss and one.loss.label.lower()
+
+
+def _rivals(chosen: Sequence[LineRoles], all_lines: Iterable[Sequence[LineRoles]]) -> tuple[str, ...]:
+    """Name other parts of a loss that lines of their own tell, where what was chosen is a part too."""
+    if chosen[0].losses[0][0] < PART_RANK:
+        return ()
+    names = [lines[0].losses[0][1].label for lines in all_lines if len(lines) * RIVAL_LINES >= len(chosen)]
+    own = words_of(chosen[0].losses[0][1].label)
+    return tuple(dict.fromkeys(name for name in names if words_of(name) != own))
 
 
 def _stands_alone(one: LineRoles) -> bool:
@@ -140,9 +178,26 @@ def _below_counters(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> 
     for one in losses:
         if one.loss is not None and not one.counted:
             names.setdefault(one.loss.label.lower(), []).append(one)
-    paired = [pairs for own in names.values() if (pairs := _paired(roles, own)) is not None]
+    pairings = (_paired_with_epochs(roles, own) or _paired(roles, own) for own in names.values())
+    paired = [pairs for pairs in pairings if pairs is not None]
     whole = [one for one in paired if _is_whole(one)]
-    return max(whole or paired, key=lambda one: len(one.lines), default=None)
+    best = max(whole or paired, key=lambda one: len(one.lines), default=None)
+    return best and replace(best, rivals=_rivals(best.lines, [one.lines for one in paired]))
+
+
+def _paired_with_epochs(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records | None:
+    """Pair losses with lines of an epoch alone, if each has one: lines of steps without a loss may stand between."""
+    epochs = [one for one in roles if is_header(one) and one.epoch is not None and one.step is None]
+    wanted = {one.number for one in losses}
+    if len(epochs) < 2 or not any(is_header(one) and one.epoch is None for one in roles):
+        return None
+    records = _paired([*sorted([*epochs, *(one for one in roles if one.number in wanted)], key=_number)], losses)
+    alike = {_shape(one) for one in epochs}
+    return records if records is not None and len(alike) == 1 and len(records.lines) == len(epochs) else None
+
+
+def _number(one: LineRoles) -> int:
+    return one.number
 
 
 def _paired(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records | None:
@@ -152,6 +207,8 @@ def _paired(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records 
     for one in roles:
         if is_header(one):
             header = one
+        elif one.validation and not one.fields:
+            header = None
         elif header is not None and one.number in wanted and _belongs(one, header):
             kept.append(one)
             headers.append(header)

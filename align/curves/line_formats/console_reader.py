@@ -86,7 +86,7 @@ class _Reading:
         printed = all_fixed if lines.fixed else None
         self.builder = TableBuilder(self.window, phase_by_name, loss="loss", printed_of=printed)
         self.ignored, self.odd_steps = 0, InvalidSteps()
-        self._lines = lines
+        self._lines, self._before_steps = lines, 0
         self._lengths = {"window": 0, "epoch": 0}
         self._carried = dict.fromkeys(COUNTERS, NO_STEP)
         self._twice = re.compile(twice(lines.once))
@@ -94,7 +94,8 @@ class _Reading:
 
     def notes(self) -> tuple[str, ...]:
         """Say what was left out, and what the format takes for granted."""
-        notes = self.builder.notes(), self.odd_steps.notes(), filter(None, (self._lines.note,))
+        before = sentence("lines_note.bar_at_zero") if self._before_steps else ""
+        notes = self.builder.notes(), self.odd_steps.notes(), filter(None, (self._lines.note, before))
         return (*double_notes(self.double), *self._records.notes(), *chain.from_iterable(notes))
 
     @property
@@ -169,8 +170,12 @@ class _Reading:
         return np.where(filled, -1, counted), filled & ~validation
 
     def _kept(self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers]) -> Integers:
-        """Return the rows that hold a metric; of a bar's rows at the same counters only the last."""
+        """Return the rows that hold a metric; of a bar's rows at the same counters only the last, of none at step 0."""
         kept = _hold_metric(columns)
+        if self._lines.bar and "step" in counts:
+            before = kept & (counts["step"] == 0)
+            self._before_steps += int(np.count_nonzero(before))
+            kept &= ~before
         if self._lines.bar:
             same = np.all([np.diff(values) == 0 for values in counts.values()], axis=0)
             kept[:-1] &= ~(same & kept[1:])

@@ -27,6 +27,7 @@ _BAR = "[|│┃]"
 _DELIMITERS = ("|", "\t", ";", ",")
 _WIDE, _NARROW = re.compile(r"\s{2,}|\t"), re.compile(r"\s+")
 _WHOLE = re.compile(r"([0-9]+)(?:\.0*)?(/[0-9]+)?")
+_NAME = re.compile(r"[+-]?[A-Za-z]{2}")
 _MARK = re.compile(r"(?i)loss|xent|total")
 
 
@@ -95,6 +96,8 @@ def _table(header: int, names: tuple[str, ...], delimiter: str, below: Sequence[
     if loss is None or len(rows) < TEXT_TABLE_ROWS or rows[0][0] not in below[: LINES_TO_FIRST_ROW + 1]:
         return None
     texts = [cells for _, cells in rows]
+    if _bear_names(texts):
+        return None
     step, epoch = (_counter(names, texts, kinds) for kinds in (("through", "step"), ("epoch",)))
     step = 0 if step is None and epoch is None and _is_index(names, texts) else step
     parts = tuple(name for name in names if loss_rank(name) is not None and (loss_rank(names[loss]) or 0) >= PART_RANK)
@@ -102,9 +105,15 @@ def _table(header: int, names: tuple[str, ...], delimiter: str, below: Sequence[
     return HeaderTable(header, names, delimiter, rows[0][0], first, loss, step, epoch, parts if len(parts) > 1 else ())
 
 
+def _bear_names(rows: Sequence[Sequence[str]]) -> bool:
+    """Tell whether each row begins with a name of its own: a table that compares models."""
+    names = {cells[0] for cells in rows}
+    return len(names) == len(rows) and all(_NAME.match(name) for name in names)
+
+
 def _has_all(cells: Sequence[str], names: Sequence[str], delimiter: str) -> bool:
-    """Tell whether a line has a cell for each name; behind spaces a bar may follow."""
-    return len(cells) == len(names) or (not delimiter and len(cells) > len(names))
+    """Tell whether a line has a cell for each name; behind spaces a bar may follow, but not below a lone name."""
+    return len(cells) == len(names) or (not delimiter and len(cells) > len(names) > 1)
 
 
 def _cells(line: str, delimiter: str) -> list[str]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Integers, LossLog
 
 _WORD = re.compile(r"[A-Za-z]+")
+_SECOND = re.compile(r"\s*\([0-9][0-9.]*(?:[eE][-+]?[0-9]+)?\)")
 _MEMBER = re.compile(r'"[^"]+"\s*:')
 NAME = "lines"
 SUMMARY = "any lines that repeat, with a step or an epoch and a loss"
@@ -65,7 +66,8 @@ def infer_line_format(source: LogSource) -> Inference | None:
     roles = sample_lines(source)
     refuse_grouped_digits(source.label, roles)
     records = choose_records(roles)
-    if records is not None and _varies(records) and not _crosses_objects(source, records):
+    usable = records is not None and _varies(records) and not _may_lack_digits(source, records)
+    if records is not None and usable and not _crosses_objects(source, records):
         for pattern in _patterns(records, roles):
             line_format = LineFormat(NAME, SUMMARY, pattern)
             if _finds(line_format, records, roles):
@@ -75,7 +77,7 @@ def infer_line_format(source: LogSource) -> Inference | None:
 
 def _of_records(line_format: LineFormat, records: Records) -> Inference:
     sample = records.sample
-    names = tuple(dict.fromkeys(one.label for _, one in sample.losses))
+    names = tuple(dict.fromkeys([*(one.label for _, one in sample.losses), *records.rivals]))
     parts = names if sample.losses[0][0] >= PART_RANK and len(names) > 1 else ()
     through, notes = sample.place == "through", tuple(loss_notes(records))
     return Inference(line_format, sample.number, sample.line, parts, through, notes=notes)
@@ -91,6 +93,15 @@ def _of_table(source: LogSource) -> Inference | None:
     if not table.numbered:
         notes.append(sentence("lines_note.rows_are_epochs" if table.counts_epochs else "lines_note.rows_are_steps"))
     return Inference(line_format, *table.row, parts=table.parts, notes=tuple(notes))
+
+
+def _may_lack_digits(source: LogSource, records: Records) -> bool:
+    """Tell whether all that is there is one record, whose loss ends where the text stops without a line's end."""
+    sample = records.sample
+    if len(records.lines) > 1 or not source.was_cut:
+        return False
+    number, line = list(source.lines())[-1]
+    return number == sample.number and sample.losses[0][1].end == len(line.rstrip())
 
 
 def _crosses_objects(source: LogSource, records: Records) -> bool:
@@ -126,6 +137,8 @@ def _patterns(records: Records, roles: list[LineRoles]) -> Iterator[str]:
         header = counter_pattern(records.headers[len(records.headers) // 2])
         phase = [rf"(?<![A-Za-z])(?P<validation>{other})\b.*?{_unnamed(header)}"] * bool(other)
         yield "|".join([*phase, header, loss_pattern(sample)])
+        if said := "|".join(_other_phase(roles, counted=False)):
+            yield "|".join([*phase, header, _guarded(said, sample, loss_pattern(sample))])
         return
     between = counted_by_headers(records, roles)
     head = f"{counter_pattern(between[len(between) // 2])}|" if between else ""
@@ -133,16 +146,22 @@ def _patterns(records: Records, roles: list[LineRoles]) -> Iterator[str]:
         plain = record_pattern(sample, rate=rate, overflow=overflow)
         yield head + plain
         if other:
-            yield rf"{head}^(?!.*?(?<![A-Za-z])(?:{other})(?![a-z]).*?{_unnamed(loss_pattern(sample))}){plain}"
+            yield head + _guarded(other, sample, plain)
 
 
 def _unnamed(pattern: str) -> str:
     return re.sub(r"\?P<\w+>", "?:", pattern)
 
 
-def _other_phase(roles: list[LineRoles]) -> list[str]:
-    """Return the words by which lines of another phase with a counter differ from the records."""
-    words = {word for one in roles if one.validation and one.counted for word in _WORD.findall(one.line)}
+def _guarded(other: str, sample: LineRoles, pattern: str) -> str:
+    """Forbid words of another phase in front of the loss."""
+    return rf"^(?!.*?(?<![A-Za-z])(?:{other})(?![a-z]).*?{_unnamed(loss_pattern(sample))}).*?{pattern}"
+
+
+def _other_phase(roles: list[LineRoles], *, counted: bool = True) -> list[str]:
+    """Return the words by which lines of another phase, with a counter or a loss, differ from the records."""
+    others = (one for one in roles if one.validation and (one.counted if counted else one.fields))
+    words = {word for one in others for word in _WORD.findall(one.line)}
     return sorted(filter(is_validation, words))
 
 
@@ -172,13 +191,17 @@ def decide_counting(inference: Inference, log: LossLog) -> Inference:
     """Say how the records count, by all of them: through or inside epochs, from 0 or 1, how long an epoch is."""
     line_format, table, options, notes = inference.line_format, log.table, [], []
     steps, epochs = table.steps, table.epochs
+    bar = "%|" in inference.line
+    if bar and int(steps.min()) == 0 and int(steps.max()) > 0:
+        done = re.sub(r"\(\?P<(step|epoch)>\\d\+\)", _positive, line_format.pattern)
+        line_format = replace(line_format, pattern=done)
+        notes.append(sentence("lines_note.bar_at_zero"))
     if "?P<step>" not in line_format.pattern:
-        return inference
+        return replace(inference, line_format=line_format, notes=(*notes, *inference.notes))
     if epochs is not None and not _restarts(steps, epochs, table.totals, inference):
         line_format, epochs = replace(line_format, pattern=line_format.pattern.replace("?P<epoch>", "?:")), None
-    bar = "%|" in inference.line
     base = "" if bar else _base_by_distance(steps, epochs, table.totals)
-    if bar and int(steps.min()) > 0:
+    if bar:
         line_format = replace(line_format, base=1)
         options.append("--base 1")
     if base:
@@ -191,6 +214,12 @@ def decide_counting(inference: Inference, log: LossLog) -> Inference:
         options.append(f"--steps-per-epoch {length}")
         notes.append(sentence("lines_note.shown_alone", length=length))
     return replace(inference, line_format=line_format, options=tuple(options), notes=(*notes, *inference.notes))
+
+
+def _positive(group: re.Match[str]) -> str:
+    """Write the group of a counter that is not 0; beside a step an epoch may be."""
+    with_step = "?P<step>" in group.string
+    return group[0] if with_step and group[1] == "epoch" else rf"(?P<{group[1]}>0*[1-9]\d*)"
 
 
 def _restarts(steps: Integers, epochs: Integers, totals: Integers | None, inference: Inference) -> bool:
@@ -234,8 +263,7 @@ def loss_notes(records: Records) -> Iterator[str]:
         yield sentence("lines_note.only_one", loss=loss.label)
     if rank % PART_RANK >= MEAN_RANK:
         yield sentence("lines_note.mean_untold", loss=loss.label)
-    behind = records.sample.line[loss.end :].lstrip()
-    if behind[:1] == "(" and behind[1:2].isdigit():
+    if _SECOND.match(records.sample.line, loss.end):
         yield sentence("lines_note.second_number")
     if records.others:
         first = records.others[0]

@@ -24,7 +24,9 @@ Place = Literal["through", "named", "ratio", "first"]
 # Where a line tells several counters of steps, the surest is taken.
 _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
-_FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
+_FRONT = re.compile(r"[\s\x00]*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
+_EPOCHS = re.compile(r"(?i)\bepochs?[:\s]\s*[0-9]{1,3}%\|[^|]*\|\s*")
+_BESIDE = re.compile(r"\]\s?\[\s*|\)\s?\(\s*")
 _LIST, _NEXT = re.compile(r"[\[(]\s*$"), re.compile(r"\s*,\s*[-+]?\.?[0-9]")
 _WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
 
@@ -65,9 +67,12 @@ def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozense
     `fixed` names what is no counter, as it is the same in all lines.
     """
     found = numbers_of_line(line)
-    step, place = _step(line, [one for one in found if one.label not in fixed] if fixed else found)
-    epoch = next((one for one in found if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
-    epoch = _bare_epoch(found) if epoch is None else epoch
+    counts = [one for one in found if one.unit != "%"]
+    step, place = _step(line, [one for one in counts if one.label not in fixed] if fixed else counts)
+    epoch = next((one for one in counts if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
+    epoch = _bare_epoch(counts) if epoch is None else epoch
+    if step is not None and place == "ratio" and epoch is None:
+        epoch, step = (step, None) if _is_bar_of_epochs(line, step) else _two_ratios(line, found, step)
     if step is None and epoch is None and (pair := _in_front(line, found)):
         step, place, epoch = pair[-1], "ratio", pair[0] if len(pair) > 1 else None
     losses = _losses([one for one in found if not _begins_list(line, one)], bare)
@@ -79,14 +84,29 @@ def _bare_epoch(found: list[NumberInLine]) -> NumberInLine | None:
     """Return the number after the name of the phase alone, if steps with their total follow."""
     names = log_words().names["epoch.bare"]
     for one, after in pairwise(found):
-        if one.whole and after.total and not one.total and not after.label and " ".join(words_of(one.label)) in names:
+        if one.whole and after.total and not after.label and " ".join(words_of(one.label)) in names:
             return one
     return None
 
 
+def _is_bar_of_epochs(line: str, one: NumberInLine) -> bool:
+    """Tell whether a ratio is that of a bar which counts epochs: `Epochs:  11%|#   | 11/100 [...]`."""
+    bar = _EPOCHS.search(line)
+    return bar is not None and bar.end() == one.start
+
+
+def _two_ratios(line: str, found: list[NumberInLine], first: NumberInLine) -> tuple[NumberInLine | None, NumberInLine]:
+    """Return an epoch and a step where two ratios stand in brackets side by side, `[0/25][10/391]`; else the first."""
+    after = next((one for one in found if one.after >= first.end and one.start > first.end), None)
+    beside = (
+        after is not None and after.total and not after.label and _BESIDE.fullmatch(line[after.after : after.start])
+    )
+    return (first, after) if beside and after is not None else (None, first)
+
+
 def _in_front(line: str, found: list[NumberInLine]) -> list[NumberInLine]:
     """Return a step, or an epoch and a step, in a bracket at the beginning of a line: `[2000]`, `[1,  2000]`."""
-    front = _FRONT.match(line)
+    front = _FRONT.match(masked(line))
     if front is None:
         return []
     inside = [one for one in found if one.end <= front.end() and one.whole]
@@ -94,7 +114,7 @@ def _in_front(line: str, found: list[NumberInLine]) -> list[NumberInLine]:
 
 
 def _counter_label(one: NumberInLine) -> str:
-    """Return the label, or the name of a counter that is glued behind: `1epoch`, `1-375batch`."""
+    """Return the label, or the name of a counter that stands behind: `1epoch`, `1-375batch`, `the 1 epoch's`."""
     return one.unit if counter_kind(one.unit) and not counter_kind(one.label) else one.label
 
 
@@ -131,6 +151,8 @@ def _losses(found: list[NumberInLine], bare: bool) -> tuple[tuple[int, NumberInL
 
 def _of_validation(line: str, found: list[NumberInLine], losses: tuple[tuple[int, NumberInLine], ...]) -> bool:
     """Tell by the words in front of the loss, but for names of other numbers; without a loss by counters' names."""
+    if not found:
+        return is_validation(masked(line))
     if not losses:
         counters = [one.label for one in found if counter_kind(one.label)]
         return any(map(is_validation, counters)) or any(is_loss_name(one.label) for one in found) or _starts_so(line)

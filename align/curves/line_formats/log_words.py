@@ -62,7 +62,12 @@ def read_log_words(path: Path) -> LogWords:
 @lru_cache(maxsize=4096)
 def words_of(label: str) -> tuple[str, ...]:
     """Part a label into words in lower case: `trainLoss`, `train/loss` and `Train Loss` are alike."""
-    return tuple(word.lower() for word in _PARTS.findall(label))
+    return tuple(part for word in _PARTS.findall(label) for part in _unglued(word.lower()))
+
+
+def _unglued(word: str) -> tuple[str, ...]:
+    """Part a word that ends in `loss`: `trainloss`, `softmaxcrossentropyloss`."""
+    return (word.removesuffix("loss"), "loss") if word.endswith("loss") and word != "loss" else (word,)
 
 
 @lru_cache(maxsize=4096)

@@ -13,10 +13,13 @@ from align.curves.thresholds import LONGEST_LINE
 
 # Names glued to their number; and what may stand around one.
 _GLUED = r"(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch|ep|it)s?"
-_VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?:[-+]?(?i:nan|inf(?:inity)?)|None|null)(?![\w])"
+_VALUE = (
+    r"[-+]?(?:[0-9]+(?:\.(?!\.)[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?:[-+]?(?i:nan|inf(?:inity)?)|None|null)(?![\w])"
+)
 _NUMBER = re.compile(
-    rf"(?<![\w.])(?P<glued>{_GLUED})?(?P<value>{_VALUE})(?P<ratio>[ ]*/[ ]*(?P<total>[0-9]+)(?![.0-9]))?"
-    r"(?P<unit>%|(?:[A-Za-zµ][A-Za-z]*(?:/[A-Za-z]+)?))?"
+    rf"(?:(?<![\w.])|(?<=[\u4e00-\u9fff]))(?P<glued>{_GLUED})?(?P<value>{_VALUE})"
+    r"(?P<ratio>(?:[ ]*/[ ]*|\][ ]?/[ ]?\[|[ ]of[ ])(?P<total>[0-9]+)(?![.0-9]|,[0-9]{3}))?"
+    r"(?P<unit>%|(?:[A-Za-zµ][A-Za-z]*(?:/[A-Za-z]+)?)|[ ]epoch(?='s)|[ ]?[轮步])?"
 )
 _CLOCK = r"[0-9]{1,3}:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?(?![\w.])"
 _NO_NUMBERS = re.compile(
@@ -30,9 +33,19 @@ _NO_NUMBERS = re.compile(
     r"|(?<![\w.])0x[0-9a-fA-F]+|(?<![\w.])[0-9]+(?:\.[0-9]+){2,}"
 )
 _BLANK = "\x00"
-_WRAPPER = re.compile(r"(?:tensor|Tensor|array|float(?:16|32|64)?|np\.float(?:16|32|64))\($")
+_WRAPPER = re.compile(
+    r"(?:tensor|Tensor|array|float(?:16|32|64)?|np\.float(?:16|32|64))\($"
+    r"|\(?Tensor\(shape=\[\], dtype=\w+, value=\s*$"
+)
+_BRACKETED = re.compile(r"\[[^\W\d]\w*\]$")
+_QUALIFIER = re.compile(r"(?<=[^\W\d_])[ ]?\([^\W\d]\w{0,15}\)\Z")
 _GLUE = re.compile(r"[\s:=\[(|\"'#~>：（-]*$")
 _BOUNDARY = re.compile(r"[\x00,;|{}()\[\]<>\"'\t%*，；：（）。]|\s{2,}|[:=]|(?:^|\s)-+(?=\s)|->|…")
+# The unit of the number before, apart from it: `speed 123 samples/s loss 2.3`.
+_UNIT = re.compile(
+    r"(?:[A-Za-z]+/(?:s|sec|second|step|it|iter|batch|img|image|sample|token|GPU|gpu)|ms|s|secs?|seconds?|min|mins|MB|GB|MiB|GiB)"
+    r"[ ]+(?=[^\W\d_])"
+)
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -40,7 +53,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 class NumberInLine:
     """A number at text[start:end], its label at text[label_start:label_end]; `total` and `unit` are "" if absent.
 
-    `after` is where the number before it ends, with its total and unit; -1 for the first of the line.
+    `after` is where the number before it ends, with its total and unit; -1 for the first of the line. `ratio` is what
+    stands between a number and its total.
     """
 
     label: str
@@ -52,6 +66,7 @@ class NumberInLine:
     after: int
     total: str = ""
     unit: str = ""
+    ratio: str = ""
 
     @property
     def whole(self) -> bool:
@@ -71,7 +86,9 @@ def numbers_of_line(line: str) -> list[NumberInLine]:
         left = max(after, 0)
         start = match.start("value")
         label_end = start if match["glued"] else _glue_start(text, left, start)
-        label_start = _label_start(text, left, label_end)
+        label_start = _label_start(text, left, _without_qualifier(text, left, label_end))
+        if after >= 0 and text[after:label_start].isspace() and (unit := _UNIT.match(text, label_start, label_end)):
+            label_start = unit.end()
         if not _LETTER.search(text, label_start, label_end):
             label_start = label_end = start
         found.append(
@@ -85,6 +102,7 @@ def numbers_of_line(line: str) -> list[NumberInLine]:
                 after,
                 match["total"] or "",
                 match["unit"] or "",
+                text[match.end("value") : match.start("total")] if match["total"] else "",
             )
         )
         after = match.end()
@@ -97,7 +115,15 @@ def _glue_start(text: str, left: int, start: int) -> int:
     if wrapper := _WRAPPER.search(piece):
         piece = piece[: wrapper.start()]
     glue = _GLUE.search(piece)
-    return left + (glue.start() if glue else len(piece))
+    at = glue.start() if glue else len(piece)
+    bracketed = piece[at - 1 : at] == "]" and piece[at : at + 1] in (":", "=") and _BRACKETED.search(piece[:at])
+    return left + at - bool(bracketed)
+
+
+def _without_qualifier(text: str, left: int, end: int) -> int:
+    """Return where a name ends that a word in brackets follows, `Loss(MSE)`; the word stays part of the label."""
+    found = _QUALIFIER.search(text, left, end)
+    return end if found is None else found.start()
 
 
 def _label_start(text: str, left: int, end: int) -> int:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _COUNT = r"\d+"
 VALUE = r"(?i:[-+]?(?:\d*\.?\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)|none|null)"
 _END = r"(?!\.?\d)"
-_TOTAL = r"\s*/\s*(?P<total>\d+)"
 _SPACES = re.compile(r"\s+")
 USUAL_PATTERN = r"step (?P<step>\d+) .*loss (?P<loss>\S+)"
 _NUMBER = re.compile(r"[0-9]+")
@@ -74,7 +73,9 @@ def _directly(roles: LineRoles, one: NumberInLine, name: str) -> bool:
 def _group(name: str, one: NumberInLine) -> str:
     value = VALUE if name in ("loss", "lr") else _COUNT
     end = "" if name in ("loss", "lr") else _END
-    return f"(?P<{name}>{value}){end}" + (_TOTAL if name == "step" and one.total else "")
+    return f"(?P<{name}>{value}){end}" + (
+        rf"{_escaped(one.ratio)}(?P<total>\d+)" if name == "step" and one.total else ""
+    )
 
 
 def _piece(line: str, one: NumberInLine, name: str) -> str:

@@ -19,7 +19,7 @@ from align.curves.log_parts.counting import starts_again
 from align.curves.log_parts.known_tables import find_names, known_table
 from align.curves.log_parts.table_builder import NO_STEP, InvalidSteps, TableBuilder, read_steps
 from align.curves.log_parts.text import end_notes, is_null, is_number, only_epochs_note, with_point
-from align.curves.log_parts.validation_metrics import OTHER_PHASES, named_validation, phase_by_name
+from align.curves.log_parts.validation_metrics import named_validation, phase_by_name
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.curves.metric_names import usual_names
 from align.curves.thresholds import MOST_COLUMNS
@@ -42,7 +42,7 @@ LOSS_NAMES = (
     "loss", "train_loss", "train/loss", "training_loss", "loss/train", "train_loss_step", "loss_step", "trainloss",
     "step_loss", "batch_loss", "lm_loss", "total_loss", "train_loss_epoch",
 )  # fmt: skip
-PHASE_NAMES = ("phase", "mode", "split", "stage")
+PHASE_NAMES = ("phase", "mode", "split", "stage", "subset", "partition", "type", "kind", "event", "set")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,10 @@ class TableReader:
         )
         validation = np.zeros(count, np.bool_)
         if columns.phase is not None and columns.phase in cells:
-            validation[:] = [phase.strip().lower() in OTHER_PHASES for phase in cells[columns.phase]]
+            named = {
+                phase: phase_by_name(phase.strip()) == "validation" for phase in dict.fromkeys(cells[columns.phase])
+            }
+            validation[:] = [named[phase] for phase in cells[columns.phase]]
         if columns.table and columns.table.null and columns.loss in metrics:
             metrics[columns.loss] = [ABSENT if is_null(text) else text for text in metrics[columns.loss]]
         if "" in metrics.get(columns.loss, ()):

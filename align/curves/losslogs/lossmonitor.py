@@ -17,7 +17,7 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_digits import FIXED, Printed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
-from align.curves.log_parts.text import NUMBER, is_number
+from align.curves.log_parts.text import NUMBER, is_null, is_number
 from align.curves.thresholds import WHOLE_STEPS
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Integers, LogTable, LossLog
 
 # Whatever stands in place of the loss is taken, without a full stop after it, and held against a number afterwards.
+# The instructions of MindSpore's model zoo show lines with `epcoh`.
 _LOSS = re.compile(
-    r"epoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*(?:loss:[ \t]*)?(?:\[[ \t]*)?"
+    r"ep(?:oc|co)h:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*(?:loss:[ \t]*)?(?:\[[ \t]*)?"
     r"([^\s\],;|)]*[^\s\],;|).])",
     re.IGNORECASE,
 )
@@ -38,8 +39,8 @@ _TIME = re.compile(
 )
 _TIME_NAMES = ("epoch_time_ms", "step_time_ms", "data_time_ms")
 _HALF_UNIT_MS = 0.0005  # format: TimeMonitor prints milliseconds with three decimals
-_START = r"(?:(?:Train|Eval) )?[Ee]poch(?::[ \t]*[0-9]+,?[ \t]+step| time:)"
-_TOGETHER = (twice("poch(?::[ \t]*[0-9]| time:)"),)
+_START = r"(?:(?:Train|Eval) )?[Ee]p(?:oc|co)h(?::[ \t]*[0-9]+,?[ \t]+step| time:)"
+_TOGETHER = (twice("p(?:oc|co)h(?::[ \t]*[0-9]| time:)"),)
 
 
 class LossMonitorFormat:
@@ -58,7 +59,8 @@ class LossMonitorFormat:
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether one line or more is LossMonitor's."""
-        return any(_LOSS.search(block.text) for block in source.blocks() if "loss is" in block.text)
+        blocks = (block for block in source.blocks() if "loss is" in block.text)
+        return any(_is_loss(found[3]) for block in blocks for found in _LOSS.finditer(block.text))
 
     def read(self, source: LogSource) -> LossLog:
         """Read all loss lines and training times; raises EmptyLogError if there is no loss line."""
@@ -106,6 +108,11 @@ class _Reading:
         ignored = self.builder.ignored
         self.builder.add(lines, steps, dict(zip(_TIME_NAMES, texts, strict=True)), epochs=epochs)
         self.builder.ignored = ignored
+
+
+def _is_loss(text: str) -> bool:
+    """Tell a loss, which may be none, from a word of prose: `loss is greater than 500`."""
+    return is_number(text) or is_null(text) or not text.isalpha()
 
 
 def _printed(name: str) -> Printed | None:

@@ -64,8 +64,11 @@ class MmengineFormat:
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether one line or more is of a training loop."""
+        blocks = (block.text for block in source.blocks() if "lr: " in block.text)
         return any(
-            _is_training(row) for block in source.blocks() if "lr: " in block.text for row in _LINE.findall(block.text)
+            _is_training(found.groups("")) and not _is_inside_epoch(text, found)
+            for text in blocks
+            for found in _LINE.finditer(text)
         )
 
     def read(self, source: LogSource) -> LossLog:
@@ -149,6 +152,11 @@ class _Reading:
         if self._of_mmcv:
             return interval_window(name, self._training_steps)
         return smoothed_window(name, self._length or USUAL_LENGTH)
+
+
+def _is_inside_epoch(text: str, found: re.Match[str]) -> bool:
+    """Tell whether an epoch stands in front of `Iter[10/100]`: then another logger wrote the line."""
+    return found[1] == "Iter" and "poch" in text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
 
 
 def _is_training(row: tuple[str, ...]) -> bool:

@@ -21,7 +21,7 @@ from align.words.catalogue import sentence
 
 _COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
 # A launcher's prefix is printed after a carriage return too: progress bars are written in parts.
-_START = rb"(?:^|(?<=\r))"
+_START = rb"(?:^|(?<=\r))[ \t]{0,8}"
 _RANK = rb"([0-9]{1,6})"
 # torchrun and torch, msrun; Open MPI with --tag-output.
 _CLEAR = (
@@ -31,15 +31,34 @@ _CLEAR = (
     rb"(?:[\w.-]{0,80}/){0,8}?(?:device|rank|train_parallel|worker|LOG|card|npu|gpu)[_-]?"
     + _RANK
     + rb"/[\w./-]{1,80}:(?:[0-9]{1,9}:)?[ \t]?",
+    # What scripts write by hand, `GPU 0 | step 10 | loss 2.3`; `Rank 1: 93.2` is no process.
+    rb"(?:[Rr]ank|RANK|GPU|[Pp]rocess|[Ww]orker)[ :#]{1,2}"
+    + _RANK
+    + rb"(?:[ \t]?[:|,-])?[ \t]+(?=[^\r\n]{0,400}(?:[Ll]oss|LOSS))",
 )
 # What a search that is quick where nothing is found knows of each clear prefix.
 _HINTS = (
     re.compile(rb"(?:ank|default|trainer|worker) ?[0-9]"),
     re.compile(rb"\]<std"),
     re.compile(rb"(?:device|rank|train_parallel|worker|LOG|card|npu|gpu)[_-]?[0-9]{1,6}/"),
+    re.compile(rb"(?:ank|ANK|GPU|rocess|orker)[ :#]{1,2}[0-9]"),
 )
 # One of them stands in every clear prefix: most logs need no longer search.
-_WORDS = (b"ank", b"default", b"trainer", b"worker", b"]<std", b"device", b"_parallel", b"LOG", b"card", b"pu")
+_WORDS = (
+    b"ank",
+    b"ANK",
+    b"PU",
+    b"rocess",
+    b"orker",
+    b"default",
+    b"trainer",
+    b"]<std",
+    b"device",
+    b"_parallel",
+    b"LOG",
+    b"card",
+    b"pu",
+)
 # `srun -l` and the like: nearly all lines must have such a number, and one that only rises is a step.
 _VAGUE = rb"[ 0]{0,6}" + _RANK + rb":[ \t]"
 _FILLED = re.compile(rb"^[ \t\r]*[^\s]", re.MULTILINE)

@@ -133,7 +133,7 @@ def with_findings(culprit: Culprit, findings: Sequence[SettingFinding], *, confi
 
 def with_lines(culprits: Sequence[Culprit], model: Model) -> list[Culprit]:
     """Say where to look: the line of the user's code that makes a layer, or the one that hands it what is wrong."""
-    return [replace(one, line=_line(one, model)) for one in culprits]
+    return [one if one.line else replace(one, line=_line(one, model)) for one in culprits]
 
 
 def _line(culprit: Culprit, model: Model) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from math import factorial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from scipy.cluster.hierarchy import DisjointSet
 
 from align.core.name_map import Ambiguity, Pairing
 from align.core.piece_transforms import Part, Slice
-from align.core.transforms import IDENTITY, Permute, Reshape, steps_of
+from align.core.transforms import IDENTITY, Permute, Reshape, chained, steps_of
 from align.names.layers.weight_transforms import in_pieces
 from align.names.matching.other_forms import plain_layer
 from align.names.thresholds import MOST_ALTERNATIVES
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.parameters import Parameter
+    from align.core.piece_transforms import Span
     from align.core.transforms import Transform
     from align.names.layers.read_layers import Layer
 
@@ -157,14 +158,35 @@ def _orders(cluster: Sequence[Pairing]) -> list[Alternative]:
     sizes = {len(pieces) for pieces in tensors.values()}
     if len(sizes) != 1 or factorial(number := sizes.pop()) > MOST_ALTERNATIVES:
         return []
+    ordered = [sorted(pieces, key=_place) for pieces in tensors.values()]
+    if not all(map(_in_a_row, ordered)):
+        return []
     return [
-        tuple(
-            replace(pieces[i], transform=pieces[j].transform)
-            for pieces in tensors.values()
-            for i, j in enumerate(order)
-        )
+        tuple(pairing for pieces in ordered for pairing in _laid([pieces[i] for i in order], _place(pieces[0])[0]))
         for order in permutations(range(number))
     ]
+
+
+def _laid(pieces: Iterable[Pairing], start: int) -> Iterator[Pairing]:
+    """Pieces of one tensor one behind the other, each with its own length: those of fewer heads are shorter."""
+    for pairing in pieces:
+        first, end = _place(pairing)
+        stop = start + end - first
+        laid = (
+            replace(step, start=start, stop=stop) if isinstance(step, (Slice, Part)) else step
+            for step in steps_of(pairing.transform)
+        )
+        yield replace(pairing, transform=chained(*laid))
+        start = stop
+
+
+def _in_a_row(pieces: Sequence[Pairing]) -> bool:
+    return all(_place(one)[1] == _place(other)[0] for one, other in pairwise(pieces))
+
+
+def _place(pairing: Pairing) -> Span:
+    """Where in the whole a piece begins and ends."""
+    return next((step.start, step.stop) for step in steps_of(pairing.transform) if isinstance(step, (Slice, Part)))
 
 
 def _is_piece(pairing: Pairing) -> bool:

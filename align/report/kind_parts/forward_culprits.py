@@ -28,6 +28,15 @@ OPEN_STATES = ("bypassed", "not seen")  # modules never called do nothing
 SETTINGS = ("reference", "candidate")
 SHOWN_ELSEWHERE = ("calls", "batch", *SETTINGS)  # facts with a place of their own
 
+FUNCTION_TEXTS = {
+    "": "first_unlike",
+    "result": "other_result",
+    "scaled input": "scaled_input",
+    "other table": "other_table",
+    "other input": "other_input",
+    "missing step": "missing_step",
+}
+
 NEVER_GIVEN = "weights-never-given"
 
 Culprit = dict[str, Any]
@@ -125,8 +134,10 @@ def _facts(group: list[Culprit], layers: list[Layer]) -> Pairs:
     optional = {
         "difference": _difference(group, layers),
         "settings": _settings(first["facts"]),
+        "inside": _inside(first),
         "change": first["change"],
         "line": _lines(group),
+        "next": _next_step(first),
     }
     fault = [(say("culprit.part"), _part(group)), (say("culprit.cause"), _cause(first))]
     return [*names, *fault, *((say(f"culprit.{key}"), text) for key, text in optional.items() if text)]
@@ -169,6 +180,34 @@ def _cause(culprit: Culprit) -> str:
     facts = format_facts({key: value for key, value in culprit["facts"].items() if key not in SHOWN_ELSEWHERE})
     because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
     return f"{because} ({facts})" if facts else because
+
+
+def _inside(culprit: Culprit) -> str:
+    """Say which functional call of the code is at fault; results of older versions have none."""
+    call = culprit.get("inside")
+    if not call:
+        return ""
+    lines = call["lines"]
+    rest = len(lines) - CODE_LINES_SHOWN
+    shown = ", ".join(lines[:CODE_LINES_SHOWN]) + (say("word.and_more", count=rest) if rest > 0 else "")
+    return say(
+        f"culprit.{FUNCTION_TEXTS[call['difference']]}",
+        sureness=word("sureness", call["sureness"]),
+        function=call["function"],
+        lines=shown,
+        reference=call["reference_function"],
+        reference_line=call["reference_line"],
+        factor=format_number(call["factor"]),
+    )
+
+
+def _next_step(culprit: Culprit) -> str:
+    """Say what would tell more of a part of which neither the cause nor the call at fault is known."""
+    if culprit["cause"] or culprit.get("inside"):
+        return ""
+    if culprit["part"] == "layer":
+        return say("culprit.next_of_layer", layer=culprit["candidate"] or NONE)
+    return say("culprit.next_of_code", line=culprit["line"] or layer_name(culprit["candidate"], culprit["call"]))
 
 
 def _settings(facts: dict[str, Any]) -> str:

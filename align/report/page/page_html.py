@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.about import __version__
 from align.report.kind_parts.ladder_commands import climb_again, climb_from
 from align.report.kind_parts.ladder_culprits import culprit_lines
-from align.report.kinds.report import source_blocks
+from align.report.kind_parts.report_summary import source_blocks
 from align.report.notebook.template_files import read_template
 from align.report.page.page_blocks import block_html, embedded
 from align.report.page.page_rungs import page_rungs

@@ -143,10 +143,25 @@ def test_the_length_that_the_lines_tell_is_taken() -> None:
     assert (curve.steps.tolist(), curve.steps_per_epoch) == ([1, 51, 101], 50)
 
 
-def test_epochs_that_the_lines_tell_to_be_uneven_are_refused_unless_a_length_is_given() -> None:
-    with pytest.raises(StepsPerEpochError, match="its epochs have from 49 to 50 steps"):
-        place_on_axis(_telling([50, 49]))
+def test_epochs_that_the_lines_tell_to_be_uneven_count_on_by_their_own_lengths() -> None:
+    curve = place_on_axis(_telling([50, 49, 50]))
+    assert (curve.steps.tolist(), curve.steps_per_epoch) == ([1, 51, 100], None)
+    assert "epochs have from 49 to 50 steps, each as its lines tell" in curve.notes
     assert place_on_axis(_telling([50, 49]), hints=AxisHints(steps_per_epoch=50)).steps.tolist() == [1, 51]
+
+
+def test_uneven_epochs_of_which_one_is_not_told_are_refused() -> None:
+    log = _telling([50, 49])
+    later = replace(log, table=replace(log.table, epochs=np.array([1, 3])))
+    with pytest.raises(StepsPerEpochError, match="its epochs have from 49 to 50 steps"):
+        place_on_axis(later)
+
+
+def test_a_step_beyond_its_own_uneven_epoch_is_refused() -> None:
+    log = _telling([50, 49])
+    beyond = replace(log, table=replace(log.table, steps=np.array([1, 50])))
+    with pytest.raises(StepsPerEpochError, match="a step 50 in an epoch, but an epoch should have 49 steps"):
+        place_on_axis(beyond)
 
 
 def test_a_length_given_for_global_steps_is_kept_for_means_over_epochs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -216,41 +217,57 @@ def test_branches_that_the_port_joins_otherwise_are_left_open() -> None:
     assert {group.reason for group in settled.ambiguous} & {ALIKE, UNLIKE}
 
 
-def fused_attention() -> tuple[Any, Any]:
+def fused_attention(heads: int) -> tuple[Any, Any]:
+    """One head of key and value for all of the query, as in grouped-query attention: fused, and as three layers."""
     import torch
 
-    class Fused(torch.nn.Module):
+    widths = (4 * heads, 4, 4)
+
+    class Attention(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            query, key, value = self.projected(x)
+            query = query.unflatten(-1, (heads, 4)).movedim(-2, -3)
+            key, value = key.unsqueeze(-3), value.unsqueeze(-3)
+            attended = torch.softmax(query @ key.transpose(-1, -2), -1) @ value
+            return self.o(attended.movedim(-3, -2).flatten(-2))
+
+    class Fused(Attention):
         def __init__(self) -> None:
             super().__init__()
-            self.qkv, self.o = torch.nn.Linear(4, 12), torch.nn.Linear(4, 4)
+            self.qkv, self.o = torch.nn.Linear(4, sum(widths)), torch.nn.Linear(4 * heads, 4)
 
-        def forward(self, x: Any) -> Any:
-            query, key, value = self.qkv(x).chunk(3, -1)
-            return self.o(torch.softmax(query @ key.transpose(-1, -2), -1) @ value)
+        def projected(self, x: Any) -> Any:
+            return self.qkv(x).split(widths, -1)
 
-    class Split(torch.nn.Module):
+    class Split(Attention):
         def __init__(self) -> None:
             super().__init__()
-            self.q, self.k, self.v, self.o = (torch.nn.Linear(4, 4) for _ in range(4))
+            self.q, self.k, self.v = (torch.nn.Linear(4, width) for width in widths)
+            self.o = torch.nn.Linear(4 * heads, 4)
 
-        def forward(self, x: Any) -> Any:
-            return self.o(torch.softmax(self.q(x) @ self.k(x).transpose(-1, -2), -1) @ self.v(x))
+        def projected(self, x: Any) -> Any:
+            return self.q(x), self.k(x), self.v(x)
 
     return Fused(), Split()
 
 
 @pytest.mark.frameworks
+@pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("guess", ["qkv", "kvq", "vqk"])
-def test_pieces_of_a_fused_matrix_get_the_order_that_the_values_show(guess: str) -> None:
+def test_pieces_of_a_fused_matrix_get_the_order_that_the_values_show(guess: str, heads: int) -> None:
+    def cut(order: str) -> dict[str, Slice]:
+        ends = list(accumulate((4 * heads if name == "q" else 4 for name in order), initial=0))
+        return {name: Slice(0, *span) for name, span in zip(order, pairwise(ends), strict=True)}
+
     known = [Pairing(f"o.{role}", f"o.{role}", "name", 1.0) for role in ("weight", "bias")]
     pieces = [
-        Pairing(f"qkv.{role}", f"{name}.{role}", "structure", 0.6, Slice(0, 4 * i, 4 * i + 4), "the order is not sure")
+        Pairing(f"qkv.{role}", f"{name}.{role}", "structure", 0.6, piece, "the order is not sure")
         for role in ("weight", "bias")
-        for i, name in enumerate(guess)
+        for name, piece in cut(guess).items()
     ]
-    settled = settle(*fused_attention(), NameMap("s", "t", (*known, *pieces)), TOKENS)
+    settled = settle(*fused_attention(heads), NameMap("s", "t", (*known, *pieces)), TOKENS)
     order = {p.target: p.transform for p in settled.pairings if p.source == "qkv.weight"}
-    assert order == {f"{name}.weight": Slice(0, 4 * i, 4 * i + 4) for i, name in enumerate("qkv")}
+    assert order == {f"{name}.weight": piece for name, piece in cut("qkv").items()}
     assert all((p.evidence, p.confidence) == ("trial", 1.0) for p in settled.pairings if p.source.startswith("qkv"))
 
 

@@ -35,6 +35,7 @@ def test_what_is_at_fault_comes_first_with_its_cause_and_the_line_to_change(samp
         "│ 2  candidate   layer2.5.conv3  (Conv2d)",
         "the code in front, which makes its inputs, beyond any limit",
         "cause       unknown",
+        'next        write align.probe("a", x) on both sides, of what is made in front of',
     ):
         assert said in panel, said
 

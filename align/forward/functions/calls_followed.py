@@ -1,0 +1,183 @@
+"""A wrong tensor followed back through the calls that made it, to those that were given only what the reference has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from align.forward.functions.like_values import Likeness, varies
+from align.forward.thresholds import MOST_FOLLOWED_CALLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.parameters import Shape
+    from align.forward.culprit_result import FunctionDifference
+    from align.forward.functions.like_values import LikeValues
+    from align.forward.functions.recorded_calls import CallRecord, RecordedCall, TensorKey
+
+
+@dataclass(frozen=True, slots=True)
+class Counterpart:
+    """A call of the reference whose result a call of the port may have to return.
+
+    `shares` says that both are given one tensor, `factor` by which number the port's is multiplied.
+    """
+
+    call: RecordedCall
+    shares: bool
+    factor: float
+
+
+class FollowedCalls:
+    """What both sides did inside of one piece of code, and which tensors of the port the reference has too."""
+
+    def __init__(self, meant: CallRecord, made: CallRecord, like: LikeValues, ends: Iterable[TensorKey]) -> None:
+        self.meant, self.made = meant, made
+        self._like = like
+        self._known: dict[TensorKey, Likeness | None] = {}
+        self.firsts, self._followed = self._follow(ends)
+
+    def _follow(self, ends: Iterable[TensorKey]) -> tuple[list[RecordedCall], list[RecordedCall]]:
+        """Calls that make something unknown of what is known, and all behind them, each in the order of the run."""
+        open_keys, passed = list(ends), set[bytes]()
+        firsts, followed = [], []
+        while open_keys and len(passed) < MOST_FOLLOWED_CALLS:
+            key = open_keys.pop()
+            maker = self.made.makers.get(key)
+            if key in passed or maker is None or self.likeness(key) is not None:
+                continue
+            passed.add(key)
+            unknown = [one for one in maker.given if self.likeness(one) is None and one in self.made.makers]
+            open_keys += unknown
+            if maker.is_function and len(maker.returned) == 1:
+                followed.append(maker)
+                firsts += [] if unknown else [maker]
+        place = {id(call): number for number, call in enumerate(self.made.calls.values())}
+        firsts.sort(key=lambda call: place[id(call)])
+        followed.sort(key=lambda call: place[id(call)])
+        return firsts, followed
+
+    def likeness(self, key: TensorKey) -> Likeness | None:
+        """What a tensor of the port is among those of the reference; None if it is unknown there."""
+        if key not in self._known:
+            self._known[key] = self._like.find(self.made.values[key])
+        return self._known[key]
+
+    def is_first(self, call: RecordedCall) -> bool:
+        """Tell whether all that a call is given is known, or was made by no call."""
+        return any(call is one for one in self.firsts)
+
+    def after(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+        """The followed calls that are given what these return."""
+        returned = {key for call in calls for key in call.returned}
+        return [call for call in self._followed if returned.intersection(call.given)]
+
+    def counterparts(self, call: RecordedCall) -> list[Counterpart]:
+        """Results of the reference of the size of this call's, the likeliest first: of the same, by a like function."""
+        found = []
+        own = self.result(call)
+        known = [one for key in call.given if (one := self.likeness(key)) is not None]
+        given = set().union(*(one.keys for one in known), set())
+        factors = [one.factor for one in known if one.factor != 1.0]
+        number = 0
+        for other in self.meant.calls.values():
+            if not other.is_function or len(other.returned) != 1:
+                continue
+            result = self.meant.values[other.returned[0]]
+            named = same_function(call.name, other.name)
+            number += named
+            if result.size != own.size or same_values(result, own):
+                continue
+            shares = bool(given.intersection(other.given))
+            rank = (not shares, not named, abs(number - 1 - call.call), result.shape != own.shape)
+            if shares and factors:  # what is scaled already stays so, unless the function is not linear
+                found.append(((*rank, 0), Counterpart(other, shares, factors[0])))
+            found.append(((*rank, 1), Counterpart(other, shares, 1.0)))
+        return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+    def difference(self, call: RecordedCall, other: Counterpart) -> FunctionDifference:
+        """What a call is given or does otherwise than the one of the reference whose result makes all right."""
+        known = [self.likeness(key) for key in call.given]
+        if not other.shares:
+            return "result" if not known or all(one == Likeness() for one in known) else "missing step"
+        if None in known:
+            return "other table"
+        if other.factor == 1.0 and any(one is not None and one.factor != 1.0 for one in known):
+            return "scaled input"
+        given = set().union(*(one.keys for one in known if one is not None))
+        beside = [key for key in other.call.given if key not in given and varies(self.meant.values[key])]
+        return "other input" if beside else "result"
+
+    def factor(self, call: RecordedCall) -> float:
+        """The number by which what a call is given is multiplied."""
+        known = (self.likeness(key) for key in call.given)
+        return next(one.factor for one in known if one is not None and one.factor != 1.0)
+
+    def first_lacking(self, other: RecordedCall) -> RecordedCall | None:
+        """The first call of the reference on the way to what this one is given that makes what the port has nowhere."""
+        for key in other.given:
+            maker = self.meant.makers.get(key)
+            if maker is not None and key not in self._of_both and varies(self.meant.values[key]):
+                return self.first_lacking(maker) or maker
+        return None
+
+    @cached_property
+    def _of_both(self) -> set[TensorKey]:
+        """The tensors of the reference that the port has too."""
+        found = (self.likeness(key) for key in self.made.values)
+        return set().union(*(one.keys for one in found if one is not None), set())
+
+    def result(self, call: RecordedCall) -> Array:
+        """What a call of the port returned."""
+        return self.made.values[call.returned[0]]
+
+    def meant_result(self, other: Counterpart, shape: Shape) -> Array:
+        """What a call of the port should return."""
+        value = self.meant.values[other.call.returned[0]].reshape(shape)
+        return value if other.factor == 1.0 else (value * other.factor).astype(value.dtype)
+
+
+def same_values(one: Array, other: Array) -> bool:
+    """Tell whether two arrays hold the same bytes in one order."""
+    return one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+# What frameworks call one function where the words differ by more than an ending.
+_NAMES = {
+    "batchmatmul": "matmul",
+    "bmm": "matmul",
+    "broadcastto": "expand",
+    "chunk": "split",
+    "concat": "cat",
+    "expanddims": "unsqueeze",
+    "maskedfill": "where",
+    "radd": "add",
+    "realdiv": "div",
+    "reducemean": "mean",
+    "reducesum": "sum",
+    "repeatinterleaveint": "repeatinterleave",
+    "rmul": "mul",
+    "rsub": "sub",
+    "select": "where",
+    "stridedslice": "getitem",
+    "tile": "repeat",
+    "transpose": "permute",
+    "truediv": "div",
+    "view": "reshape",
+}
+_ENDINGS = ("ext", "tensor", "v2", "view", "scalar", "s")
+
+
+def same_function(one: str, other: str) -> bool:
+    """Tell whether two frameworks' names are those of one function: `AddExt` and `add`, `Concat` and `cat`."""
+    return _common_name(one) == _common_name(other)
+
+
+def _common_name(name: str) -> str:
+    plain = name.replace("_", "").lower()
+    for ending in _ENDINGS:
+        plain = plain.removesuffix(ending) if len(plain) > len(ending) + 2 else plain
+    return _NAMES.get(plain, plain)

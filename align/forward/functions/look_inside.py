@@ -1,0 +1,267 @@
+"""Where inside of wrong code it goes wrong: the first functional call that makes something which the reference lacks.
+
+The port runs with right values around, and what is wrong at the end is followed back through the calls that made it,
+as long as they were given something wrong. A port may compute a right thing in another way, so what it makes on its
+way may well be unknown to the reference. Therefore each such call is tried: it returns what the reference makes of the
+same, and it is at fault if all is right then.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from math import inf, prod
+from typing import TYPE_CHECKING
+
+from align.core.verdicts import Finding
+from align.errors import CannotRunError, UserCodeError
+from align.forward.causes.suspects import with_relation
+from align.forward.culprit_result import FunctionFault
+from align.forward.functions.calls_followed import FollowedCalls
+from align.forward.functions.like_values import LikeValues
+from align.forward.functions.recorded_calls import CallRecord, RecordedCall
+from align.forward.isolation.isolated_calls import Isolation
+from align.forward.relations.layer_relations import explain_layer
+from align.forward.thresholds import (
+    LEAST_LOOK_TOLERANCE,
+    LOOK_SECONDS,
+    LOOK_SHARE_OF_FAULT,
+    LOOK_SHARE_OF_TIME,
+    MOST_LOOK_LEVELS,
+    MOST_LOOK_TOLERANCE,
+    MOST_REPLACED_LINES,
+    MOST_REPLACED_RESULTS,
+)
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.protocols import Inputs
+    from align.forward.causes.suspects import Suspect
+    from align.forward.culprit_result import Sureness
+    from align.forward.functions.calls_followed import Counterpart
+    from align.forward.functions.recorded_calls import RecordedCall
+    from align.forward.isolation.isolate_layers import Bench, IsolatedLayers
+    from align.forward.isolation.locate_faults import Fault
+    from align.models.open_side import Side
+    from align.traces.pair_inputs import CallKey
+
+    _Replaced = dict[CallKey, tuple[RecordedCall, Counterpart]]
+
+_FACTS_OF_PLACE = ("calls", "shows_at")
+
+
+@dataclass(frozen=True, slots=True)
+class LookedInside:
+    """The suspects with what was found inside of them, and what was not looked at."""
+
+    suspects: tuple[Suspect, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long may be looked: until `end` on the clock of `time.monotonic`; None: without end."""
+
+    end: float | None = None
+
+    @classmethod
+    def after(cls, seconds: float) -> Budget:
+        """A share of what was needed so far, and some seconds at least."""
+        return cls(time.monotonic() + max(LOOK_SECONDS, LOOK_SHARE_OF_TIME * seconds))
+
+    @property
+    def is_spent(self) -> bool:
+        """Tell whether the time is over."""
+        return self.end is not None and time.monotonic() > self.end
+
+
+def look_inside(
+    reference: tuple[Side, Inputs], bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect], budget: Budget
+) -> LookedInside:
+    """Name the functional call that is at fault in each suspect without a cause, as far as the time goes.
+
+    `reference` is that side with what it is given. Where functions cannot be seen, suspects stay as they are.
+    """
+    asked = [one for one in suspects if not one.is_explained]
+    if not asked:
+        return LookedInside(tuple(suspects))
+    look = _Look(reference, bench, alone, budget)
+    found, left = [], 0
+    for suspect in suspects:
+        if suspect not in asked:
+            found.append(suspect)
+        elif budget.is_spent:
+            found.append(suspect)
+            left += 1
+        else:
+            found.append(look.at(suspect))
+    return LookedInside(tuple(found), (_left_out(bench, left),) if left else ())
+
+
+def _left_out(bench: Bench, count: int) -> Finding:
+    return Finding("not-looked-inside", "note", bench.side.label, sentence("forward_finding.time_over", count=count))
+
+
+class _Look:
+    """Runs of both sides with their functions recorded."""
+
+    def __init__(self, reference: tuple[Side, Inputs], bench: Bench, alone: IsolatedLayers, budget: Budget) -> None:
+        self._reference, self._bench, self._alone, self._budget = reference, bench, alone, budget
+        pairs = [pair for pair in bench.expected.pairs if pair.certain]
+        self._paired = {pair.reference.module for pair in pairs}, {pair.candidate.module for pair in pairs}
+
+    def at(self, suspect: Suspect) -> Suspect:
+        """Look inside of one suspect."""
+        tolerance = _tolerance(suspect.fault)
+        if tolerance is None:
+            return suspect
+        try:
+            meant = self._run_reference(suspect.fault.pair.reference.module)
+            made = self._run_port(suspect.fault)
+        except (UserCodeError, CannotRunError):  # a port may not stand right values, a framework not show functions
+            return suspect
+        own = made.calls.get(suspect.fault.key)
+        if own is None or not (meant.is_whole and made.is_whole):
+            return suspect
+        like = LikeValues(meant, self._kept_values(made), tolerance)
+        inside = FollowedCalls(meant, made, like, own.given if suspect.fault.part == "inputs" else own.returned)
+        if found := self._mending(suspect, inside):
+            return _explained(suspect, inside, found)
+        if len(_by_line(inside.firsts)) != 1:
+            return suspect
+        return _with_function(suspect, _first_unlike(inside.firsts, "suspected"))
+
+    def _kept_values(self, made: CallRecord) -> Iterator[Array]:
+        """What modules of the reference were given and returned, as far as the port has tensors of that size."""
+        trace = self._bench.expected.trace
+        counts = {value.size for value in made.values.values()}
+        yield from (trace.value(one) for one in (*trace.inputs, *trace.captures) if prod(one.shape) in counts)
+
+    def _mending(self, suspect: Suspect, inside: FollowedCalls) -> _Replaced:
+        """Calls, with those whose results make all right in the place of theirs; none if none do.
+
+        First those of one line that are given right values only, then all of these, then the calls behind them.
+        """
+        calls = inside.firsts
+        for _ in range(MOST_LOOK_LEVELS):
+            lines = _by_line(calls)
+            choices = [(group, rank) for group in lines for rank in range(MOST_REPLACED_RESULTS)]
+            for group, rank in choices[:MOST_REPLACED_LINES]:
+                if found := self._tried(suspect, inside, group, rank):
+                    return found
+            if len(lines) > 1 and (found := self._tried(suspect, inside, calls, 0)):
+                return self._fewest(suspect, inside, found)
+            calls = inside.after(calls)
+        return {}
+
+    def _fewest(self, suspect: Suspect, inside: FollowedCalls, found: _Replaced) -> _Replaced:
+        """Leave out the lines that need not be replaced."""
+        for group in _by_line([call for call, _ in found.values()]):
+            gone = {(call.path, call.call) for call in group}
+            rest = {key: one for key, one in found.items() if key not in gone}
+            if rest and self._mends(suspect, inside, rest):
+                found = rest
+        return found
+
+    def _tried(self, suspect: Suspect, inside: FollowedCalls, calls: Sequence[RecordedCall], rank: int) -> _Replaced:
+        replaced: _Replaced = {}
+        taken: set[int] = set()
+        for call in calls:
+            others = [one for one in inside.counterparts(call) if id(one.call) not in taken]
+            if len(others) <= rank:
+                return {}
+            taken.add(id(others[rank].call))
+            replaced[call.path, call.call] = call, others[rank]
+        return replaced if self._mends(suspect, inside, replaced) else {}
+
+    def _mends(self, suspect: Suspect, inside: FollowedCalls, replaced: _Replaced) -> bool:
+        if self._budget.is_spent or not replaced:
+            return False
+        values = {key: inside.meant_result(other, inside.result(call).shape) for key, (call, other) in replaced.items()}
+        try:
+            record = self._run_port(suspect.fault, values)
+        except UserCodeError:
+            return False
+        return record.isolation is not None and suspect.is_mended(record.isolation.calls)
+
+    def _run_reference(self, module: str) -> CallRecord:
+        side, inputs = self._reference
+        record = CallRecord(_looked_at(module, self._paired[0]))
+        side.runner.run(side.model, inputs, record)
+        return record
+
+    def _run_port(self, fault: Fault, instead: dict[CallKey, Array] | None = None) -> CallRecord:
+        bench = self._bench
+        isolation = Isolation(bench.expected, self._alone.way)
+        record = CallRecord(_looked_at(fault.pair.candidate.module, self._paired[1]), isolation, instead)
+        bench.side.runner.run(bench.side.model, bench.inputs, record)
+        return record
+
+
+def _tolerance(fault: Fault) -> float | None:
+    """How far apart like values may be: much less than what is wrong; None where that is hardly more than rounding."""
+    wrong = fault.tensor.measurement
+    far = 1.0 if wrong is None or fault.tensor.factor == inf else wrong.relative_l2 or 0.0
+    tolerance = min(MOST_LOOK_TOLERANCE, far * LOOK_SHARE_OF_FAULT)
+    return tolerance if tolerance >= LEAST_LOOK_TOLERANCE else None
+
+
+def _looked_at(module: str, paired: set[str]) -> Callable[[str], bool]:
+    """The module, all around it, and whatever has no sure counterpart: the others return what they should."""
+
+    def wanted(path: str) -> bool:
+        around = path == module or not path or module.startswith(f"{path}.")
+        return around or path not in paired or path.rpartition(".")[0] == module.rpartition(".")[0]
+
+    return wanted
+
+
+def _size(shape: Sequence[int]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def _by_line(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
+    lines: dict[str, list[RecordedCall]] = {}
+    for call in calls:
+        lines.setdefault(call.place, []).append(call)
+    return list(lines.values())
+
+
+def _explained(suspect: Suspect, inside: FollowedCalls, found: _Replaced) -> Suspect:
+    """Name the first call that was replaced, and what it does otherwise."""
+    call, other = next(iter(found.values()))
+    difference, meant = inside.difference(call, other), other.call
+    lacking = inside.first_lacking(meant) if difference == "missing step" else meant
+    if lacking is None or not inside.is_first(call):
+        return _with_function(suspect, _first_unlike(inside.firsts, "confirmed"))
+    meant = lacking
+    lines = tuple(dict.fromkeys(one.place for one, _ in found.values()))
+    factor = inside.factor(call) if difference == "scaled input" else 1.0
+    fault = FunctionFault(call.name, lines, meant.name, meant.place, difference, factor, "confirmed")
+    suspect = _with_function(suspect, fault)
+    if difference != "result":
+        return suspect
+    given = {str(place): inside.made.values[key] for place, key in enumerate(call.given)}
+    made = inside.result(call)
+    right = inside.meant_result(other, made.shape)
+    limit = limit_for(measure(right, right), (right.dtype.name, made.dtype.name), None)
+    relations = [one for one in explain_layer("", given, {}, right, made, limit) if one.explains]
+    return replace(suspect, culprit=with_relation(suspect.culprit, relations[0])) if relations else suspect
+
+
+def _first_unlike(calls: Sequence[RecordedCall], sureness: Sureness) -> FunctionFault:
+    return FunctionFault(calls[0].name, tuple(dict.fromkeys(call.place for call in calls)), sureness=sureness)
+
+
+def _with_function(suspect: Suspect, fault: FunctionFault) -> Suspect:
+    """Name the call as where the suspect goes wrong; earlier hints spoke of what comes of it."""
+    known = {name: fact for name, fact in suspect.culprit.facts.items() if name in _FACTS_OF_PLACE}
+    return replace(suspect, culprit=replace(suspect.culprit, inside=fault, line=fault.lines[0], facts=known))

@@ -1,0 +1,119 @@
+"""Faults in code that calls functions: the call is named with its line, by what it makes of right values."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from align.core.json_data import to_json_data
+from align.core.verdicts import Outcome
+from align.forward.compare_forward import compare_forward
+from align.report.kind_parts.forward_culprits import culprit_blocks
+
+pytestmark = pytest.mark.frameworks
+PORTS = Path(__file__).parent / "ports" / "rotary_attention"
+X = {"x": np.random.default_rng(0).standard_normal((2, 12, 16)).astype(np.float32)}
+NAMES = {"embed": "stem", "norm": "ln", "attn.q": "mha.wq", "attn.k": "mha.wk", "attn.v": "mha.wv", "attn.o": "mha.wo"}
+REPEATED = "k = k.repeat_interleave(2, 1)"
+ROTATED = "q = q * self.cos + rotate(q) * self.sin"
+SCORES = "y = ops.matmul(ops.softmax(s, -1), v)"
+POOLED = "return self.fc(x.mean(1))"
+
+
+def load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def original() -> Any:
+    return load(PORTS / "original.py").build()
+
+
+@pytest.fixture
+def ported(tmp_path, original):
+    """Write the port with a text replaced, and build it with the original's weights."""
+    import mindspore
+
+    def build(name: str, old: str = "", new: str = "") -> tuple[Any, list[str]]:
+        text = (PORTS / "port.py").read_text(encoding="utf-8")
+        assert old in text
+        path = tmp_path / f"{name}.py"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+        net = load(path).build()
+        theirs = {port: mine for mine, port in (NAMES | {"head": "fc"}).items()}
+        values = original.state_dict()
+        for one in net.get_parameters():
+            layer, _, leaf = one.name.rpartition(".")
+            leaf = {"gamma": "weight", "beta": "bias"}.get(leaf, leaf)
+            one.set_data(mindspore.Tensor(values[f"{theirs[layer]}.{leaf}"].numpy()))
+        return net, path.read_text(encoding="utf-8").splitlines()
+
+    return build
+
+
+def test_the_port_itself_is_right_though_it_computes_much_in_another_way(original, ported):
+    net, _ = ported("clean_port")
+    assert compare_forward(original, net, inputs=X, power=False).verdict.outcome is Outcome.ALIGNED
+
+
+FAULTS = {
+    "tiled": (REPEATED, "k = ops.tile(k, (1, 2, 1, 1))", "k = ops.tile", "result", "repeat_interleave"),
+    "sine_first": (ROTATED, "q = q * self.sin + rotate(q) * self.cos", "q = q * self.sin", "other input", "mul"),
+    "another_base": ("100.0 **", "1000.0 **", ROTATED, "other table", "mul"),
+    "unmasked": ("s = s - m * 1e9", "s = s + 0.0", SCORES, "missing step", "masked_fill"),
+    "mask_of_one_more": ("ms.float32), 1)", "ms.float32), 0)", "m = ops.triu", "result", "triu"),
+    "scaled_otherwise": ("8**-0.5", "32**-0.5", SCORES, "scaled input", "softmax"),
+    "another_axis": ("softmax(s, -1)", "softmax(s, -2)", "y = ops.matmul(ops.softmax(s, -2), v)", "result", "softmax"),
+    "heads_cut_otherwise": (
+        "v = self.wv(x).reshape(b, t, 2, 8).swapaxes(1, 2)",
+        "v = self.wv(x).reshape(b, t, 8, 2).transpose(0, 3, 1, 2)",
+        "v = self.wv(x)",
+        "result",
+        "transpose",
+    ),
+    "no_residual": ("x = x + self.mha(self.ln(x))", "x = self.mha(self.ln(x))", POOLED, "missing step", "add"),
+    "turned_back": ("[ops.neg(x[..., h:]), x[..., :h]]", "[x[..., h:], ops.neg(x[..., :h])]", ROTATED, "", ""),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_functional_call_at_fault_is_named_with_its_line(name, original, ported):
+    old, new, line, difference, function = FAULTS[name]
+    net, lines = ported(name, old, new)
+    result = compare_forward(original, net, inputs=X, power=False, functions=True)
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    (culprit,) = result.culprits
+    inside = culprit.inside
+    assert inside
+    assert (inside.difference, inside.reference_function, inside.sureness) == (difference, function, "confirmed")
+    assert lines[int(culprit.line.rpartition(":")[2]) - 1].strip().startswith(line)
+    assert culprit.line == inside.lines[0]
+    if name == "scaled_otherwise":
+        assert inside.factor == pytest.approx(0.5)
+    (panel,) = culprit_blocks(to_json_data(result), show_all=False)
+    shown = {label.strip(): text for label, text in panel.facts}
+    assert inside.function in shown["inside"]
+    assert culprit.line in shown["inside"]
+    assert function in shown["inside"]
+
+
+def test_nothing_is_looked_at_once_the_time_is_over(original, ported, monkeypatch):
+    monkeypatch.setattr("align.forward.functions.look_inside.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("align.forward.functions.look_inside.LOOK_SHARE_OF_TIME", 0.0)
+    net, _ = ported("late", REPEATED, "k = ops.tile(k, (1, 2, 1, 1))")
+    result = compare_forward(original, net, inputs=X, power=False)
+    (culprit,) = result.culprits
+    assert culprit.inside is None
+    (told,) = [one for one in result.findings if one.code == "not-looked-inside"]
+    assert "--functions" in told.message
