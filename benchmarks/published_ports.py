@@ -170,7 +170,7 @@ def table(found: Sequence[Found]) -> str:
         for place, fault in enumerate(one["faults"]):
             port, original = (title(one), one["original"]) if place == 0 else ("", "")
             rows.append(
-                f"| {port} | {original} | {lines_of(fault)} | {cell(fault['words'] or 'not known')}"
+                f"| {port} | {original} | {lines_of(fault)} | {cell(cause_of(fault))}"
                 f" | {moved(one) if place == 0 else ''} |"
             )
     return "\n".join([*rows, ""])
@@ -186,9 +186,14 @@ def section(one: Found) -> str:
         places = fold_names(fault["layers"])
         write = f"; write `{fault['change']}`" if fault["change"] else ""
         named = ", ".join(f"`{place or 'the model itself'}`" for place in places)
-        sure = "" if fault["sureness"] == "confirmed" else f" ({fault['sureness']})"
-        lines.append(f"- {named} ({fault['class']}): {fault['words'] or 'no cause is known'}{sure}{write}")
+        lines.append(f"- {named} ({fault['class']}): {cause_of(fault)}{write}")
     return "\n".join([*lines, ""])
+
+
+def cause_of(fault: Mapping[str, Any]) -> str:
+    """The cause in words, and how sure it is where no trial confirmed it."""
+    sure = "" if fault["sureness"] == "confirmed" else f" ({fault['sureness']})"
+    return f"{fault['words']}{sure}" if fault["words"] else "no cause is known"
 
 
 def title(one: Mapping[str, Any]) -> str:
