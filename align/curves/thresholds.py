@@ -163,7 +163,7 @@ LINES_BELOW_COUNTER: Final = 80
 Choice: reports between them have some dozen lines; a larger number joins a loss to a counter of something else."""
 RIVAL_LINES: Final = 2
 """Two parts of a loss on lines of their own are rivals if one has at most so many times the lines of the other.
-Choice: twice, as a part may be printed at every other step; a part that is told now and then is no second loss."""
+Choice: twice, as a part may be printed at every other step; a part that is printed now and then is no second loss."""
 TEXT_TABLE_ROWS: Final = 2
 """Rows under a line of names that make it a table.
 Choice: one may be any line of as many words; more leave tables of two epochs unread."""

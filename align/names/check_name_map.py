@@ -174,8 +174,8 @@ def _turn_fault(pairing: Pairing, mine: tuple[Layer, str], theirs: tuple[Layer, 
     if len(a.shapes[role]) != len(a.roles[role].shape) or len(b.shapes[other]) != 2:
         return ""
     turned = is_turned(a, role) != is_turned(b, other)
-    told = sum(isinstance(step, Permute) and step.axes == (1, 0) for step in pairing.transform.steps) % 2 == 1
-    if turned == told:
+    turns = sum(isinstance(step, Permute) and step.axes == (1, 0) for step in pairing.transform.steps) % 2 == 1
+    if turned == turns:
         return ""
     return sentence("map_fault.not_transposed" if turned else "map_fault.transposed")
 

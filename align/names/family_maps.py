@@ -1,6 +1,6 @@
 """The name maps of model families, and which family a model or checkpoint is of.
 
-Where each layer stands, the family says; its parameters, the layer rules. A family is told by its names, shapes and
+Where each layer stands, the family says; its parameters, the layer rules. A family is known by its names, shapes and
 kinds of layers. Whether the other side is its other implementation, the names of a torch file cannot tell: without a
 target a recognised family is a suggestion, and only with both sides its pairs are used. A name that it knows pairs at
 its place in the family or nowhere: where it has another width or is missing, another layer of the same shape is not it.
@@ -63,16 +63,16 @@ class RecognisedFamily:
         What has no counterpart at its place in the family is left out like what is dropped.
         """
         sources = {pair.source for pair in self.pairings} | {one.name for one in self.unmatched}
-        told = {source for source in sources if rules.target_of(source) or rules.drop_of("source", source)}
-        named = {to for source in (*rules.names, *told) for to, _, _ in rules.targets_of(source)}
+        ruled = {source for source in sources if rules.target_of(source) or rules.drop_of("source", source)}
+        named = {to for source in (*rules.names, *ruled) for to, _, _ in rules.targets_of(source)}
         targets: dict[str, list[tuple[str, Transform]]] = {}
         for pair in self.pairings:
-            if pair.source not in told and pair.target not in named and not rules.drop_of("target", pair.target):
+            if pair.source not in ruled and pair.target not in named and not rules.drop_of("target", pair.target):
                 targets.setdefault(pair.source, []).append((pair.target, pair.transform))
         out: dict[str, dict[str, str]] = {"source": {}, "target": {}}
         left_out: tuple[Unmatched | Dropped, ...] = (*self.unmatched, *self.dropped)
         for one in left_out:
-            if one.name not in (told if one.side == "source" else named):
+            if one.name not in (ruled if one.side == "source" else named):
                 out[one.side][as_literal(one.name)] = one.reason
         return replace(
             rules,
@@ -84,7 +84,7 @@ class RecognisedFamily:
         )
 
     def marked(self, name_map: NameMap, rules: NameRules) -> NameMap:
-        """The map with its pairs told as the family's, but for those of the rules."""
+        """The map with its pairs marked as the family's, but for those of the rules."""
         own = {(pair.source, pair.target) for pair in self.pairings}
         pairings = (
             replace(p, evidence="family", note=self.name)
@@ -161,8 +161,8 @@ def _recognised(
     except (MapError, OpenNamesError):
         return None
     names = [pair.target if to == "torch" else pair.source for pair in pairings]
-    told = all(any(fnmatchcase(name, glob) for name in names) for glob in own.family.needs)
-    return RecognisedFamily(own.family, pairings) if told and _kinds_agree(own, tensors, to) else None
+    is_needed = all(any(fnmatchcase(name, glob) for name in names) for glob in own.family.needs)
+    return RecognisedFamily(own.family, pairings) if is_needed and _kinds_agree(own, tensors, to) else None
 
 
 def _kinds_agree(own: FamilyNames, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily) -> bool:
@@ -288,8 +288,8 @@ def _map_from_form(
         )
     places = {name: own.places[name] for name in tensors if name not in own.dropped}
     of_layers = {name: tensors[name] for name, place in places.items() if place.rule.kind}
-    told = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
-    inferred = map_from_file(of_layers, to, told=told)
+    kinds = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
+    inferred = map_from_file(of_layers, to, known_kinds=kinds)
     by_name = inferred.name_map.by_source
     gone = {drop.name: drop.reason for drop in inferred.name_map.dropped}
     pairings = [

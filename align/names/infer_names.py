@@ -59,14 +59,14 @@ def map_from_file(
     tensors: Mapping[str, StoredTensor | Parameter],
     family: TargetFamily = "nn",
     layers: Iterable[str] = (),
-    told: Mapping[str, Sequence[str]] | None = None,
+    known_kinds: Mapping[str, Sequence[str]] | None = None,
 ) -> InferredNames:
     """Return the map to names of `mindspore.nn` or `mint.nn`, or from a MindSpore file's to those of torch.
 
     What a wrapper such as DistributedDataParallel put into the names is in no target's, and a warning says so.
     `layers` are the user's choices, each "PATTERN=KIND": PATTERN is a glob on the prefix of a layer, KIND the kind or
-    id of a layer rule, or "as-is". `told` maps prefixes to kinds known otherwise. Raises OpenNamesError listing all
-    that the file does not decide, and UsageError for choices that cannot be applied.
+    id of a layer rule, or "as-is". `known_kinds` maps prefixes to kinds known otherwise. Raises OpenNamesError
+    listing all that the file does not decide, and UsageError for choices that cannot be applied.
 
     >>> import numpy, tempfile
     >>> from pathlib import Path
@@ -77,7 +77,7 @@ def map_from_file(
     >>> inferred.name_map.pairings[0].target
     'embed.embedding_table'
     """
-    inferred = infer_from_file(tensors, family, layers, told)
+    inferred = infer_from_file(tensors, family, layers, known_kinds)
     if inferred.open:
         raise open_names_error(inferred.open)
     return inferred
@@ -87,11 +87,11 @@ def infer_from_file(
     tensors: Mapping[str, StoredTensor | Parameter],
     family: TargetFamily,
     layers: Iterable[str] = (),
-    told: Mapping[str, Sequence[str]] | None = None,
+    known_kinds: Mapping[str, Sequence[str]] | None = None,
 ) -> InferredNames:
     """Return what `map_from_file` does, with what is open; raises UsageError for choices that cannot be applied."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    inferred = infer_names(shapes, layer_rules(), family, [_choice(text) for text in layers], told)
+    inferred = infer_names(shapes, layer_rules(), family, [_choice(text) for text in layers], known_kinds)
     if inferred.faults:
         raise UsageError(f"--layer cannot be applied:{as_lines(inferred.faults)}", CHOICE)
     name_map, fills, words = targets_without_wrappers(inferred.name_map, inferred.fills)
@@ -139,17 +139,17 @@ def infer_names(
     rules: Sequence[LayerRule],
     family: TargetFamily,
     choices: Sequence[LayerChoice] = (),
-    told: Mapping[str, Sequence[str]] | None = None,
+    known_kinds: Mapping[str, Sequence[str]] | None = None,
 ) -> InferredNames:
     """Decide the target's name of every tensor of a checkpoint.
 
     The target's layers are those of `mindspore.nn` or `mint.nn` for a torch file, or torch's for a MindSpore file.
-    `shapes` maps the file's names, in its order, to shapes. `told` maps prefixes to the kinds that a model or a family
-    says the layer is; they count less than the user's choices, the last most, and need not be of use.
+    `shapes` maps the file's names, in its order, to shapes. `known_kinds` maps prefixes to the kinds that a
+    model or a family says the layer is; they count less than the user's choices, the last most, and need not be of use.
     """
     ways = directed_rules(rules, family, alone=not any("." in name for name in shapes))
-    containers = find_renamed_children(shapes, ways, choices, told or {})
-    readings = read_groups(shapes, ways, choices, told or {})
+    containers = find_renamed_children(shapes, ways, choices, known_kinds or {})
+    readings = read_groups(shapes, ways, choices, known_kinds or {})
     otherwise = read_otherwise(readings, ways, shapes)
     renames = {old: new for container in containers for old, new in container.renames.items()}
     changes: dict[str, tuple[AttributeChange, Evidence, str]] = {}

@@ -81,7 +81,7 @@ def read_rules(path: Path) -> NameRules:
 
 def read_users_rules(path: Path) -> NameRules:
     """Read what the user said in a map or rule file, not what align found; raises as `read_rules`."""
-    return _users_rules(_text(path), path, told=True)
+    return _users_rules(_text(path), path, given=True)
 
 
 def _text(path: Path) -> str:
@@ -170,8 +170,8 @@ def _are_kept(rules: NameRules, text: str, path: Path) -> bool:
     return said == says
 
 
-def _users_rules(text: str, path: Path, *, told: bool = False) -> NameRules:
-    rules = _parse(users_text(text, told=told), path)
+def _users_rules(text: str, path: Path, *, given: bool = False) -> NameRules:
+    rules = _parse(users_text(text, given=given), path)
     return replace(rules, frameworks=(None, None))
 
 

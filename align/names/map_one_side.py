@@ -64,13 +64,13 @@ def map_one_side(
     [('norm.weight', 'norm.gamma'), ('norm.bias', 'norm.beta')]
     """
     own_rules = rules if isinstance(rules, NameRules) else None
-    told = MapRules(own_rules) if own_rules is not None else read_map_rules(_path(rules), _path(out))
+    given_rules = MapRules(own_rules) if own_rules is not None else read_map_rules(_path(rules), _path(out))
     side = open_map_side(reference)
     require_parameters([side])
     way = _direction(side, target)
     inferred = _inferred(side, target, family, layers)
     name_map = replace(
-        _ruled(side, inferred, told.rules),
+        _ruled(side, inferred, given_rules.rules),
         source=side.parameters.label,
         target=LABELS[target],
         frameworks=(way.source, way.framework),
@@ -80,7 +80,7 @@ def map_one_side(
     parameters = side.parameters.parameters, made.parameters
     result = MapResult(name_map, *counts, _verdict(name_map), *parameters, inferred.warnings)
     if out is not None and name_map.complete:
-        write_map_file(Path(out), result, told.kept)
+        write_map_file(Path(out), result, given_rules.kept)
     return result
 
 

@@ -64,13 +64,13 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     >>> [(pair.source, pair.target) for pair in result.name_map.pairings]
     [('fc.weight', 'head.dense.weight')]
     """
-    told = MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), _path(out))
+    given_rules = MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), _path(out))
     given = read_inputs(inputs) if inputs is not None else None
     sides = open_map_sides(reference, candidate, trial=trial)
     require_parameters(sides)
     source, target = (side.parameters for side in sides)
     known = choose_family(family, source, target)
-    rules_of_all = told.rules if known is None else known.beside(told.rules)
+    rules_of_all = given_rules.rules if known is None else known.beside(given_rules.rules)
     live = _live(sides) if given is not None else None
     name_map = _settled(sides, (source, target), rules_of_all)
     facts = MapFacts()
@@ -79,11 +79,11 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
         name_map, unseen = settle_by_order(name_map, live, (source, target), given, rules_of_all)
         facts.unseen = unseen if was_open else []
     if known is not None:
-        name_map = known.marked(name_map, told.rules)
+        name_map = known.marked(name_map, given_rules.rules)
     name_map = _with_left_out(sides, name_map)
     if trial:
         name_map, facts.unproven = _by_trial(live, (source, target), name_map, given, progress)
-    if told.rules.all_rules:
+    if given_rules.rules.all_rules:
         name_map, facts.conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
     name_map, facts.doubled = with_doubled_open(name_map)
     warnings = map_warnings(name_map, sides, facts)
@@ -91,7 +91,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     both = source.parameters, target.parameters
     result = MapResult(name_map, *counts, map_verdict(name_map, facts.unproven), *both, warnings)
     if out is not None:
-        write_map_file(Path(out), result, told.kept)
+        write_map_file(Path(out), result, given_rules.kept)
     return result
 
 
@@ -112,17 +112,20 @@ def _settled(
 ) -> NameMap:
     """Match, and settle by equal values where both sides have values; the rest of a layer follows.
 
-    What values confirm is told as well: what they contradict is no reason to doubt it.
+    What values confirm is returned as well: what they contradict is no reason to doubt it.
     """
     name_map = _matched(*parameters, rules)
     values = sides[0].values, sides[1].values
-    told = pairs_by_values(name_map, LayeredSides(parameters), values) if all(values) else {}
+    by_values = pairs_by_values(name_map, LayeredSides(parameters), values) if all(values) else {}
     before = {pairing.source: pairing for pairing in name_map.pairings}
-    if all(before.get(name) == pairing for name, pairing in told.items()):
+    if all(before.get(name) == pairing for name, pairing in by_values.items()):
         return name_map
-    names = {name: (pairing.target, pairing.transform) for name, pairing in told.items()}
+    names = {name: (pairing.target, pairing.transform) for name, pairing in by_values.items()}
     again = _matched(*parameters, replace(rules, names=rules.names | names))
-    pairings = (told[p.source] if p.source in told and p.target == told[p.source].target else p for p in again.pairings)
+    pairings = (
+        by_values[p.source] if p.source in by_values and p.target == by_values[p.source].target else p
+        for p in again.pairings
+    )
     return replace(again, pairings=tuple(pairings))
 
 

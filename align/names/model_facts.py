@@ -35,18 +35,18 @@ def layer_kinds(model: ParameterSet) -> dict[str, list[str]]:
 
     A class that no rule knows keeps its parameters' names, and is no module with renamed children.
     """
-    told: dict[str, list[str]] = {}
+    kinds_by_path: dict[str, list[str]] = {}
     inner: dict[str, list[str]] = {}
     for module in model.modules:
         known = rule_for(module.classes)
         for path in dict.fromkeys((module.path, *_prefixes(module))):
-            told.setdefault(path, []).extend([CUSTOM, known[0].id if known else AS_IS])
+            kinds_by_path.setdefault(path, []).extend([CUSTOM, known[0].id if known else AS_IS])
         attributes = known[0].families[known[1]].parameters.values() if known else ()
         for attribute in attributes:
             if known and "." in attribute:
                 child = f"{module.path}.{attribute.rpartition('.')[0]}".removeprefix(".")
                 inner[child] = [known[0].id]
-    return {path: [*kinds, *inner.get(path, ())] for path, kinds in told.items()}
+    return {path: [*kinds, *inner.get(path, ())] for path, kinds in kinds_by_path.items()}
 
 
 def model_warnings(model: ParameterSet, tensors: Container[str]) -> Iterable[str]:

@@ -213,10 +213,10 @@ def _form_fault(rule: LayerRule) -> str:
     torch = rule.families.get("torch")
     known = set(torch.parameters.values()) if torch else set()
     for form in rule.files:
-        told = {name for name in (*form.attributes, *form.optional) if "." not in name}
-        if strange := sorted(told - known):
+        listed = {name for name in (*form.attributes, *form.optional) if "." not in name}
+        if strange := sorted(listed - known):
             return f"has a file form with {strange}, which torch's layer does not have"
-        if strange := sorted({*form.ndim, *form.gates, *form.same_shape, *form.same_first} - told):
+        if strange := sorted({*form.ndim, *form.gates, *form.same_shape, *form.same_first} - listed):
             return f"has a file form that says something of {strange}, which it does not list"
     return ""
 

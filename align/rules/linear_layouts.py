@@ -39,8 +39,8 @@ def inputs_first(classes: tuple[str, ...], layer: object) -> bool | None:
     layout = next((known[name] for name in classes if name in known), None)
     if layout is None or not layout.outputs_first_if:
         return layout.inputs_first if layout else None
-    told = getattr(layer, layout.outputs_first_if, None)
-    return None if told is None else not told
+    outputs_first = getattr(layer, layout.outputs_first_if, None)
+    return None if outputs_first is None else not outputs_first
 
 
 @cache

@@ -33,8 +33,8 @@ class Form:
     """How layers of these classes keep the setting, and how a user writes it.
 
     `reads` is an attribute, or several of which the first that is there and not None counts (`betas.0`: the first of
-    several values); `lacking` is the value where none is. `always` is the value of a class that cannot be told
-    another, `takes` are those of one that cannot be told others: `instead` says what to write in its place. `writes`
+    several values); `lacking` is the value where none is. `always` is the value of a class that cannot be given
+    another, `takes` are those of one that cannot be given others: `instead` says what to write in its place. `writes`
     is the argument if it is not called as the attribute, `writes_as` its form if that is not `means`; `beside` are
     arguments without which it has no effect. `values` pairs values of this class with the common ones, and where a
     user writes them in a third way, with that.

@@ -164,9 +164,9 @@ class _Ladder:
             if done.code > 1 or command is plan.commands[-1]:
                 errors = done.errors
                 break
-        told = self.folder.path / TEXTS / f"{rung.name}.txt"
-        told.parent.mkdir(exist_ok=True)
-        told.write_text("\n".join(texts), encoding="utf-8")
+        shown = self.folder.path / TEXTS / f"{rung.name}.txt"
+        shown.parent.mkdir(exist_ok=True)
+        shown.write_text("\n".join(texts), encoding="utf-8")
         is_new = path.is_file() and path.stat().st_mtime_ns != before
         return replace(
             blank,
@@ -176,7 +176,7 @@ class _Ladder:
             seconds=round(time.monotonic() - begun, 1),
             made_from=made_from,
             sources=loaded_sources(),
-            evidence=evidence_facts(self.folder.path, [path, told] if is_new else [told]),
+            evidence=evidence_facts(self.folder.path, [path, shown] if is_new else [shown]),
         )
 
     def _judged(self, rung: Rung, made: RungResult) -> RungResult:

@@ -52,7 +52,7 @@ def test_what_a_file_alone_decides_is_what_torch_has(rule_id: str, assert_each: 
 
 
 def backwards(shapes: Shapes, told: dict[str, tuple[str, ...]]) -> Shapes:
-    inferred = infer_names(shapes, layer_rules(), "torch", told=told)
+    inferred = infer_names(shapes, layer_rules(), "torch", known_kinds=told)
     assert not inferred.open
     made = {p.target: p.transform.output_shape(shapes[p.source]) for p in inferred.name_map.pairings}
     return made | {fill.name: fill.value.shape for fill in inferred.fills}

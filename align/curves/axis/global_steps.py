@@ -112,16 +112,16 @@ class _Epochs(NamedTuple):
     def printed_lengths(self, loss: Series) -> Integers | None:
         """Return the steps of each epoch, from the first, as records tell them: one number if all have as many.
 
-        None if no record tells it; raises StepsPerEpochError if they differ and one epoch is not told, or told twice.
+        None if no record tells it; raises StepsPerEpochError if they differ and one epoch has none, or two.
         """
         totals = self.log.table.totals
-        told = None if totals is None else totals[loss.rows] > 0
-        if totals is None or told is None or not told.any():
+        known = None if totals is None else totals[loss.rows] > 0
+        if totals is None or known is None or not known.any():
             return None
-        printed = totals[loss.rows][told]
+        printed = totals[loss.rows][known]
         if printed.min() == printed.max():
             return printed[:1]
-        of_epochs = np.unique(np.stack([self.places(loss)[0][told], printed]), axis=1)
+        of_epochs = np.unique(np.stack([self.places(loss)[0][known], printed]), axis=1)
         if not np.array_equal(of_epochs[0], np.arange(of_epochs.shape[1])):
             raise StepsPerEpochError(self.log.label, f"its epochs have from {printed.min()} to {printed.max()} steps")
         lengths: Integers = of_epochs[1]

@@ -53,7 +53,7 @@ class LikeValues:
                 self._by_count.setdefault(value.size, []).append(_Known(key, plain, *_sizes(plain)))
 
     def find(self, value: Array) -> Likeness | None:
-        """What a tensor is; of one that varies nowhere nothing can be told, and it counts as known."""
+        """What a tensor is; of one that varies nowhere nothing can be known, and it counts as known."""
         if not varies(value):
             return Likeness()
         plain = _without_sentinels(value)

@@ -260,7 +260,7 @@ class PartnerChoice:
         Where several fit alike, each is followed by what it would settle next: two branches may only meet later.
         """
         tried = dict(enumerate(alternatives))
-        told, reason = False, ""
+        distinguished, reason = False, ""
         for _ in range(MOST_FOLLOWED_STEPS):
             runs = {n: self.trial.observe(self.settled(), tried[n]) for n in tried}
             compared = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
@@ -269,12 +269,12 @@ class PartnerChoice:
             best = _best(list(tried), seen, modules - hidden)
             if not best:
                 return [], reason
-            told = told or len(best) < len(alternatives)
+            distinguished = distinguished or len(best) < len(alternatives)
             follow = {n: self._follow(runs[n], tried[n]) for n in best}
             if len(best) == 1 or not any(follow.values()):
                 break
             tried = {n: (*tried[n], *follow[n]) for n in best}
-        if not told and len(alternatives) > 1:
+        if not distinguished and len(alternatives) > 1:
             return [], ALIKE if reason == UNLIKE else reason
         return [alternatives[n] for n in best], ALIKE
 

@@ -4,7 +4,7 @@ A value pairs two names only if it stands once on each side among tensors of its
 constant: zeros and ones are what every fresh layer holds. A few elements of each tensor are read; whole ones only where
 these say something new. Pairs that are sure and hold one value are not looked at further. What is open, or not sure, is
 settled; a sure pair of unequal values is parted where another of its shape alone has the equal one; and pairs of the
-user's that values contradict stand and are told.
+user's that values contradict stand, and a warning says so.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ def pairs_by_values(name_map: NameMap, layered: LayeredSides, values: tuple[Valu
         for own, names, side in zip(values, said, sides, strict=True)
     ]
     before = {p.source: p for p in name_map.pairings}
-    told: dict[str, Pairing] = {}
+    by_source: dict[str, Pairing] = {}
     known = _known(name_map, sides)
     for equal in pair_equal_values(free[0], free[1], known):
         mine = before.get(equal.source)
         if equal in known:
-            told |= {equal.source: mine} if mine and mine.target == equal.target else {}
+            by_source |= {equal.source: mine} if mine and mine.target == equal.target else {}
         elif layered.roles[0][equal.source][0].aside == layered.roles[1][equal.target][0].aside:
-            told[equal.source] = _pairing(equal, sides, mine)
-    return told
+            by_source[equal.source] = _pairing(equal, sides, mine)
+    return by_source
 
 
 def _known(name_map: NameMap, sides: Sides) -> set[EqualValue]:
@@ -231,14 +231,14 @@ def note_value_conflicts(
     name_map: NameMap, values: tuple[Values, Values]
 ) -> tuple[NameMap, list[tuple[str, dict[str, str]]]]:
     """Return the map with a note at each contradicted pair and at its followers, and what to say of each."""
-    told = {p.source: p for p in name_map.pairings if p.evidence == "user" and _is_whole(p)}
-    if not told or not all(values):
+    users_pairs = {p.source: p for p in name_map.pairings if p.evidence == "user" and _is_whole(p)}
+    if not users_pairs or not all(values):
         return name_map, []
     source, target = values
-    said = {p.target: p for p in told.values()}
-    there = pair_equal_values({name: source[name] for name in told if name in source}, target)
+    said = {p.target: p for p in users_pairs.values()}
+    there = pair_equal_values({name: source[name] for name in users_pairs if name in source}, target)
     back = pair_equal_values(source, {name: target[name] for name in said if name in target})
-    others = {one.source: one.target for one in there if told[one.source].target != one.target}
+    others = {one.source: one.target for one in there if users_pairs[one.source].target != one.target}
     sources = {one.source: one.target for one in back if said[one.target].source != one.source}
     notes = {name: sentence("pair_note.against_values", name=other) for name, other in others.items()}
     for name, to in sources.items():
@@ -253,7 +253,7 @@ def note_value_conflicts(
         for p in name_map.pairings
     )
     conflicts = [
-        ("map_warning.rule_stands", {"source": name, "target": told[name].target, "note": note})
+        ("map_warning.rule_stands", {"source": name, "target": users_pairs[name].target, "note": note})
         for name, note in notes.items()
     ]
     return replace(name_map, pairings=pairings), conflicts

@@ -175,8 +175,8 @@ def blind_parameters(side: Side, layers: Sequence[Layer], inputs: Mapping[str, A
 def _suspects(layer: Layer, silent: set[str], shares: Mapping[str, float]) -> list[str]:
     """The silent parameters of a layer, with its statistics if all of it that has a gradient is silent."""
     names = {p.name for p in layer.roles.values()}
-    told = names & shares.keys()
-    return sorted(names if told and told <= silent else names & silent)
+    with_gradient = names & shares.keys()
+    return sorted(names if with_gradient and with_gradient <= silent else names & silent)
 
 
 class _Perturbed:

@@ -96,12 +96,12 @@ class TrialRuns:
                 _put(values, second.tensor(pairing.target), pairing.transform, own)
         second.load(values)
         modules = self._modules(forced) | self._deviating
-        told = {
+        stand_ins = {
             (modules[path], call): output
             for (path, call), output in self._seen.kept.items()
             if path in modules and first.is_leaf(path) and second.is_leaf(modules[path])
         }
-        seen = CallSampler(told)
+        seen = CallSampler(stand_ins)
         self._runs += 1
         self._progress("trial", self._runs, self._runs + 1)
         second.run(seen)
@@ -312,10 +312,10 @@ def _unlike(one: CallSampler, two: CallSampler, own: set[str]) -> bool:
 
 
 class CallSampler:
-    """An Intervention that samples every call, and lets those modules return what they are `told`."""
+    """An Intervention that samples every call, and lets those modules return what they are `answers`."""
 
-    def __init__(self, told: Mapping[CallKey, Array] | None = None, *, keep: bool = False) -> None:
-        self._told = told or {}
+    def __init__(self, answers: Mapping[CallKey, Array] | None = None, *, keep: bool = False) -> None:
+        self._answers = answers or {}
         self._keep = keep
         self.inputs: dict[CallKey, tuple[NDArray[np.float64], ...]] = {}
         self.outputs: dict[CallKey, tuple[NDArray[np.float64], ...]] = {}
@@ -337,8 +337,8 @@ class CallSampler:
         key = capture.module, capture.call
         if self._keep:
             self.kept[key] = np.array(value)
-        told = self._told.get(key)
-        return None if told is None or told.size != value.size else told.reshape(value.shape)
+        answers = self._answers.get(key)
+        return None if answers is None or answers.size != value.size else answers.reshape(value.shape)
 
     def calls(self, module: str) -> int:
         """How often a module was called."""

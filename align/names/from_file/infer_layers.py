@@ -105,11 +105,11 @@ def read_groups(
     shapes: Mapping[str, Shape],
     rules: Sequence[DirectedRule],
     choices: Sequence[LayerChoice],
-    told: Mapping[str, Sequence[str]],
+    known_kinds: Mapping[str, Sequence[str]],
 ) -> list[LayerReading]:
     """What each group of the file can be, in the file's order, by its form and the last choice that speaks of it.
 
-    `told` maps prefixes to kinds, which count less than the choices.
+    `known_kinds` maps prefixes to kinds, which count less than the choices.
     """
     groups: dict[str, PrefixGroup] = {}
     for name, shape in shapes.items():
@@ -120,15 +120,16 @@ def read_groups(
     telling = (known - NOT_TELLING) | SPLIT
     fitting = _Fitting(rules, beside)
     return [
-        _reading(group, rules, fitting, choices_for(group.prefix, choices, told), telling) for group in groups.values()
+        _reading(group, rules, fitting, choices_for(group.prefix, choices, known_kinds), telling)
+        for group in groups.values()
     ]
 
 
 def choices_for(
-    prefix: str, choices: Sequence[LayerChoice], told: Mapping[str, Sequence[str]]
+    prefix: str, choices: Sequence[LayerChoice], known_kinds: Mapping[str, Sequence[str]]
 ) -> tuple[LayerChoice, ...]:
     """What is said of the layer at a prefix, what counts least first."""
-    said = (LayerChoice(prefix, kind) for kind in told.get(prefix, ()))
+    said = (LayerChoice(prefix, kind) for kind in known_kinds.get(prefix, ()))
     return (*said, *(choice for choice in choices if fnmatchcase(prefix, choice.pattern)))
 
 
@@ -353,7 +354,7 @@ def find_renamed_children(
     names: Collection[str],
     rules: Iterable[DirectedRule],
     choices: Sequence[LayerChoice],
-    told: Mapping[str, Sequence[str]],
+    known_kinds: Mapping[str, Sequence[str]],
 ) -> list[RenamedChildren]:
     """All modules that look like one with renamed children, each with the last choice that speaks of it."""
     known = dict.fromkeys([*names, *(path for name in names for path in _modules_above(name))])
@@ -366,7 +367,7 @@ def find_renamed_children(
                 if prefix != name and prefix[-1:] in ("", ".") and all(prefix + other in known for other in others):
                     found.setdefault((prefix[:-1], tuple(rule.children.items())), []).append(rule)
     return [
-        _container(prefix, dict(renames), fitting, choices_for(prefix, choices, told))
+        _container(prefix, dict(renames), fitting, choices_for(prefix, choices, known_kinds))
         for (prefix, renames), fitting in found.items()
     ]
 

@@ -113,11 +113,11 @@ def _read_checkpoint(path: Path) -> MapSide:
     """Read as torch's names where neither file nor names tell; the map then does not say whose they are."""
     checkpoint = open_checkpoint(path)
     framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
-    told = declared_framework(checkpoint.metadata) or (framework if framework == "mindspore" else None)
+    named = declared_framework(checkpoint.metadata) or (framework if framework == "mindspore" else None)
     state = training_state(checkpoint.tensors, training_state_rules(), framework)
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in state}
     parameters = parameters_of_file(str(path), framework, tensors, layer_rules())
-    return MapSide(replace(parameters, framework=told), None, tensors, state)
+    return MapSide(replace(parameters, framework=named), None, tensors, state)
 
 
 def parameters_of_file(

@@ -69,9 +69,9 @@ class NumberedLists:
 
     def __init__(self, left: Iterable[Layer], right: Iterable[Layer], settled: Iterable[Pair]) -> None:
         self._sides = _Side(left), _Side(right)
-        told = self._learn_ways(settled)
-        self._ways = {lists: one.way for lists, one in told.items() if one.way is not None}
-        self._moved = {(mine, number) for (mine, _), one in told.items() for number in one.moved}
+        learnt = self._learn_ways(settled)
+        self._ways = {lists: one.way for lists, one in learnt.items() if one.way is not None}
+        self._moved = {(mine, number) for (mine, _), one in learnt.items() for number in one.moved}
         self._turned = {_beside(*lists) for lists, way in self._ways.items() if way < 0}
         self._alike = {(*_beside(*lists), self._fall(*lists)) for lists, way in self._ways.items() if way > 0}
         self._readings: dict[tuple[Lists, Lists], list[_Read]] = {}
@@ -128,7 +128,7 @@ class NumberedLists:
                 for theirs, other in list_levels(b.path):
                     points[mine, theirs].add((number, other))
         left, right = (side.seen for side in self._sides)
-        return {(x, y): list_direction(told, left[x], right[y], "#" in x + y) for (x, y), told in points.items()}
+        return {(x, y): list_direction(places, left[x], right[y], "#" in x + y) for (x, y), places in points.items()}
 
     def _order(self, inner: Lists, outer: Lists) -> Lists:
         """The outer lists in the order of the inner ones that they are; () if several orders fit as well."""
@@ -138,10 +138,10 @@ class NumberedLists:
         own = self._sides[0].numbers(inner)
         fitting: dict[Lists, float] = {}
         for order in permutations(range(len(outer))):
-            told = [run[at] == run[place] for run in runs for at, place in enumerate(order)]
+            same_places = [run[at] == run[place] for run in runs for at, place in enumerate(order)]
             lists = tuple(outer[place] for place in order)
             ways = [self._ways.get(two) for two in zip(inner, lists, strict=True)]
-            if all(told) and 0 not in ways and self._sides[1].numbers(lists) == own:
+            if all(same_places) and 0 not in ways and self._sides[1].numbers(lists) == own:
                 words_alike = sum(_name_likeness(x, y) for x, y in zip(inner, lists, strict=True))
                 fitting[lists] = words_alike + sum(way is not None for way in ways)
         if not fitting:
@@ -252,7 +252,7 @@ def _way(points: set[tuple[int, int]]) -> int:
 
 
 def _exchanged(ranks: list[tuple[int, int]], shift: float) -> set[int]:
-    """The two places of the source that stand in each other's, while all others that are told stay; none if not so.
+    """The two places of the source that stand in each other's, while all others that are known stay; none if not so.
 
     `shift` is that of a list that has lost its first blocks on one side: an exchange leaves the mean as it is.
     """

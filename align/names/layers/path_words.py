@@ -207,17 +207,17 @@ def _compare_words(sources: tuple[str, str], targets: tuple[str, str], order: fl
     return benefit if clear or benefit * order > 0 else 0.0
 
 
-def unlike_beyond_kind(told: tuple[Tokens, Tokens], kinds: tuple[str, str]) -> bool:
-    """Tell whether the words that are `told` of two layers say more than their kinds, and nothing alike."""
-    mine, theirs = (_beyond(kind, said) for kind, said in zip(kinds, told, strict=True))
+def unlike_beyond_kind(words: tuple[Tokens, Tokens], kinds: tuple[str, str]) -> bool:
+    """Tell whether the words that are `words` of two layers say more than their kinds, and nothing alike."""
+    mine, theirs = (_beyond(kind, said) for kind, said in zip(kinds, words, strict=True))
     return bool(mine and theirs) and not likeness(mine, theirs)
 
 
-def _beyond(kind: str, told: Tokens) -> Tokens:
+def _beyond(kind: str, words: Tokens) -> Tokens:
     """The words that say more of a layer than its kind: all norms are called norms, and those of groups `gn`."""
     parts = kind.split("_")
     initials = "".join(word[:1] for word in parts)
-    return tuple(word for word in told if len(word) > 1 and word not in {*parts, initials})
+    return tuple(word for word in words if len(word) > 1 and word not in {*parts, initials})
 
 
 class DistinctiveWords:

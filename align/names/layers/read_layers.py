@@ -327,7 +327,7 @@ def _outer_wrapper(paths: Sequence[str]) -> str:
 def _holder(paths: Sequence[str], wrapper: str) -> str:
     """The wrapper with the one module more that holds all paths, "" if none does."""
     first = paths[0].removeprefix(wrapper).partition(".")[0] if paths else ""
-    if not first or first.lower() in ASIDE:  # that a side is a copy is told by this word
+    if not first or first.lower() in ASIDE:  # this word says that a side is a copy
         return ""
     longer = f"{wrapper}{first}."
     below = [path.removeprefix(longer) for path in paths if path.startswith(longer)]

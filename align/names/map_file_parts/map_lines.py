@@ -43,15 +43,15 @@ def is_ours(line: str) -> bool:
     return line.lstrip().startswith(OURS) or (found is not None and found["sum"] == _sum(found["said"]))
 
 
-def users_text(text: str, *, told: bool = False) -> str:
-    """The text with an empty line for each that align wrote; with `told` not for those that say what it was told.
+def users_text(text: str, *, given: bool = False) -> str:
+    """The text with an empty line for each that align wrote; with `given` not for those that say what it was given.
 
     These are pairs that a rule of the user's made, in whatever file it stood, and drops.
     """
-    return "\n".join("" if is_ours(line) and not (told and _is_told(line)) else line for line in text.split("\n"))
+    return "\n".join("" if is_ours(line) and not (given and _is_given(line)) else line for line in text.split("\n"))
 
 
-def _is_told(line: str) -> bool:
+def _is_given(line: str) -> bool:
     found = _MARKED.fullmatch(line)
     return found is not None and found["why"].split()[0] in ("user", "dropped")
 

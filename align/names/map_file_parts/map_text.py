@@ -45,10 +45,10 @@ def map_text(name_map: NameMap, kept: str = "", rules: NameRules | None = None, 
     rules = rules or NameRules()
     written = sections(users_text(kept))
     users = {table_of(section.header): section for section in written}
-    told = [f'{side} = "{name}"' for side, name in zip(SIDES, name_map.frameworks, strict=True) if name]
+    frameworks = [f'{side} = "{name}"' for side, name in zip(SIDES, name_map.frameworks, strict=True) if name]
     top = [line for line in users[""].lines if line.partition("=")[0].strip() not in _OWN_KEYS]
     blocks = [
-        [*_HEADER.splitlines(), *told],
+        [*_HEADER.splitlines(), *frameworks],
         _stripped(top),
         _table("names", users, _pair_lines(name_map, rules, expand), name_map) or ["[names]"],
         *([*one.above, one.header, *_stripped(one.lines)] for one in written if _is_foreign(one)),

@@ -66,7 +66,7 @@ def _children(layers: Sequence[Layer]) -> dict[str, Counter[frozenset[object]]]:
 
 
 def _shortened_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
-    """Lists with changed layers that have fewer children on one side: which are missing is not told by numbers."""
+    """Lists with changed layers that have fewer children on one side: numbers do not say which are missing."""
     mine, theirs = (_lists(side) for side in (left, right)) if changed else ({}, {})
     return {one for path in changed for one in _lists_above(path) if mine[one] != theirs[one]}
 

@@ -1,7 +1,7 @@
 """What is left when all pairs are made: dropped for a stated reason, or unmatched with the names that come closest.
 
 A wrong model asks thousands of times why a parameter has no counterpart: names that differ in their numbers alone are
-looked up once, and the answer is told with the parameter's own numbers.
+looked up once, and the answer is given with the parameter's own numbers.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ class WhyUnmatched:
     def _differences(self, parameter: Parameter, others: Iterable[Parameter]) -> list[str]:
         mine = self.roles[0].get(parameter.name)
         theirs = [self.roles[1].get(other.name) for other in others]
-        told = (_difference(mine, one) for one in theirs if mine and one)
-        return list(dict.fromkeys(told)) or [sentence("unmatched_difference.no_layer")]
+        differences = (_difference(mine, one) for one in theirs if mine and one)
+        return list(dict.fromkeys(differences)) or [sentence("unmatched_difference.no_layer")]
 
 
 def _difference(mine: tuple[Layer, str], theirs: tuple[Layer, str]) -> str:

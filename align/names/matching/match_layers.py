@@ -65,7 +65,7 @@ def _match(
 ) -> tuple[list[tuple[Pair, float]], list[OpenGroup]]:
     equal_paths = find_equal_paths(left, right)
     same = equal_paths.pairs
-    told = {a.signature for a, _ in known}
+    known_shapes = {a.signature for a, _ in known}
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
     settlement = settle_exchanges(place_layers(left, right), (left, right), known, ordered, equal_paths.unlike)
@@ -75,7 +75,7 @@ def _match(
     facts = read_pair_facts(found, [*known, *found], sides)
     doubts = _ShapeDoubts(facts, [*known, *found], [*same, *found])
     number = Counter(layer.signature for layer in (*left, *right))
-    lone = [pair for pair in found if number[pair[0].signature] == 2 and pair[0].signature not in told]
+    lone = [pair for pair in found if number[pair[0].signature] == 2 and pair[0].signature not in known_shapes]
     chance = {pair[0].path for pair in lone if doubts.is_chance(pair)}
     strange = {pair[0].path for pair in found if doubts.is_strange(pair)}
     strange |= {pair[0].path for pair in lone if doubts.stands_elsewhere(pair)}
@@ -219,9 +219,9 @@ def read_pair_facts(
 ) -> dict[str, PairFacts]:
     """Return what speaks for and against each of the pairs, by the path of its source; `settled` pairs teach."""
     names = DistinctiveWords([[layer.path for layer in side] for side in sides], [(a.path, b.path) for a, b in settled])
-    told = [_told_by_words(pair, names) for pair in pairs]
+    by_words = [_told_by_words(pair, names) for pair in pairs]
     evidence = PairEvidence(settled, ordered=False)
-    return {pair[0].path: PairFacts(*said, *evidence.of_pair(pair)) for pair, said in zip(pairs, told, strict=True)}
+    return {pair[0].path: PairFacts(*said, *evidence.of_pair(pair)) for pair, said in zip(pairs, by_words, strict=True)}
 
 
 def _told_by_words(pair: Pair, names: DistinctiveWords) -> tuple[float, bool, tuple[bool, bool]]:
@@ -233,15 +233,15 @@ def _told_by_words(pair: Pair, names: DistinctiveWords) -> tuple[float, bool, tu
     return alike, differ, (_by_shape_alone(pair, whole), _by_shape_alone(pair, own))
 
 
-def _by_shape_alone(pair: Pair, told: tuple[Tokens, Tokens]) -> bool:
-    """Tell whether the words that are `told` of a pair are against it, and for it but a shape of one length.
+def _by_shape_alone(pair: Pair, words: tuple[Tokens, Tokens]) -> bool:
+    """Tell whether the words that are `words` of a pair are against it, and for it but a shape of one length.
 
     Anything of this width has that; but a layer of a numbered block is there as often as the block: no chance.
     """
     square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
     if not square or any(numbered(layer.path) for layer in pair):
         return False
-    return unlike_beyond_kind(told, (pair[0].kind, pair[1].kind))
+    return unlike_beyond_kind(words, (pair[0].kind, pair[1].kind))
 
 
 class PairedModules:

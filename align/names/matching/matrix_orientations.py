@@ -65,11 +65,11 @@ def _settle_crossed(pairs: Sequence[Sure], sides: Sides, named: Set[str]) -> Ori
         return Orientations(list(pairs))
     in_doubt = {pair[0].path for both in rivals for pair in both}
     speaks = _witness([one for one in pairs if one[0][0].path not in in_doubt], sides)
-    told = [(both, speaks(*both)) for both in rivals]
+    weighed = [(both, speaks(*both)) for both in rivals]
     found = Orientations()
     exchanged: dict[str, Layer] = {}
-    better = _better([both for both, benefit in told if benefit < 0])
-    for group in group_links([both for both, benefit in told if benefit <= 0]):
+    better = _better([both for both, benefit in weighed if benefit < 0])
+    for group in group_links([both for both, benefit in weighed if benefit <= 0]):
         paths = {layer.path for side, layer in group.members if side == "source"}
         if paths <= better.keys():
             exchanged.update({path: better[path] for path in paths})
@@ -177,7 +177,7 @@ def _weight_name(layer: Layer) -> str:
 
 
 class ClassOrientations:
-    """Whether matrices of unknown classes stand turned to their counterparts, as told by those that are not square.
+    """Whether matrices of unknown classes stand turned to their counterparts, as those show that are not square.
 
     Those at `open_paths` may stand either way.
     """
@@ -217,13 +217,13 @@ def _settle_square(before: Orientations, sides: Sides) -> Orientations:
     settled: list[Sure] = []
     unsure: list[Ambiguity] = []
     for (a, b), sure in before.pairs:
-        told = ways.of((a, b)) if ways.is_unsure((a, b)) else {False}
-        if told == {True}:
+        ways_seen = ways.of((a, b)) if ways.is_unsure((a, b)) else {False}
+        if ways_seen == {True}:
             turned = (a, replace(b, inputs_first=True)) if not b.kind else (replace(a, inputs_first=True), b)
             settled.append((turned, min(sure, CONFIDENCE_OF_TURNED)))
             continue
         settled.append(((a, b), sure))
-        if len(told) > 1 or (not told and (a.kind or b.kind)):
+        if len(ways_seen) > 1 or (not ways_seen and (a.kind or b.kind)):
             unsure.append(Ambiguity((a.roles["weight"].name,), (b.roles["weight"].name,), _SQUARE_REASON))
     return replace(before, pairs=settled, ambiguous=[*before.ambiguous, *unsure])
 
@@ -240,22 +240,22 @@ def _settle_in_files(before: Orientations, sides: Sides, named: Set[str]) -> Ori
     matrices = [pair for pair, _ in before.pairs if _may_be_turned(pair, files, named)]
     if not matrices:
         return before
-    told = _Told(files, mixed=bool(before.open_paths))
+    by_files = _SquareWays(files, mixed=bool(before.open_paths))
     for pair in matrices:
         if not _is_square(pair) and pair[0].path not in before.open_paths:
-            told.add(pair)
+            by_files.add(pair)
     found = replace(before, pairs=[])
     square_paths = {pair[0].path for pair in matrices if _is_square(pair)}
     for pair, sure in before.pairs:
         if pair[0].path in square_paths:
-            _settle(pair, sure, told.of(pair), found, files)
+            _settle(pair, sure, by_files.of(pair), found, files)
         else:
             found.pairs.append((pair, sure))
     return found
 
 
 def _settle(pair: Pair, sure: float, ways: set[bool], found: Orientations, files: list[bool]) -> None:
-    """Take in a square matrix, told to stand alike on both sides (False), turned (True), both, or neither."""
+    """Take in a square matrix, which stands alike on both sides (False), turned (True), both, or neither."""
     a, b = pair
     names = a.roles["weight"].name, b.roles["weight"].name
     if ways == {True}:
@@ -268,7 +268,7 @@ def _settle(pair: Pair, sure: float, ways: set[bool], found: Orientations, files
         found.notes[names[0]] = UNTOLD
 
 
-class _Told:
+class _SquareWays:
     """Which matrices of the files are known to stand turned, by the last word of their paths and on the whole.
 
     `mixed` says that some are open. `_unlike` tells of matrices of which only this is known: whether the two sides'
@@ -290,12 +290,12 @@ class _Told:
             return
         for side, way in enumerate(ways):
             if self._files[side]:
-                told = way if way is not None else unlike != ways[1 - side]
-                self._named[side, _last_word(pair[side].path)].add(told)
-                self._all[side].add(told)
+                turned = way if way is not None else unlike != ways[1 - side]
+                self._named[side, _last_word(pair[side].path)].add(turned)
+                self._all[side].add(turned)
 
     def of(self, pair: Pair) -> set[bool]:
-        """What is told of a square matrix: both sides stand alike (False), unlike (True), either way, or nothing."""
+        """What is known of a square matrix: both sides stand alike (False), unlike (True), either way, or nothing."""
         ways = [self._ways(layer, side) for side, layer in enumerate(pair)]
         if all(ways):
             return {one != other for one in ways[0] for other in ways[1]}

@@ -2,8 +2,8 @@
 
 Layers of equal class and shape are rivals. Each two pairs of rivals are weighed against their exchange, and each pair
 against every unpaired rival that could take a place in it. Clear losses are exchanged; what stays undecided is open,
-joined into the groups that a user has to settle together. What each block tells in part, and all blocks tell alike, is
-told in full.
+joined into the groups that a user has to settle together. What each block shows in part, and all blocks alike, counts
+in full.
 
 The evidence is one value, `PairEvidence`: made once a round of the pairs that are settled by then, and read by all who
 weigh a pair. Each kind of it lies in [-2, 2].
@@ -131,7 +131,7 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
     ]
     evidence = PairEvidence([*known, *alone], ordered=ordered, contents=contents)
     settlement = _weigh(_improved(settlement.pairs, free, evidence), free, evidence, unlike, BENEFIT_OF_SURE)
-    lists: NumberedLists | None = None  # numbers speak when the rest has told what they mean
+    lists: NumberedLists | None = None  # numbers count once the rest shows what they mean
     previous, sure = settlement, alone
     for turn in range(WEIGHING_ROUNDS):
         weighed = zip(settlement.pairs, settlement.weakest, strict=True)
@@ -287,7 +287,7 @@ class PairEvidence:
         """What two pairs have over the two with partners exchanged: > 0 speaks for them, 0: nothing tells.
 
         Each kind of evidence lies in [-2, 2]; kinds that contradict each other give 0: a block that moved in its list
-        is told by what it holds, against its number. Beside numbers that are in order little else counts.
+        is known by what it holds, against its number. Beside numbers that are in order little else counts.
         """
         judged, exchanged = (one, two), ((one[0], two[1]), (two[0], one[1]))
         order = 1.0 if (one[0].position < two[0].position) == (one[1].position < two[1].position) else -1.0

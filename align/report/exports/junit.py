@@ -57,8 +57,8 @@ def _add_case(suite: ET.Element, rung: RungResult, classname: str) -> None:
     facts = {"message": printable(rung.reason)}
     if ELEMENTS[rung.state] != "skipped":
         facts["type"] = rung.state
-    told = ET.SubElement(case, ELEMENTS[rung.state], facts)
-    told.text = "\n".join(map(printable, [rung.reason, *culprit_lines(rung.culprits), *rung.commands]))
+    element = ET.SubElement(case, ELEMENTS[rung.state], facts)
+    element.text = "\n".join(map(printable, [rung.reason, *culprit_lines(rung.culprits), *rung.commands]))
 
 
 def _counts(rungs: Sequence[RungResult]) -> dict[str, str]:

@@ -54,7 +54,7 @@ def culprit_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
 
 
 def culprit_groups(document: dict[str, Any]) -> list[tuple[list[Culprit], Pairs]]:
-    """Return the culprits of a `mindalign.forward` document, those of one cause together, with what is told of them."""
+    """Return the culprits of a `mindalign.forward` document, those of one cause together, with what is shown."""
     return [(group, _facts(group, document["layers"])) for group in _alike(document.get("culprits", []))]
 
 

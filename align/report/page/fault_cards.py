@@ -56,15 +56,15 @@ def fault_cards(rung: PageRung) -> tuple[FaultCard, ...]:
 
 def _of_forward(_: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
     for place, (group, facts) in enumerate(culprit_groups(document)):
-        told = dict(facts)
-        change, line = told.pop(say("culprit.change"), ""), told.pop(say("culprit.line"), "")
-        cause = told.pop(say("culprit.cause"), "")
-        told.pop(say("culprit.settings"), None)
-        names = {side: told.pop(word("word", side)) for side in SIDES}
+        shown = dict(facts)
+        change, line = shown.pop(say("culprit.change"), ""), shown.pop(say("culprit.line"), "")
+        cause = shown.pop(say("culprit.cause"), "")
+        shown.pop(say("culprit.settings"), None)
+        names = {side: shown.pop(word("word", side)) for side in SIDES}
         settings = group[0]["facts"] if set(SIDES) <= set(group[0]["facts"]) else {}
         sides = tuple((side, names[side], format_fact(settings[side]) if settings else "") for side in SIDES)
         command = _reproducer(document, group[0], is_first=place == 0)
-        yield FaultCard(names["candidate"], cause, sides, tuple(told.items()), change, line, command)
+        yield FaultCard(names["candidate"], cause, sides, tuple(shown.items()), change, line, command)
 
 
 def _reproducer(document: dict[str, Any], culprit: dict[str, Any], *, is_first: bool) -> str:
@@ -91,15 +91,15 @@ def _of_step(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
     own = [one for one in document["culprits"] if not known or _as_in_ladder(one) in known]
     for group in _alike(own, lambda one: (one["candidate"], (*(one[key] for key in ALIKE), str(one["facts"])))):
         worst = max(group, key=lambda one: float(one["factor"]))
-        told = dict(culprit_facts(worst))
-        title = told.pop(say("step.where"))
+        shown = dict(culprit_facts(worst))
+        title = shown.pop(say("step.where"))
         if len(group) > 1:
             title = f"{', '.join(fold_names(one['candidate'] for one in group))} ({worst['candidate_class']})"
-        cause, change = told.pop(say("step.cause"), ""), told.pop(say("step.change"), "")
-        told.pop(say("step.line"), None)
+        cause, change = shown.pop(say("step.cause"), ""), shown.pop(say("step.change"), "")
+        shown.pop(say("step.line"), None)
         sides, other = _settings_of_step(worst)
-        told[""] = other
-        yield FaultCard(title, cause, sides, _said(told), change, _lines(group), _again(rung))
+        shown[""] = other
+        yield FaultCard(title, cause, sides, _said(shown), change, _lines(group), _again(rung))
 
 
 def _settings_of_step(one: Mapping[str, Any]) -> tuple[tuple[tuple[str, str, str], ...], str]:
@@ -112,8 +112,8 @@ def _settings_of_step(one: Mapping[str, Any]) -> tuple[tuple[tuple[str, str, str
     return tuple((side, one[side], text) for side, text in zip(SIDES, texts, strict=True)), other
 
 
-def _said(told: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((label, text) for label, text in told.items() if text)
+def _said(shown: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((label, text) for label, text in shown.items() if text)
 
 
 def _as_in_ladder(one: Mapping[str, Any]) -> tuple[str, ...]:

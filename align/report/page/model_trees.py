@@ -141,9 +141,9 @@ def _plain(node: _Node, label: str) -> list[Any]:
 def _colours(node: _Node, factors: tuple[float, float]) -> list[int | str]:
     """Level and text of both factors."""
     return [
-        told
+        text
         for factor in factors
-        for told in (_level(node, factor), "" if factor == UNKNOWN else format_number(factor))
+        for text in (_level(node, factor), "" if factor == UNKNOWN else format_number(factor))
     ]
 
 

@@ -71,10 +71,10 @@ def _tools(block: Table) -> str:
         return ""
     label = escape(say("page.filter_of", title=block.title))
     field = f'<input type="search" placeholder="{escape(say("page.filter"))}" aria-label="{label}">'
-    told = f'<span class="count" role="status">{escape(say("page.rows", count=count))}</span>'
+    shown_count = f'<span class="count" role="status">{escape(say("page.rows", count=count))}</span>'
     shown = escape(say("page.show_open", count=folded))
     unfold = f'<button type="button" class="unfold" aria-pressed="false">{shown}</button>' if folded else ""
-    return f'<div class="tools">{field if count >= FILTERED_TABLE_ROWS else ""}{told}{unfold}</div>'
+    return f'<div class="tools">{field if count >= FILTERED_TABLE_ROWS else ""}{shown_count}{unfold}</div>'
 
 
 def _is_open(row: Row) -> bool:

@@ -78,13 +78,13 @@ def _verdict(verdict: Verdict, rungs: Sequence[PageRung], ladder: dict[str, Any]
     lines = [_sides(rungs), *([say("verdict.caveats", caveats="; ".join(verdict.caveats))] if verdict.caveats else [])]
     if missing := [rung.title for rung in rungs if rung.result.state == "not run"]:
         lines.append(say("rung.not_run", names=", ".join(missing)))
-    told = "".join(f"<p>{escape(line)}</p>" for line in (*lines, _next(rungs, ladder)) if line)
+    paragraphs = "".join(f"<p>{escape(line)}</p>" for line in (*lines, _next(rungs, ladder)) if line)
     first = f'<p class="first">{escape(_first(rungs))}</p>' if _first(rungs) else ""
     mark = f'<span class="mark" aria-hidden="true">{MARKS[outcome]}</span>'
     return (
         f'<div class="verdict {TONES.get(outcome, "plain")}">{mark}'
         f'<div><h1><span class="outcome">{escape(word("outcome", outcome))}</span> '
-        f'<span class="what">{escape(verdict.reason)}</span></h1>{first}{told}</div></div>'
+        f'<span class="what">{escape(verdict.reason)}</span></h1>{first}{paragraphs}</div></div>'
     )
 
 
@@ -96,8 +96,8 @@ def _first(rungs: Sequence[PageRung]) -> str:
 
 def _sides(rungs: Sequence[PageRung]) -> str:
     """The names of both sides: of a comparison of models, or else of the first result that has two."""
-    told = sorted(rungs, key=lambda rung: rung.result.kind not in OF_MODELS)
-    for rung in told:
+    ordered = sorted(rungs, key=lambda rung: rung.result.kind not in OF_MODELS)
+    for rung in ordered:
         names = [(rung.document or {}).get(side) for side in ("reference", "candidate")]
         if all(isinstance(name, str) and name for name in names):
             return say("rung.sides", reference=names[0], candidate=names[1])

@@ -104,8 +104,8 @@ def _blocks(rung: PageRung, document: dict[str, Any], *, has_cards: bool) -> str
     """What the command prints, without what the cards say and the head of the section."""
     blocks = result_blocks(document, show_all=rung.result.kind in LISTED_WHOLE)
     if has_cards:
-        told = _on_cards(rung.result.kind, document, blocks)
-        blocks = [_folded(block) for block in blocks if block not in told]
+        on_cards = _on_cards(rung.result.kind, document, blocks)
+        blocks = [_folded(block) for block in blocks if block not in on_cards]
     if isinstance(blocks[-1], Lines) and not blocks[-1].title:
         blocks[-1] = Lines("", blocks[-1].lines[1:], "quiet")
     return "".join(block_html(block, _name(rung, block)) for block in blocks)

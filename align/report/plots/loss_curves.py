@@ -64,7 +64,7 @@ def draw_loss_curves(document: dict[str, Any]) -> Any | None:
 
 
 def _marked_events(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the events to mark, led by the first divergent step; more than can be told apart are left out."""
+    """Return the events to mark, led by the first divergent step; more than one can see apart are left out."""
     first = document["first_divergent_step"]
     first_mark = [{"kind": "first divergent", "step": first, "side": None}] if first is not None else []
     parted = {(kind, first) for kind in ("change point", "apart for a while")}
