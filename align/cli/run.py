@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from align.cli.parts.shared import JsonOption, ProjectOption  # noqa: TC001 - typer reads the annotations
+from align.runs.project_file import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.runs.climb_ladder import Executed
     from align.runs.ladder_result import RungResult
-
-FOLDER = "align-run"
 
 
 def run_command(

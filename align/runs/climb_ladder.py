@@ -10,9 +10,9 @@ from __future__ import annotations
 import shlex
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from align.errors import UsageError
+from align.errors import RunFolderError, UsageError
 from align.runs.evidence import evidence_facts, is_unchanged, loaded_sources, read_facts, same_content
 from align.runs.ladder_result import JUDGED, LadderResult, RungResult, judge_ladder
 from align.runs.missing_files import require_named_files
@@ -111,14 +111,14 @@ class _Ladder:
     def run(self) -> LadderResult:
         """Decide of each rung in turn, and write the whole after each."""
         document = self.folder.read("ladder")
-        self.earlier = {one["name"]: RungResult.read(one) for one in document["rungs"]} if document else {}
+        self.earlier = _read_earlier(document, self.folder) if document else {}
         is_stopped = False
         for rung in rungs():
             is_wanted = rung.name in self.wanted
             if not is_wanted and not _is_asked(self.project, rung) and rung.name not in self.earlier:
                 continue
             self.found[rung.name] = one = self._state(rung, is_wanted=is_wanted and not is_stopped)
-            is_stopped = is_stopped or (one.state in BARRING and not self.climb.keep_going)
+            is_stopped = is_stopped or (is_wanted and one.state in BARRING and not self.climb.keep_going)
             self._write({name: one for name, one in self.earlier.items() if name not in self.found})
         return self._write({})
 
@@ -192,6 +192,17 @@ class _Ladder:
         made_from = {"project": self.project.file} if self.project.file else {}
         self.folder.write(result, made_from)
         return result
+
+
+def _read_earlier(document: dict[str, Any], folder: RunFolder) -> dict[str, RungResult]:
+    """The rungs of an earlier climb by name; raises RunFolderError for a file that somebody has damaged."""
+    try:
+        return {one["name"]: RungResult.read(one) for one in document["rungs"]}
+    except (KeyError, TypeError, ValueError) as error:
+        path = folder.file("ladder")
+        raise RunFolderError(
+            f"{path} is not what a climb has written", f"remove it, and climb anew: rm {path}"
+        ) from error
 
 
 def _typed(plan: Plan) -> tuple[str, ...]:

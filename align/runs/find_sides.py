@@ -94,11 +94,11 @@ def _in_source(path: Path, name: str) -> Iterator[Found]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and _needs_nothing(node.args) and not node.name.startswith("_"):
             purpose = _purpose(node)
-            own = side or _side_of_name(node.name)
+            own = (_side_of_name(node.name) or side) if len(sides) > 1 else (side or _side_of_name(node.name))
             if purpose in ("inputs", "batch"):
                 yield Found(purpose, None, f"{name}:{node.name}")
             elif purpose and (sides or own):
-                yield Found(purpose, _side_of_name(node.name) if len(sides) > 1 else own, f"{name}:{node.name}")
+                yield Found(purpose, own, f"{name}:{node.name}")
         elif isinstance(node, ast.ClassDef) and sides and _is_model(node):
             yield Found("model", side, f"{name}:{node.name}")
 
@@ -111,8 +111,9 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def _needs_nothing(arguments: ast.arguments) -> bool:
-    given = len(arguments.defaults)
+def _needs_nothing(arguments: ast.arguments, own: int = 0) -> bool:
+    """Tell whether all arguments have a default, but for the first ones that are its `own` (`self`)."""
+    given = len(arguments.defaults) + own
     return len(arguments.posonlyargs) + len(arguments.args) == given and None not in arguments.kw_defaults
 
 
@@ -121,7 +122,7 @@ def _is_model(node: ast.ClassDef) -> bool:
     if not any(ast.unparse(base).rpartition(".")[2] in BASES for base in node.bases):
         return False
     starts = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]
-    return all(len(start.args.args) - 1 == len(start.args.defaults) for start in starts)
+    return all(_needs_nothing(start.args, own=1) for start in starts)
 
 
 def _purpose(function: ast.FunctionDef) -> Purpose | None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 OF_NO_PORT = ("doctor", "determinism")  # kinds of results that hold no side against the other
+OF_VALUES = ("forward", "generate", "validate", "step", "loss")  # kinds that compare what the sides compute
 RungState = Literal["passed", "failed", "could not compare", "blocked", "stale", "not run", "not available"]
 JUDGED: dict[Outcome, RungState] = {
     Outcome.ALIGNED: "passed",
@@ -68,7 +69,8 @@ class LadderResult(ShownResult):
 def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
     """Not aligned if a rung failed; not compared ("incomplete") unless every rung that was asked for has passed.
 
-    Rungs that look at the machine or at one side alone prove nothing of a port: it takes another that passed.
+    Rungs that look at the machine or at one side alone prove nothing of a port: it takes another that passed. Names and
+    settings alone prove little: unless the project file asks for no more, something that both compute must have passed.
     """
     asked = [rung for rung in rungs if rung.asked]
     passed = [rung for rung in asked if rung.state == "passed"]
@@ -84,5 +86,8 @@ def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
         return Verdict(Outcome.NOT_COMPARED, sentence("ladder.incomplete", names=open_rungs), coverage, caveats)
     if all(rung.kind in OF_NO_PORT for rung in passed):
         reason = sentence("ladder.no_port", names=[rung.name for rung in passed])
+        return Verdict(Outcome.NOT_COMPARED, reason, coverage, caveats)
+    if lacking and not any(rung.kind in OF_VALUES for rung in passed):
+        reason = sentence("ladder.no_values", names=[rung.name for rung in passed])
         return Verdict(Outcome.NOT_COMPARED, reason, coverage, caveats)
     return Verdict(Outcome.ALIGNED, sentence("ladder.passed", count=len(passed)), coverage, caveats)

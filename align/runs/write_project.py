@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -101,6 +102,6 @@ def _text(chosen: Mapping[str, str]) -> str:
             table = key.table
             lines += ["", f"[{table}]"]
         value = chosen.get(f"{key.table} {key.name}")
-        quoted = f'{key.name} = "{value}"' if value else f'# {key.name} = ""'
+        quoted = f"{key.name} = {json.dumps(value, ensure_ascii=False)}" if value else f'# {key.name} = ""'
         lines.append(f"{quoted}  # {key.about}")
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.errors import FolderInUseError, ProjectFileError, UsageError
+from align.errors import FolderInUseError, ProjectFileError, RunFolderError, UsageError
 from align.report.kind_parts.ladder_commands import climb_again, climb_from
 from align.report.kinds.ladder import ladder_blocks
 from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
@@ -277,14 +277,46 @@ def test_an_optional_rung_is_run_where_it_is_named(port: Port) -> None:
     assert port.commands == ["map", "convert", "generate"]
 
 
+def test_names_and_settings_alone_are_no_aligned_port(port: Port) -> None:
+    side = 'model = "sides.py:build"\n'
+    (port.run.parent / "align.toml").write_text(f"[reference]\n{side}[candidate]\n{side}")
+    result = whole(port)
+    assert port.commands == ["doctor", "map", "lint"]
+    assert result.verdict.outcome is Outcome.NOT_COMPARED
+    assert "environment, parameters, settings alone passed" in result.verdict.reason
+    assert "forward" in result.verdict.caveats[0]
+
+
+@pytest.mark.parametrize("climb", [Climb(only=("forward",)), Climb(first="forward")])
+def test_a_rung_that_is_named_is_run_though_one_below_it_failed_before(port: Port, climb: Climb) -> None:
+    port.outcomes["lint"] = Outcome.NOT_ALIGNED
+    climbed(port, Climb(keep_going=True))
+    states = climbed(port, climb)
+    assert port.commands == ["forward"]
+    assert (states["settings"], states["forward"]) == ("failed", "passed")
+
+
+def test_a_ladder_that_somebody_damaged_is_named_with_what_to_do(port: Port) -> None:
+    climbed(port)
+    path = port.run / "ladder.json"
+    document = json.loads(path.read_text())
+    del document["rungs"][0]["culprits"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(RunFolderError, match="not what a climb has written") as raised:
+        climbed(port)
+    assert "rm " in raised.value.hint
+
+
 def test_what_to_type_next_names_the_project_file_that_was_given(port: Port) -> None:
     port.outcomes["lint"] = Outcome.NOT_ALIGNED
     whole(port)
     document = RunFolder(port.run).read("ladder")
     assert document is not None
+    document["run_folder"] = "align-run"
     assert climb_again(document | {"made_from": {"project": {"path": "my port/align.toml"}}}).endswith(
         "align run --project 'my port/align.toml'"
     )
+    assert climb_again(document | {"made_from": {}, "run_folder": "of today"}).endswith("align run --folder 'of today'")
     assert climb_from(document | {"made_from": {"project": {"path": "align.toml"}}}, "weights") == (
         "align run --from weights"
     )
