@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 import align.forward.relations
+from align.forward.relations.pointwise import FUNCTIONS
 from align.words.catalogue import catalogue
 
 RELATIONS = Path(align.forward.relations.__file__).parent
-SOURCES = [path for path in RELATIONS.glob("*.py") if path.stem != "activations"]  # which names functions
+SOURCES = [*RELATIONS.glob("*.py")]
 PAGE = Path(__file__).parents[3] / "docs" / "causes.md"
-OTHERS = {"log-softmax"}  # a function, no relation
+OTHERS = {"log-softmax", *FUNCTIONS}  # functions, no relations
 
 
 def documented() -> set[str]:
