@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from align.cli.parts.shared import JsonOption, ProjectOption  # noqa: TC001 - typer reads the annotations
-from align.runs.project_file import FOLDER
+from align.core.about import RUN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def run_command(
     project: ProjectOption = None,
     folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="DIR", help=f"Run folder; that of the project file, or {FOLDER}.")
+        Path | None,
+        typer.Option("--folder", metavar="DIR", help=f"Run folder; that of the project file, or {RUN_FOLDER}."),
     ] = None,
     first: Annotated[
         str, typer.Option("--from", metavar="RUNG", help="Start here; the rungs below keep what they are.")
@@ -50,7 +51,7 @@ def run_command(
         raise UsageError(f"there is no {NAME} here", "write one with `align init`, or name it with --project FILE")
     if first and only:
         raise UsageError("both --from and --only are given", "give one of them")
-    chosen = folder or settings.run_folder or Path(FOLDER)
+    chosen = folder or settings.run_folder or Path(RUN_FOLDER)
     RunFolder.check(chosen)
     climb = Climb(first, tuple(only or ()), keep_going)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 __version__ = "0.1.0"
+RUN_FOLDER = "align-run"  # where `align run` writes by default
 
 PACKAGE = Path(__file__).parents[1]
 CHECKOUT = PACKAGE.parent

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from align.curves.presets import Preset
 
 NAME = "align.toml"
-FOLDER = "align-run"  # where align run writes by default
 _PLACE = ("device", "dtype", "mode")
 _TEXT, _TEXTS, _NUMBER = "text", "texts", "number"
 _KIND_HINT = {_TEXT: "text", _TEXTS: "text, or a list of texts", _NUMBER: "a whole number from 1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Outcome
@@ -47,6 +48,19 @@ def judge_steps(document: Mapping[str, Any], kinds: tuple[str, ...], compared: s
     culprits = tuple(Culprit(_place(one), one["cause"], one["line"], one["change"]) for one in found)
     reason = sentence("ladder.part_faults", count=len(found), place=culprits[0].place)
     return Judgement(Outcome.NOT_ALIGNED, reason, culprits, coverage)
+
+
+def judge_loss(document: Mapping[str, Any]) -> Judgement:
+    """Return what training steps say of the loss: one that differs has failed, though the loss function be right."""
+    judged = judge_steps(document, ("loss",), "losses")
+    first = document["losses"][0] if document["losses"] else {}
+    mine, theirs, limit = (first.get(name) for name in ("reference", "candidate", "limit"))
+    if mine is None or theirs is None or limit is None or judged.outcome is not Outcome.ALIGNED:
+        return judged
+    if abs(theirs - mine) <= limit:
+        return judged
+    reason = sentence("ladder.loss_differs", reference=mine, candidate=theirs, limit=limit)
+    return replace(judged, outcome=Outcome.NOT_ALIGNED, reason=reason)
 
 
 def _place(one: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ class Written:
     verdict: Verdict
     findings: tuple[dict[str, Any], ...] = ()
     culprits: tuple[dict[str, Any], ...] = ()
-    losses: tuple[int, ...] = (1,)
+    losses: tuple[dict[str, Any], ...] = ({"step": 1},)
     gradients: tuple[int, ...] = (1,)
     updates: tuple[int, ...] = (1,)
     name_map: dict[str, Any] = field(default_factory=lambda: {"unmatched": [], "ambiguous": []})
@@ -61,6 +61,7 @@ class Port:
         self.faults: tuple[str, ...] = ()
         self.commands: list[str] = []
         self.dies_at = ""
+        self.losses: tuple[dict[str, Any], ...] = ({"step": 1},)
 
     def execute(self, command: Sequence[str]) -> Executed:
         self.commands.append(command[0])
@@ -71,7 +72,7 @@ class Port:
         outcome = self.outcomes.get(command[0], Outcome.ALIGNED)
         culprits = tuple(CULPRIT | {"kind": kind} for kind in self.faults) if command[0] in ("step", "forward") else ()
         verdict = Verdict(outcome, f"{command[0]} says so", Coverage("things", 3))
-        RunFolder.create(self.run).write(Written(command[0], verdict, culprits=culprits), {})
+        RunFolder.create(self.run).write(Written(command[0], verdict, culprits=culprits, losses=self.losses), {})
         if command[0] == "map":
             (self.run / "map.toml").write_text("# pairs\n")
         if command[0] == "convert":
@@ -190,6 +191,14 @@ def test_one_training_step_is_judged_by_its_parts(port: Port) -> None:
     port.outcomes["step"], port.faults = Outcome.NOT_ALIGNED, ("update",)
     states = climbed(port, Climb(keep_going=True))
     assert (states["loss"], states["gradients"], states["optimizer"]) == ("passed", "passed", "failed")
+
+
+@pytest.mark.parametrize(("candidate", "state"), [(2.001, "failed"), (2.00001, "passed")])
+def test_a_loss_that_differs_has_not_passed_though_its_function_is_right(port: Port, candidate, state) -> None:
+    port.losses = ({"step": 1, "reference": 2.0, "candidate": candidate, "alone": 2.0, "limit": 2e-5},)
+    rung = next(one for one in whole(port, Climb(keep_going=True)).rungs if one.name == "loss")
+    assert rung.state == state
+    assert ("2.001 and not 2" in rung.reason) == (state == "failed")
 
 
 def test_a_command_that_leaves_no_result_could_not_compare(port: Port) -> None:

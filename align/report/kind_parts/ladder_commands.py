@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from align.runs.project_file import FOLDER, NAME
+from align.core.about import RUN_FOLDER
+from align.runs.project_file import NAME
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -25,6 +26,6 @@ def climb_from(document: Mapping[str, Any], name: str) -> str:
 def _options(document: Mapping[str, Any]) -> str:
     """The project file and the run folder that the climb was given, if they are not those taken without a word."""
     project = document.get("made_from", {}).get("project", {}).get("path", NAME)
-    folder = document.get("run_folder", FOLDER)
-    given = {"--project": project if project != NAME else "", "--folder": folder if folder != FOLDER else ""}
+    folder = document.get("run_folder", RUN_FOLDER)
+    given = {"--project": project if project != NAME else "", "--folder": folder if folder != RUN_FOLDER else ""}
     return "".join(f" {option} {shlex.quote(value)}" for option, value in given.items() if value)

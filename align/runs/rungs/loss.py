@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from align.runs.rung import Rung
-from align.runs.training_steps import judge_steps, plan_steps
+from align.runs.training_steps import judge_loss, plan_steps
 
 PLUGIN = Rung(
     "loss",
@@ -13,6 +11,6 @@ PLUGIN = Rung(
     plan=plan_steps,
     kinds=("step",),
     summary="the loss of a fixed batch",
-    judge=partial(judge_steps, kinds=("loss",), compared="losses"),
+    judge=judge_loss,
     needs=("parameters",),
 )
