@@ -22,6 +22,7 @@ from align.curves.thresholds import (
     BINARY_BYTES,
     BLOCK_LINES,
     BYTES_LOOKED_AHEAD,
+    KEPT_LOG_BYTES,
     LEAST_BLOCK_BYTES,
     LINE_LENGTH_BYTES,
     LOG_HEAD_BYTES,
@@ -140,11 +141,11 @@ class LogSource:
 
     def blocks(self) -> Iterable[LogBlock]:
         """Give the cleaned lines in order, in blocks of a size that suits the processor."""
-        return self._few_blocks if len(self._content) <= LOG_HEAD_BYTES else self._made_blocks()
+        return self._few_blocks if len(self._content) <= KEPT_LOG_BYTES else self._made_blocks()
 
     @cached_property
     def _few_blocks(self) -> tuple[LogBlock, ...]:
-        """All formats are asked about the beginning of a log: it is cleaned once."""
+        """All formats are asked about the beginning of a log, or about a log of few bytes: it is cleaned once."""
         return tuple(self._made_blocks())
 
     def _made_blocks(self) -> Iterator[LogBlock]:

@@ -21,6 +21,10 @@ RECORDS_AT_ONCE: Final = 1 << 17
 Choice: fewer cost more calls of numpy, more need memory beside the file; the result is the same."""
 
 # Files and blocks of lines.
+KEPT_LOG_BYTES: Final = 8 * 2**20
+"""The cleaned lines of a log of so few bytes are kept while formats are asked about it.
+Choice: one JSON object of 100,000 keys has 3 MB; what is kept takes a few times as much memory."""
+
 LOG_HEAD_BYTES: Final = 1 << 20
 """Bytes at the beginning of a log by which its format is recognised, before more is asked for.
 Choice: less may end before the first record and asks again, more makes all formats read all of a short log."""

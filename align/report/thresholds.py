@@ -17,6 +17,9 @@ Choice: a screen shows about twice as many, together with what stands around."""
 INSPECTED_ENTRIES_SHOWN: Final = 100
 """Entries of a checkpoint that are listed, folded by their numbers.
 Choice: who looks into a file wants to see its structure whole; unfolded files of more rows are rare."""
+METRICS_SHOWN: Final = 100
+"""Metrics of a log in its table.
+Choice: two screens; logs of more count each layer or class, and nobody reads such a table."""
 NAMES_ON_A_LINE: Final = 6
 """Names of modules, inputs or settings on one line.
 Choice: six paths fill two or three lines of a terminal."""

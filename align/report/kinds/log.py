@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from align.report.kinds.loss import window_text
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table
 from align.report.rendering.format_values import format_number
-from align.report.thresholds import LOG_ITEMS_SHOWN, LOSS_DIGITS
+from align.report.thresholds import LOG_ITEMS_SHOWN, LOSS_DIGITS, METRICS_SHOWN
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def log_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bloc
         (say("log.ignored"), format_number(document["ignored_lines"])),
     )
     notes: list[Block] = [Lines(say("loss.notes"), tuple(document["notes"]))] if document["notes"] else []
-    return [Facts(document["label"], facts), _metrics(document["metrics"]), *notes]
+    metrics, more = document["metrics"][:METRICS_SHOWN], len(document["metrics"]) - METRICS_SHOWN
+    rest: list[Block] = [Lines("", (say("log.more_metrics", count=format_number(more)),))] if more > 0 else []
+    return [Facts(document["label"], facts), _metrics(metrics), *rest, *notes]
 
 
 def _metrics(metrics: list[dict[str, Any]]) -> Table:
