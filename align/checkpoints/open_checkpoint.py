@@ -19,7 +19,6 @@ from align.checkpoints.format_parts.external_files import external_file
 from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_INDEX_BYTES, MOST_SHARDS
 from align.core.atomic_files import existing_file
 from align.core.checkpoints import Checkpoint, StoredTensor, require_plain
-from align.core.message_words import counted, first_few, printable
 from align.core.registry import checkpoint_formats
 from align.errors import (
     HostileFileError,
@@ -30,6 +29,7 @@ from align.errors import (
     UsageError,
 )
 from align.words.catalogue import sentence
+from align.words.message_words import counted, first_few, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

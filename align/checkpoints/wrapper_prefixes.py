@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.errors import UsageError
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

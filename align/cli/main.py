@@ -23,8 +23,8 @@ from align.cli.parts.given_files import require_given_files
 from align.cli.parts.own_options import own_hints, typed_options
 from align.cli.parts.run_folder import claimed_folder
 from align.core.about import __version__
-from align.core.message_words import printable
 from align.errors import AlignError, UserCodeError
+from align.words.message_words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

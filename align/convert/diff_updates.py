@@ -23,12 +23,12 @@ from align.convert.thresholds import (
     UPDATE_TOLERANCE,
 )
 from align.core.dtypes import is_complex
-from align.core.message_words import counted, first_few
 from align.core.progress import silent
 from align.core.thresholds import FLOAT32_ROUNDING
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import UsageError
 from align.words.catalogue import joined, sentence
+from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

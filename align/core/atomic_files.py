@@ -19,9 +19,9 @@ import shutil
 import threading
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.core.message_words import first_few
 from align.core.thresholds import BLOCK_BYTES, SCRATCH_NAME_LENGTH
 from align.errors import DestinationError, MissingFileError, NoSpaceError
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.message_words import Sentence
 from align.core.piece_transforms import Crop, Pad, Part, Reorder, Slice
 from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
+from align.words.message_words import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -32,16 +32,6 @@ SURE: Final = 0.8
 Choice: it lies above what the order of execution alone gives, since two correct ports may call two branches in another
 order; a smaller number would let that order decide, a larger one would leave open what shapes and places prove."""
 
-# messages
-
-NAMES_IN_SENTENCE: Final = 3
-"""A sentence lists this many names before it breaks off with dots.
-Choice: more would push what the sentence says out of sight, fewer would show no pattern in the names."""
-
-MOST_NAMES_COMPARED: Final = 50_000
-"""So many pairs of names are compared to propose names that are close to a wrong one.
-Measured: that many take a few seconds, which is as long as a message about wrong names may take."""
-
 # files
 
 BLOCK_BYTES: Final = 1 << 20

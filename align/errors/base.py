@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.errors.thresholds import ERROR_LINES
+from align.words.catalogue import texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from typing_extensions import Self
 
 
 def as_lines(lines: Sequence[str], most: int = ERROR_LINES) -> str:
@@ -30,6 +33,12 @@ class AlignError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    @classmethod
+    def of(cls, key: str, **facts: object) -> Self:
+        """The error whose message and hint stand under `key` in the catalogue, with the facts filled in."""
+        message, hint = texts(key, **facts)
+        return cls(message, hint)
 
     def __str__(self) -> str:
         return f"{self.message}\nHint: {self.hint}" if self.hint else self.message

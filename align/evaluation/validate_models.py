@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from align.core.message_words import counted
 from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.verdicts import Finding, Outcome
@@ -36,6 +35,7 @@ from align.models.describe_sides import copied_sides
 from align.models.open_side import Side, open_sides
 from align.traces.transferred_weights import TransferredWeights
 from align.words.catalogue import joined, sentence
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

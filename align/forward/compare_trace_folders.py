@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.message_words import counted
 from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
 from align.forward.allowances import NO_ALLOWANCES
@@ -35,6 +34,7 @@ from align.traces.returned_parts import comparable_captures, parts_of
 from align.traces.rounding_noise import read_noise
 from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import joined, sentence
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import atomic_folder
-from align.core.message_words import close_names, first_few
 from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.errors import CannotRunError
@@ -24,6 +23,7 @@ from align.models.open_side import open_sides
 from align.traces.pair_inputs import inputs_of_calls
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
+from align.words.message_words import close_names, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,12 +17,12 @@ from align.checkpoints.names_in_file import state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
 from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
 from align.core.import_user_code import require_file
-from align.core.message_words import counted, first_few
 from align.core.protocols import GraphRunner, ModelCopier, ModelPlacer, ModelRunner
 from align.core.registry import check_packages, model_readers
 from align.errors import CannotRunError, SharedModelError, SideError, UsageError
 from align.models.user_code import load_function, run_user_code
 from align.words.catalogue import sentence
+from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.message_words import first_few
 from align.names.fold_names import fold_names
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.checkpoints.wrapper_prefixes import targets_without_wrappers
-from align.core.message_words import first_few
 from align.core.name_map import Dropped, Evidence, Fill, LayerChoice, NameMap, Pairing, Unmatched
 from align.core.transforms import Reshape
 from align.errors import OpenNamesError, UsageError, as_lines
@@ -34,6 +33,7 @@ from align.names.from_file.inferred_name_warnings import inferred_name_warnings
 from align.rules.directed_rules import TargetFamily, directed_rules
 from align.rules.layer_rules import layer_rules
 from align.words.catalogue import sentence
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.wrapper_prefixes import without_wrappers, wrapper_words
-from align.core.message_words import first_few
 from align.core.name_map import Ambiguity
 from align.core.piece_transforms import Part
 from align.core.verdicts import Coverage, Outcome, Verdict
@@ -20,6 +19,7 @@ from align.models.unregistered_tensors import unregistered_tensors
 from align.names.fold_names import fold_names
 from align.names.frozen_parameters import folded_names, freezing, frozen_apart
 from align.words.catalogue import joined, sentence
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import first_few
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.thresholds import PATTERN_SECONDS
@@ -23,6 +22,7 @@ from align.names.fold_names import WILD
 from align.names.layers.read_layers import USUAL_ROLES, roles_by_name, transform_between
 from align.rules.layer_rules import rule_for
 from align.words.catalogue import sentence
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import first_few
 from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
 from align.core.trace_metadata import TensorStatistics, TraceHead
@@ -35,6 +34,7 @@ from align.traces.stored_model import MODEL, VALUES, write_model, write_values
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter, tell_file
 from align.words.catalogue import sentence
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.message_words import first_few
 from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Finding
 from align.errors import CannotRunError
@@ -23,6 +22,7 @@ from align.traces.thresholds import (
     SAME_SUMS_TOLERANCE,
 )
 from align.words.catalogue import sentence
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
@@ -23,6 +22,7 @@ from align.training.parameters_result import (
 )
 from align.training.watch_step import ParameterStep, watch_step
 from align.words.catalogue import sentence
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

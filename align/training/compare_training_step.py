@@ -10,7 +10,6 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
@@ -41,6 +40,7 @@ from align.training.steps.take_apart import compare_apart, take_apart
 from align.training.steps.take_steps_beside import take_steps_beside
 from align.training.thresholds import STEPS_OF_ONE_BATCH
 from align.words.catalogue import sentence
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -20,7 +20,7 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import Sentence, counted, first_few
+from align.words.message_words import Sentence, counted, first_few
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,6 +37,13 @@ NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # what documents hold in the plac
 def say(key: str, **facts: object) -> str:
     """Return the text of a key such as `forward.title` with the facts filled in; raises KeyError for an unknown key."""
     return _filled(key, facts, ENGLISH)
+
+
+def texts(key: str, **facts: object) -> tuple[str, ...]:
+    """Return the texts of a key that has several, such as an error's message and its hint, with the facts filled in."""
+    section, _, name = key.partition(".")
+    several: list[str] = catalogue()[section][name]
+    return tuple(_Formatter(ENGLISH).vformat(text, (), facts) for text in several)
 
 
 def sentence(key: str, **facts: Any) -> Sentence:

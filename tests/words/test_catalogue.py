@@ -11,8 +11,9 @@ import pytest
 
 import align
 from align.core.json_data import to_json_data
-from align.core.message_words import Sentence
+from align.errors import UsageError
 from align.words.catalogue import catalogue, in_language, joined, say, sentence, word
+from align.words.message_words import Sentence
 
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(Path(align.__file__).parent.rglob("*.py"))]
 FILES = (".toml", ".json", ".csv")  # names of files are no keys
@@ -24,7 +25,7 @@ def in_the_code(pattern):
 
 
 def used_keys():
-    naming = (text for text in TEXTS if "words.catalogue import" in text or "def sentence(" in text)
+    naming = (text for text in TEXTS if re.search(r"words\.catalogue import|def sentence\(|Error\.of\(", text))
     keys = {key for text in naming for key in re.findall(r'"([a-z_]+\.[a-z_0-9]+)"', text)}
     return {key for key in keys if key.partition(".")[0] in catalogue() and not key.endswith(FILES)}
 
@@ -54,22 +55,25 @@ def test_every_text_is_used():
 
 
 def test_every_fact_that_a_text_names_is_given():
-    naming = [text for text in TEXTS if "words.catalogue import" in text]
+    naming = [text for text in TEXTS if re.search(r"words\.catalogue import|Error\.of\(", text)]
     calls = [call for text in naming for call in calls_with_a_key(ast.parse(text))]
     assert len(calls) > 300
     for key, given in calls:
         section, _, name = key.partition(".")
-        named = {one for one in named_facts(catalogue()[section][name]) if one.isidentifier()}
+        texts = catalogue()[section][name]
+        named = set().union(*map(named_facts, [texts] if isinstance(texts, str) else texts))
+        named = {one for one in named if one.isidentifier()}
         assert named == given, key
 
 
 def calls_with_a_key(tree):
-    """Keys that stand in a call of `say` or `sentence`, and the facts beside them; without calls with `**facts`."""
+    """Keys in a call of `say`, `sentence` or `of` of an error, and the facts beside them; no calls with `**facts`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("say", "sentence"):
+        name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+        if name in ("say", "sentence", "of"):
             key, given = node.args[0], {one.arg for one in node.keywords}
             if isinstance(key, ast.Constant) and None not in given:
-                yield key.value, given
+                yield str(key.value), given
 
 
 def named_facts(template):
@@ -78,6 +82,12 @@ def named_facts(template):
         if name is not None:
             found |= {name} | named_facts(spec or "")
     return found
+
+
+def test_an_error_is_worded_by_a_key_of_two_texts():
+    error = UsageError.of("names_usage.family_says_nothing", path="a.pth")
+    assert error.message == "--family says nothing of a.pth: its names stay as they are"
+    assert error.hint == "leave --family out, or name a destination of the other framework"
 
 
 def test_a_table_of_texts_stands_in_one_file():

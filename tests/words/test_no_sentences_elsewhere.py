@@ -10,11 +10,30 @@ from pathlib import Path
 import pytest
 
 import align
+from align.errors import AlignError
 
 ROOT = Path(align.__file__).parent
 # What rooms still word themselves, and how many files of each do; a number only ever goes down.
 WORDING = ("report", "cli", "words", "errors")  # rooms that may
 STILL_WORDED = {"names": 6}
+# Errors that a room words where it raises them, instead of by a key of the catalogue; these numbers go down as well.
+STILL_WORDED_ERRORS = {
+    "checkpoints": 116,
+    "cli": 23,
+    "convert": 23,
+    "core": 6,
+    "curves": 37,
+    "evaluation": 19,
+    "forward": 18,
+    "lint": 6,
+    "models": 48,
+    "names": 22,
+    "report": 9,
+    "rules": 9,
+    "runs": 12,
+    "traces": 18,
+    "training": 23,
+}
 WORD = re.compile(r"(?:^|\s)[A-Za-z']{2,}(?=[\s,;:.]|$)")
 EXPRESSION = re.compile(r"\(\?|\[\^")
 # Errors are worded by their classes, and beside them what is given to them: reasons, hints, lists of faults.
@@ -121,13 +140,31 @@ def _text(node: ast.AST) -> str:
     return ""
 
 
+def _rooms(*apart: str) -> list[tuple[str, list[Path]]]:
+    rooms = [room for room in ROOT.iterdir() if room.is_dir() and room.name not in (*apart, "__pycache__")]
+    return [(room.name, sorted(room.rglob("*.py"))) for room in rooms]
+
+
 def test_a_room_words_no_more_than_it_is_known_to() -> None:
-    found = {
-        room.name: sum(bool(sentences(path)) for path in room.rglob("*.py"))
-        for room in ROOT.iterdir()
-        if room.is_dir() and room.name not in (*WORDING, "__pycache__")
-    }
+    found = {room: sum(bool(sentences(path)) for path in paths) for room, paths in _rooms(*WORDING)}
     assert {room: count for room, count in found.items() if count} == STILL_WORDED
+
+
+def worded_errors(path: Path) -> list[int]:
+    """Lines in which an error of the package is given a text of three words and more."""
+    calls = [
+        node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call) and _name(node.func) in align_errors()
+    ]
+    return [call.lineno for call in calls if any(len(WORD.findall(_text(one))) > 2 for one in ast.walk(call))]
+
+
+def align_errors() -> set[str]:
+    return {name for name, one in vars(align.errors).items() if isinstance(one, type) and issubclass(one, AlignError)}
+
+
+def test_a_room_words_no_more_errors_than_it_is_known_to() -> None:
+    found = {room: sum(len(worded_errors(path)) for path in paths) for room, paths in _rooms("errors", "words")}
+    assert {room: count for room, count in found.items() if count} == STILL_WORDED_ERRORS
 
 
 @pytest.mark.parametrize(

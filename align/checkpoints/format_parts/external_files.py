@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from align.core.checkpoints import Extent
-from align.core.message_words import counted, first_few
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

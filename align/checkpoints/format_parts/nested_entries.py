@@ -20,7 +20,6 @@ from align.checkpoints.thresholds import (
     MOST_VISITED_VALUES,
 )
 from align.core.checkpoints import Entry, OddTensor
-from align.core.message_words import counted
 from align.errors import (
     HostileFileError,
     MissingEntryError,
@@ -29,6 +28,7 @@ from align.errors import (
     WholeModuleError,
 )
 from align.words.catalogue import sentence
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set

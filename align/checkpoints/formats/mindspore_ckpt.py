@@ -18,9 +18,9 @@ from align.checkpoints.format_parts.claims import sound_shape
 from align.checkpoints.format_parts.protobuf import NUMBER, ProtobufScan, field_key, number_bytes, scanned
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
-from align.core.message_words import first_few
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

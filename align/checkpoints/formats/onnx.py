@@ -25,8 +25,8 @@ from align.checkpoints.format_parts.onnx_tensors import (
 from align.checkpoints.format_parts.protobuf import NUMBER, ProtobufScan, field_key, scanned
 from align.checkpoints.thresholds import DEEPEST_GRAPH, LONGEST_METADATA_SHOWN, MOST_IR_VERSION
 from align.core.checkpoints import Checkpoint, StoredTensor
-from align.core.message_words import counted
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -28,7 +28,6 @@ from align.checkpoints.wrapper_prefixes import (
 from align.convert.planning.map_direction import EndFrameworks, choose_direction, names_known
 from align.convert.planning.plan_conversion import plan_conversion
 from align.convert.planning.refill_dropped import default_fill, with_counted_steps
-from align.core.message_words import counted, first_few
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.models.open_side import open_side
@@ -36,6 +35,7 @@ from align.names.infer_names import map_from_file
 from align.names.model_facts import layer_kinds, model_faults, model_warnings
 from align.rules.training_state_rules import training_state_rules
 from align.words.catalogue import sentence
+from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -205,10 +205,7 @@ def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenName
     way = naming_direction(task.source, task.request.target, task.destination)
     origin = f"the family {family.name}"
     if way.family is None:
-        raise UsageError(
-            f"--family says nothing of {task.checkpoint.path}: its names stay as they are",
-            "leave --family out, or name a destination of the other framework",
-        )
+        raise UsageError.of("names_usage.family_says_nothing", path=task.checkpoint.path)
     from align.names.family_maps import map_from_family
 
     return _inferred(map_from_family(family, tensors, way.family), way, origin)
@@ -246,10 +243,7 @@ def _inferred(inferred: InferredNames, way: NamingDirection, origin: str) -> Cho
 def _kept(task: _Task, way: NamingDirection, tensors: Tensors) -> ChosenNames:
     """Every name as it is, and nothing left out."""
     if task.request.layers:
-        raise UsageError(
-            f"--layer says nothing of {task.checkpoint.path}: its names stay as they are",
-            "leave --layer out; names can be changed by a map (--map)",
-        )
+        raise UsageError.of("names_usage.layer_says_nothing", path=task.checkpoint.path)
     if way.source == "mindspore":
         check_kept(task.request.target, tensors)
     pairings = tuple(Pairing(name, name, "file", 1.0) for name in {**tensors, **task.beside})

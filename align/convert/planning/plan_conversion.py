@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from align.checkpoints.extents import retie_tensors, tied_names
 from align.convert.planning.transformed_tensors import filled_tensor, joined_tensor, transformed_tensor
 from align.core.dtypes import dtype_name, is_float
-from align.core.message_words import close_names
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Cast, chained
 from align.words.catalogue import sentence
+from align.words.message_words import close_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.names_in_file import REASONS
 from align.convert.planning.refill_dropped import refilled
-from align.core.message_words import close_names
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
 from align.core.piece_transforms import filled_up, join_fault
 from align.errors import MapError
 from align.names.fold_names import as_literal
 from align.names.user_rules import NameRules, apply_rules
 from align.words.catalogue import sentence
+from align.words.message_words import close_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

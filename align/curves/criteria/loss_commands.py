@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from align.core.message_words import Sentence
 from align.words.catalogue import sentence
+from align.words.message_words import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

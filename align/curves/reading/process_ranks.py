@@ -13,11 +13,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from align.core.message_words import first_few
 from align.curves.log_sources import LogSource
 from align.curves.thresholds import RANKED_BYTES, RANKED_LINES, RANKS_NAMED
 from align.errors import UsageError
 from align.words.catalogue import sentence
+from align.words.message_words import first_few
 
 _COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
 # A launcher's prefix is printed after a carriage return too: progress bars are written in parts.

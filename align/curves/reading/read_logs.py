@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.message_words import close_names, first_few
 from align.core.registry import check_packages
 from align.curves.line_formats.last_resort import LinesFormat
 from align.curves.line_formats.line_reader import PatternFormat
@@ -28,6 +27,7 @@ from align.curves.reading.process_ranks import RankedSource, choose_rank, lines_
 from align.curves.thresholds import KEPT_ALLOCATION, LOG_HEAD_BYTES
 from align.errors import AmbiguousLogError, EmptyLogError, MetricMissingError, UnknownLogError, UsageError
 from align.words.catalogue import sentence
+from align.words.message_words import close_names, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
-    from align.core.message_words import Sentence
     from align.core.name_map import SideOf
     from align.evaluation.validation_result import OutputDifference, Part
+    from align.words.message_words import Sentence
 
     Cause = Part | Literal["model"]
 

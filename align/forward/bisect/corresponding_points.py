@@ -14,7 +14,6 @@ import numpy as np
 
 from align.core.align_sequences import align_sequences
 from align.core.measurements import smallest_factor
-from align.core.message_words import close_names, first_few
 from align.errors import InputsError
 from align.forward.layers.compare_traces import paired_outputs, shapes_differ
 from align.forward.thresholds import MOST_ALIGNED_CELLS, PAIRED_POINT_SCORE
@@ -22,6 +21,7 @@ from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import SAMPLED_ELEMENTS
 from align.words.catalogue import sentence
+from align.words.message_words import close_names, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

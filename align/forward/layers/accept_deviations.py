@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
-from align.core.message_words import close_names
 from align.core.verdicts import Finding
 from align.errors import UnusedPatternsError
 from align.forward.allowances import matches_glob
 from align.forward.forward_result import AcceptedLayers
 from align.words.catalogue import sentence
+from align.words.message_words import close_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import rounded_as
-from align.core.message_words import printable
 from align.forward.layers.compare_traces import excuse_uncertain
 from align.forward.thresholds import LONGEST_SHOWN_TEXT
 from align.measure.measure_arrays import measure
@@ -14,6 +13,7 @@ from align.traces.module_calls import batch_ends, batch_number, outermost_calls
 from align.traces.pair_inputs import inputs_of_calls, pair_inputs
 from align.traces.returned_parts import parts_of
 from align.words.catalogue import sentence
+from align.words.message_words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

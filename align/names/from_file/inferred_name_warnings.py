@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import first_few
 from align.names.thresholds import MOST_NAMES_IN_WARNING
 from align.words.catalogue import sentence
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from align.core.message_words import printable
 from align.report.kind_parts.ladder_culprits import culprit_lines
 from align.words.catalogue import say, word
+from align.words.message_words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

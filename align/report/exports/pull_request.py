@@ -11,7 +11,6 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from align.core.about import __version__
-from align.core.message_words import printable
 from align.names.fold_names import ELLIPSIS
 from align.report.kind_parts.ladder_culprits import folded_culprits
 from align.report.rendering.format_values import format_number
@@ -19,6 +18,7 @@ from align.report.rendering.terminal import blocks_as_text
 from align.report.show_result import result_blocks
 from align.report.thresholds import MARKDOWN_CELL_CHARACTERS, MARKDOWN_CHARACTERS, SHORT_TABLE_ROWS
 from align.words.catalogue import say, word
+from align.words.message_words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

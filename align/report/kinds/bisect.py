@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.core.message_words import first_few
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.format_values import format_number
 from align.report.thresholds import NAMES_ON_A_LINE
 from align.words.catalogue import say, word
+from align.words.message_words import first_few
 
 
 def bisect_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import counted
 from align.names.fold_names import fold_alike
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import format_number
 from align.words.catalogue import say, word
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

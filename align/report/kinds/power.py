@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.core.message_words import first_few
 from align.names.fold_names import fold_names
 from align.report.rendering.blocks import Block, Lines
 from align.report.rendering.format_values import as_float, format_number, format_percentage, layer_name
 from align.report.thresholds import NAMES_ON_A_LINE
 from align.words.catalogue import say
+from align.words.message_words import first_few
 
 
 def power_blocks(power: dict[str, Any] | None, *, show_all: bool = False) -> list[Block]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import first_few
 from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.step_parameters import TONES, parameter_tables
 from align.report.rendering.blocks import Block, Column, Facts, Row, Table, findings_blocks, verdict_block
@@ -12,6 +11,7 @@ from align.report.rendering.format_values import NONE, as_float, format_facts, f
 from align.report.thresholds import SHORT_TABLE_ROWS
 from align.rules.pitfalls import pitfalls
 from align.words.catalogue import say, word
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.message_words import counted
 from align.errors import CannotRunError, UserCodeError
 from align.models.open_side import build_side
 from align.models.user_code import load_function, run_user_code
 from align.traces.compare_weights import paired_values
 from align.training.make_deterministic import make_deterministic
 from align.training.thresholds import BUILT_ELEMENTS, FEWEST_SEEDS, INITIAL_FEWEST_ELEMENTS, INITIAL_SAMPLES, MOST_SEEDS
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.message_words import first_few
 from align.core.name_map import SIDES
 from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
@@ -29,6 +28,7 @@ from align.training.steps.step_tables import gradients_with_owners
 from align.training.thresholds import SAME_START_SHARE
 from align.training.updates.update_rules import read_rule
 from align.words.catalogue import sentence
+from align.words.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from align.core.message_words import counted
 from align.core.protocols import OptimizerReader, SettingsReader
 from align.core.training import MomentReader
 from align.errors import CannotRunError, UsageError
@@ -22,6 +21,7 @@ from align.training.steps.free_run import rounding_growth, run_rounded
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import StepTrace, StepWriter
 from align.training.steps.refuse_random_steps import refuse_random_steps
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

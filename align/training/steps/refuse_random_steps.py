@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.message_words import counted
 from align.errors import CannotRunError
 from align.models.restore_state import other_seed
 from align.training.steps.record_step import COMPUTED, GIVEN, StepWriter, UpdateTrace
 from align.training.thresholds import SAME_GRADIENTS_SHARE
 from align.training.updates.apply_rule import blocks_of
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

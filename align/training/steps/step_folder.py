@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from align.core.atomic_files import sha256_of, write_text
 from align.core.json_data import ORIGIN, own_fields, to_json_data
 from align.core.layer_settings import LearningRates, ParameterGroup
-from align.core.message_words import Sentence
 from align.core.verdicts import Finding
 from align.errors import RunFolderError
 from align.models.inputs import read_batches, save_inputs
@@ -19,6 +18,7 @@ from align.traces.stored_model import MODEL, layer_from, read_model, write_model
 from align.training.steps.measure_step_noise import StepNoise
 from align.training.steps.record_step import PARTS, StepTrace
 from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
+from align.words.message_words import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from align.core.thresholds import MOST_NAMES_COMPARED, NAMES_IN_SENTENCE
+from align.words.thresholds import MOST_NAMES_COMPARED, NAMES_IN_SENTENCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
