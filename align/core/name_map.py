@@ -9,6 +9,8 @@ from align.core.thresholds import SURE
 from align.core.transforms import IDENTITY, Transform
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from align.core.dtypes import Array
 
 Evidence = Literal["user", "rule", "name", "structure", "file", "trial", "values", "family"]
@@ -80,6 +82,11 @@ class Ambiguity:
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     reason: str
+
+    def without(self, sources: Container[str], targets: Container[str]) -> Ambiguity:
+        """Return the group without these names."""
+        left = tuple(name for name in self.sources if name not in sources)
+        return Ambiguity(left, tuple(name for name in self.targets if name not in targets), self.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class LogSource:
     @cached_property
     def document(self) -> Any:
         """The one JSON document that all of it is, its numbers as they are printed; None if it is none."""
-        if self.is_binary or self.data.lstrip()[:1] not in (b"{", b"["):
+        if self.is_binary or not self.text.lstrip().startswith(("{", "[")):
             return None
         try:
             return json.loads(self.text, parse_float=str, parse_int=str, parse_constant=str)

@@ -17,7 +17,6 @@ import numpy as np
 from align.core.name_map import Ambiguity
 from align.core.progress import silent
 from align.core.protocols import Differentiator
-from align.measure.sampled_values import relative_rms_distance
 from align.names.by_value.choose_partners import settle_groups
 from align.names.by_value.distinct_values import distinct_values
 from align.names.by_value.trial_groups import fused_piece_orders, open_groups, settle_by_equality
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from align.core.traces import Influences
     from align.models.open_side import Side
     from align.names.by_value.choose_partners import SettledGroups
+    from align.names.by_value.trial_runs import SeenTensor
     from align.names.layers.read_layers import Layer
 
 
@@ -203,10 +203,10 @@ class _Perturbed:
         drawn = distinct_values(self._layers, names, np.random.default_rng(PERTURBING_SEED))
         after = self._outputs(drawn)
         return len(after) != len(self._before) or any(
-            relative_rms_distance(a, b) > self._noise for a, b in zip(self._before, after, strict=True)
+            a.distance(b) > self._noise for a, b in zip(self._before, after, strict=True)
         )
 
-    def _outputs(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
+    def _outputs(self, values: Mapping[str, Array]) -> tuple[SeenTensor, ...]:
         new = {name: values.get(self._tied.get(name, name), own) for name, own in self._own.items()}
         self._side.reader.load_values(self._model, new)
         seen = CallSampler()

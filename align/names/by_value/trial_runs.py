@@ -12,7 +12,8 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,14 @@ from align.models.inputs import batches_of
 from align.names.by_value.distinct_values import Calibration, distinct_values, neutral_values
 from align.names.by_value.trial_groups import components
 from align.names.layers.read_layers import read_layers
-from align.names.thresholds import AGREEING_DISTANCE, LEAST_RANGE, REORDERED_SUM_DISTANCE, TRIAL_SEED
+from align.names.thresholds import (
+    AGREEING_DISTANCE,
+    LEAST_RANGE,
+    MOST_SORTED_ELEMENTS,
+    REORDERED_SUM_DISTANCE,
+    SEEN_ENDS,
+    TRIAL_SEED,
+)
 from align.rules.layer_rules import rule_for
 
 if TYPE_CHECKING:
@@ -246,9 +254,7 @@ class PairedRuns:
             for call in range(self.source.calls(path)):
                 for what, tensors in (("in", "inputs"), ("out", "outputs")):
                     mine, others = (getattr(run.target, tensors).get((theirs, call), ()) for run in (self, other))
-                    if len(mine) != len(others) or any(
-                        relative_rms_distance(a, b) > 0 for a, b in zip(mine, others, strict=True)
-                    ):
+                    if len(mine) != len(others) or any(a.distance(b) > 0 for a, b in zip(mine, others, strict=True)):
                         found.append((path, call, what))
         return frozenset(found)
 
@@ -304,7 +310,7 @@ def choice_matters(runs: Sequence[PairedRuns], own: set[str]) -> bool:
 def _unlike(one: CallSampler, two: CallSampler, own: set[str]) -> bool:
     """Tell whether two runs of the target differ elsewhere than in the modules that were filled differently."""
     return any(
-        relative_rms_distance(a, b) > REORDERED_SUM_DISTANCE
+        a.distance(b) > REORDERED_SUM_DISTANCE
         for key, samples in one.outputs.items()
         if key[0] not in own
         for a, b in zip(samples, two.outputs.get(key, ()), strict=False)
@@ -317,18 +323,18 @@ class CallSampler:
     def __init__(self, answers: Mapping[CallKey, Array] | None = None, *, keep: bool = False) -> None:
         self._answers = answers or {}
         self._keep = keep
-        self.inputs: dict[CallKey, tuple[NDArray[np.float64], ...]] = {}
-        self.outputs: dict[CallKey, tuple[NDArray[np.float64], ...]] = {}
+        self.inputs: dict[CallKey, tuple[SeenTensor, ...]] = {}
+        self.outputs: dict[CallKey, tuple[SeenTensor, ...]] = {}
         self.kept: dict[CallKey, Array] = {}
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Sample what a call is given."""
-        self.inputs[module, call] = tuple(sample_values(value) for value in inputs.values())
+        self.inputs[module, call] = tuple(map(see_tensor, inputs.values()))
 
     def add(self, capture: Capture, value: Array) -> None:
         """Sample what a call returns."""
         key = capture.module, capture.call
-        self.outputs[key] = (*self.outputs.get(key, ()), sample_values(value))
+        self.outputs[key] = (*self.outputs.get(key, ()), see_tensor(value))
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return what the source's counterpart returned, of modules that return a lone tensor."""
@@ -338,7 +344,7 @@ class CallSampler:
         if self._keep:
             self.kept[key] = np.array(value)
         answers = self._answers.get(key)
-        return None if answers is None or answers.size != value.size else answers.reshape(value.shape)
+        return None if answers is None else laid_as(answers, value.shape)
 
     def calls(self, module: str) -> int:
         """How often a module was called."""
@@ -348,7 +354,17 @@ class CallSampler:
         return number
 
 
-def agree(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]) -> bool:
+def laid_as(tensor: Array, shape: tuple[int, ...]) -> Array | None:
+    """Return the tensor in this shape, its axes in that order; None if it does not fit, or lengths do not tell how."""
+    own, wanted = ([length for length in one if length != 1] for one in (tensor.shape, shape))
+    if tensor.size != prod(shape) or own == wanted or sorted(own) != sorted(wanted):
+        return tensor.reshape(shape) if tensor.size == prod(shape) else None
+    if len(set(own)) < len(own):
+        return None
+    return tensor.reshape(own).transpose([own.index(length) for length in wanted]).reshape(shape)
+
+
+def agree(one: Sequence[SeenTensor], two: Sequence[SeenTensor]) -> bool:
     """Tell whether the same tensors were seen, up to rounding; tensors that vary nowhere tell nothing, and agree not.
 
     Where one side is given more tensors than the other (a mask, a cache), the common beginning counts.
@@ -356,12 +372,40 @@ def agree(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]
     return any(varies(a) or varies(b) for a, b in zip(one, two, strict=False)) and alike(one, two)
 
 
-def alike(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]) -> bool:
+def alike(one: Sequence[SeenTensor], two: Sequence[SeenTensor]) -> bool:
     """Tell whether all tensors of the common beginning that vary are equal up to rounding."""
     both = [(a, b) for a, b in zip(one, two, strict=False) if varies(a) or varies(b)]
-    return all(relative_rms_distance(a, b) < AGREEING_DISTANCE for a, b in both)
+    return all(a.distance(b) < AGREEING_DISTANCE for a, b in both)
 
 
-def varies(sample: NDArray[np.float64]) -> bool:
+def varies(seen: SeenTensor) -> bool:
     """Tell whether a tensor has unlike elements."""
+    sample = seen.values
     return bool(sample.size) and float(np.ptp(sample)) > LEAST_RANGE * float(np.max(np.abs(sample)))
+
+
+class SeenTensor(NamedTuple):
+    """What is kept of a tensor: some values, its shape without axes of length 1, its least and largest elements."""
+
+    values: NDArray[np.float64]
+    shape: tuple[int, ...]
+    ends: NDArray[np.float64]
+
+    def distance(self, other: SeenTensor) -> float:
+        """The relative RMS distance; of tensors whose axes stand in another order that of their ends."""
+        distance = relative_rms_distance(self.values, other.values)
+        if self.shape == other.shape or not self.ends.size or distance < AGREEING_DISTANCE:
+            return distance
+        return relative_rms_distance(self.ends, other.ends) if prod(self.shape) == prod(other.shape) else distance
+
+
+def see_tensor(value: Array) -> SeenTensor:
+    """Return what is kept of a tensor; no ends of a vector, a very large one or one of no numbers."""
+    values, shape = sample_values(value), tuple(length for length in value.shape if length != 1)
+    if len(shape) < 2 or not values.size or value.size > MOST_SORTED_ELEMENTS:
+        return SeenTensor(values, shape, values[:0])
+    flat = np.asarray(value).reshape(-1)
+    most = min(SEEN_ENDS, flat.size // 2)
+    parted = np.partition(flat, (most, flat.size - most - 1))
+    ends = np.sort(np.concatenate([parted[:most], parted[flat.size - most :]]).astype(np.float64))
+    return SeenTensor(values, shape, ends)

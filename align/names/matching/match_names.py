@@ -34,7 +34,11 @@ from align.names.matching.explain_unpaired import explain_unpaired
 from align.names.matching.fused_layers import reserve_fused
 from align.names.matching.match_layers import match_layers
 from align.names.matching.matrix_orientations import settle_orientations
-from align.names.matching.other_forms import match_numbered_projections, match_other_forms, plain_layer
+from align.names.matching.other_forms import (
+    match_numbered_projections,
+    match_other_forms,
+    plain_layer,
+)
 from align.names.thresholds import CONFIDENCE_OF_DOUBTED
 from align.names.user_rules import apply_rules_to_sides
 from align.words.catalogue import sentence
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet, Shape
     from align.core.transforms import Transform
     from align.names.layers.read_layers import Layer, Pair, Roles
+    from align.names.matching.other_forms import OtherForms
     from align.names.user_rules import NameRules
 
 
@@ -202,6 +207,11 @@ class Matching:
         """The pairs that are sure enough to teach, without those of other forms."""
         return [pair for pair, sure in self.pairs if sure >= SURE]
 
+    def even(self) -> Matching:
+        """What is decided but for groups that are short of partners: some may be layers of another form."""
+        even = [group for group in self.ambiguous if len(group.sources) == len(group.targets)]
+        return replace(self, ambiguous=even)
+
     def names(self) -> Names:
         """Names on each side whose layers are paired, or that are ambiguous."""
         names: Names = (set(), set())
@@ -227,12 +237,36 @@ def match_in_stages(sides: LayeredSides, named: Names, given: Sequence[Pair], or
     if triples := match_numbered_projections(*open_layers, found.known):
         found = Matching([*found.pairs, *triples])
         _match_plain(found, free, reserved, ordered)
-    other = match_other_forms(*free.whole(found.names()), found.known, ordered)
+    other = match_other_forms(*free.whole(found.even().names()), found.known, ordered)
+    found.ambiguous = _left_open(found.ambiguous, other)
     turned = settle_orientations([*found.pairs, *other.pairs], sides.parameters, named[0])
     count = len(found.pairs)
     ambiguous = [*found.ambiguous, *other.ambiguous, *turned.ambiguous]
     notes = note_shifted([pair for pair, _ in turned.pairs], free.whole(Matching(turned.pairs).names())) | turned.notes
     return Matching(turned.pairs[:count], turned.pairs[count:], other.pairings, ambiguous, notes)
+
+
+def _left_open(groups: Sequence[Ambiguity], other: OtherForms) -> list[Ambiguity]:
+    """The groups without what layers of other forms take; what is one against one then is a pair, and no others are."""
+    of_source = {name: group for group in groups for name in group.sources}
+    within = [
+        (pair, sure)
+        for pair, sure in other.pairs
+        if all(_is_within(of_source.get(mine.name), pair[1], role) for role, mine in pair[0].roles.items())
+    ]
+    other.pairs[:] = [one for one in other.pairs if one not in within]
+    taken = Matching(other.pairs, ambiguous=other.ambiguous).names()
+    rest = [left for group in groups if (left := group.without(*taken)).sources and left.targets]
+    single = {(group.sources, group.targets) for group in rest if len(group.sources) == len(group.targets) == 1}
+    for (a, b), sure in within:
+        if all(((mine.name,), (b.roles[role].name,)) in single for role, mine in a.roles.items()):
+            other.pairs.append(((a, b), sure))
+    settled = Matching(other.pairs).names()
+    return [left for group in rest if (left := group.without(*settled)).sources and left.targets]
+
+
+def _is_within(group: Ambiguity | None, target: Layer, role: str) -> bool:
+    return group is not None and role in target.roles and target.roles[role].name in group.targets
 
 
 def _match_plain(found: Matching, free: _FreeLayers, reserved: Names, ordered: bool) -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import Pairing
 from align.names.layers.path_words import likeness, numbered, words
-from align.names.layers.read_layers import may_pair, transform_between, with_shapes
-from align.names.matching.fused_layers import ATTENTION, match_fused, named_groups
+from align.names.layers.read_layers import may_pair, remaining, transform_between, with_shapes
+from align.names.matching.fused_layers import ATTENTION, match_fused, named_groups, reserve_fused
 from align.names.matching.match_layers import PairedModules, match_layers
 from align.names.thresholds import (
     CONFIDENCE_OF_FLATTENED,
@@ -56,9 +56,10 @@ def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pai
     """Pair what is left of both sides; `known` are the pairs of layers so far, which teach."""
     found, places = OtherForms(), PairedModules(known)
     left, right = [plain_layer(layer) for layer in left], [plain_layer(layer) for layer in right]
+    whole = [remaining(side, names) for side, names in zip((left, right), reserve_fused(left, right), strict=True)]
     forms: tuple[tuple[_Form, _Form], ...] = ((_same, _same), (_same, transposed_layer), (transposed_layer, _same))
     for before, after in forms:
-        one, two = _in_form(left, before, found), _in_form(right, after, found)
+        one, two = _in_form(whole[0], before, found), _in_form(whole[1], after, found)
         matched = match_layers(one, two, [*known, *(pair for pair, _ in found.pairs)], ordered)
         most = CONFIDENCE_OF_FORM if before is after else CONFIDENCE_OF_TURNED
         found.pairs.extend((pair, min(sure, most)) for pair, sure in matched.pairs if _in_place(pair, places))
@@ -84,6 +85,8 @@ def plain_layer(layer: Layer) -> Layer:
     weight = layer.shapes.get("weight", ())
     if layer.kind == "conv" and len(weight) > 2 and set(weight[2:]) == {1}:
         return with_shapes(replace(layer, kind="linear"), layer.shapes | {"weight": weight[:2]})
+    if layer.kind == "conv" and weight[2:3] == (1,):  # over one axis, written as over two
+        return with_shapes(layer, layer.shapes | {"weight": (*weight[:2], *weight[3:])})
     if layer.kind:
         return layer
     return with_shapes(layer, {role: _squeezed(shape) for role, shape in layer.shapes.items()})
