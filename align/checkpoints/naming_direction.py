@@ -50,10 +50,7 @@ def check_target(target: TargetFamily | None, destination: FrameworkName | None)
     """Raise UsageError if the destination's format is not for the target's names."""
     if target is not None and destination is not None and (target == "torch") != (destination == "torch"):
         suffixes = ".pth, .pt or .bin" if target == "torch" else ".ckpt"
-        raise UsageError(
-            f"--target {target} does not go with a destination of {destination}'s format",
-            f"leave --target out, or name a destination that ends in {suffixes}, .safetensors or .npz",
-        )
+        raise UsageError.of("naming_usage.other_format", target=target, destination=destination, suffixes=suffixes)
 
 
 def check_kept(target: TargetFamily | None, names: Iterable[str]) -> None:
@@ -65,10 +62,7 @@ def check_kept(target: TargetFamily | None, names: Iterable[str]) -> None:
     }
     other = {"nn": "mint", "mint": "nn"}.get(target or "", "")
     if other and telling[other] and not telling[target or ""]:
-        raise UsageError(
-            f"--target {target} contradicts the source, whose names are those of {other} ({', '.join(telling[other])})",
-            "leave --target out: the names stay; they can be changed by a map (--map)",
-        )
+        raise UsageError.of("naming_usage.other_target", target=target, other=other, names=telling[other])
 
 
 def exporter_warnings(names: Iterable[str]) -> Iterable[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from align.checkpoints.thresholds import MOST_ARRAY_ELEMENTS, SPARE_JSON_MARKS
 from align.core.thresholds import MOST_AXES
 from align.errors import HostileFileError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,27 +27,24 @@ LEAST_BYTES = {b"{": 40, b"[": 20, b":": 20, b",": 12}
 def parse_json(raw: bytes) -> Any:
     """Parse UTF-8 JSON; raises ValueError for damage, a name given twice, too many values and too deep ones."""
     if any(raw.count(mark) > SPARE_JSON_MARKS + len(raw) // least for mark, least in LEAST_BYTES.items()):
-        msg = f"its {len(raw):,} bytes hold more values than any header or index"
-        raise ValueError(msg)
+        raise ValueError(say("json_file.too_many_values", count=len(raw)))
     try:
         return json.loads(raw.decode("utf-8"), object_pairs_hook=_without_duplicates)
     except RecursionError as error:
-        msg = "it is nested too deep"
-        raise ValueError(msg) from error
+        raise ValueError(say("json_file.too_deep")) from error
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        msg = "a name stands there twice"
-        raise ValueError(msg)
+        raise ValueError(say("json_file.name_twice"))
     return table
 
 
 def sound_shape(path: Path, name: str, dims: Sequence[int]) -> Shape:
     """Return the dims as a shape; raises HostileFileError, naming the tensor, if no array can have it."""
     if len(dims) > MOST_AXES:
-        raise HostileFileError(path, f"tensor {name!r} claims {len(dims)} axes, {MOST_AXES} are the most")
+        raise HostileFileError(path, say("checkpoint_file.too_many_axes", name=name, count=len(dims), most=MOST_AXES))
     if min(dims, default=0) < 0 or prod([dim or 1 for dim in dims]) > MOST_ARRAY_ELEMENTS:
-        raise HostileFileError(path, f"tensor {name!r} claims the shape {tuple(dims)}")
+        raise HostileFileError(path, say("checkpoint_file.no_such_shape", name=name, shape=str(tuple(dims))))
     return tuple(dims)

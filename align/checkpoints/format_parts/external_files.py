@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from align.core.checkpoints import Extent
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
-from align.words.message_words import counted, first_few
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,13 +36,14 @@ def external_extents(path: Path, places: Mapping[str, ExternalPlace]) -> dict[st
     locations = dict.fromkeys(place.location for place in places.values())
     files = {location: file for location in locations if (file := external_file(path, location)) is not None}
     if missing := [location for location in locations if location not in files]:
-        reason = f"{counted(len(missing), 'file')} with data of its tensors not found: {first_few(missing)}"
-        raise UnsupportedCheckpointError(path, reason, "copy all files of the checkpoint into one folder")
+        raise UnsupportedCheckpointError(path, *texts("external_file.missing", count=len(missing), missing=missing))
     sizes = {location: file.stat().st_size for location, file in files.items()}
     for name, (location, offset, nbytes) in places.items():
         if offset + nbytes > sizes[location]:
             end, size = offset + nbytes, sizes[location]
-            raise NotACheckpointError(path, f"tensor {name!r} ends at byte {end} of {location}, which has {size}")
+            raise NotACheckpointError(
+                path, say("external_file.too_short", name=name, end=end, location=location, size=size)
+            )
     _check_overlap(path, places.values())
     return {name: Extent(files[location], offset, nbytes) for name, (location, offset, nbytes) in places.items()}
 
@@ -54,18 +55,18 @@ def external_file(path: Path, location: str) -> Path | None:
     """
     odd = not location or location.startswith("/") or "\\" in location or not location.isprintable()
     if odd or ".." in location.split("/"):
-        raise HostileFileError(path, f"it names {location!r}, which is not a file in its folder")
+        raise HostileFileError(path, say("external_file.outside", location=location))
     file = path.parent / location
     try:
         real = file.resolve(strict=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except RuntimeError as error:  # a loop of links, before Python 3.13
-        raise HostileFileError(path, f"it names {location!r}, a link to itself") from error
+        raise HostileFileError(path, say("external_file.link_to_itself", location=location)) from error
     if not any(real.is_relative_to(folder) for folder in _homes(path)):
-        raise HostileFileError(path, f"it names {location!r}, a link to {real}, outside its folder")
+        raise HostileFileError(path, say("external_file.link_outside", location=location, real=real))
     if not real.is_file():
-        raise HostileFileError(path, f"it names {location!r}, which is no plain file")
+        raise HostileFileError(path, say("external_file.not_plain", location=location))
     return file
 
 
@@ -81,4 +82,4 @@ def _check_overlap(path: Path, places: Iterable[ExternalPlace]) -> None:
     ordered = sorted({place for place in places if place.nbytes})
     for before, after in pairwise(ordered):
         if before.location == after.location and after.offset < before.offset + before.nbytes:
-            raise HostileFileError(path, f"two tensors overlap at byte {after.offset} of {after.location}")
+            raise HostileFileError(path, say("external_file.overlap", offset=after.offset, location=after.location))

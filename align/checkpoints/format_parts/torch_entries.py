@@ -19,6 +19,7 @@ from align.checkpoints.thresholds import MOST_REPEATED_BYTES, MOST_VIEWS_OF_A_BY
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.errors import HostileFileError, NotACheckpointError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
     from align.checkpoints.format_parts.pickle import TensorView
     from align.core.dtypes import Array
-
-RESAVE_HINT = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
 
 
 def torch_checkpoint(
@@ -51,7 +50,7 @@ def _refuse_repetition(path: Path, tensors: Mapping[str, StoredTensor], storages
     claimed = sum({tensor.identity: tensor.nbytes for tensor in tensors.values()}.values())
     stored = sum(storages.values())
     if claimed > MOST_VIEWS_OF_A_BYTE * stored + MOST_REPEATED_BYTES:
-        raise HostileFileError(path, f"its tensors claim {claimed:,} bytes by repeating {stored:,}")
+        raise HostileFileError(path, say("torch_file.repeats", claimed=claimed, stored=stored))
 
 
 @contextmanager
@@ -68,10 +67,11 @@ def collector_paused() -> Iterator[None]:
 
 def _tensor(path: Path, name: str, view: TensorView, place: Extent | None) -> StoredTensor:
     if place is None:
-        raise NotACheckpointError(path, f"the bytes of tensor {name!r} are missing: there is no storage {view.key!r}")
+        raise NotACheckpointError(path, say("torch_file.no_storage", name=name, storage=view.key))
     if place.nbytes < view.storage_bytes:
-        reason = f"the storage of tensor {name!r} has {place.nbytes} bytes, the pickle says {view.storage_bytes}"
-        raise NotACheckpointError(path, reason)
+        raise NotACheckpointError(
+            path, say("torch_file.other_storage", name=name, nbytes=place.nbytes, claimed=view.storage_bytes)
+        )
     itemsize = numpy_dtype(view.dtype).itemsize
     # The same view of the same storage is one tensor; other views of it (flattened LSTM weights) are not tied.
     # A storage goes by its place, which is short, where its key may not be.

@@ -18,6 +18,7 @@ from align.checkpoints.thresholds import LONGEST_DIRECTORY_BYTES, MOST_DEFLATED,
 from align.core.checkpoints import Extent
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import HostileFileError, NotACheckpointError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ def zip_records(path: Path) -> dict[str, Record]:
             infos, end = archive.infolist(), archive.start_dir
             records = [_record(path, stream, info) for info in infos]
     except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
-        raise NotACheckpointError(path, f"the zip directory is damaged ({error})") from error
+        raise NotACheckpointError(path, say("zip_file.damaged", error=error)) from error
     _check_layout(path, infos, records, end)
     return {record.name: record for record in records}
 
@@ -85,8 +86,7 @@ def record_pieces(record: Record, first: int = BLOCK_BYTES) -> Iterator[bytes]:
             left -= len(piece)
             yield piece
     if left:
-        reason = f"its record {record.name!r} is shorter than the {record.size} bytes it claims"
-        raise NotACheckpointError(path, reason)
+        raise NotACheckpointError(path, say("zip_file.short_record", name=record.name, size=record.size))
 
 
 def _stored(record: Record, stream: RawIOBase, first: int) -> Iterator[bytes]:
@@ -110,15 +110,16 @@ def _unpacked(record: Record, stream: RawIOBase) -> Iterator[bytes]:
         left, crc = left - len(piece), zlib.crc32(piece, crc)
         yield piece
     if crc != record.crc and record.size:
-        raise NotACheckpointError(record.extent.path, f"its record {record.name!r} is damaged: the crc differs")
+        raise NotACheckpointError(record.extent.path, say("zip_file.other_crc", name=record.name))
 
 
 def _decompress(record: Record, machine: zlib._Decompress, raw: bytes, most: int) -> bytes:
     try:
         return machine.decompress(raw, most)
     except zlib.error as error:
-        reason = f"its record {record.name!r} cannot be unpacked ({error})"
-        raise NotACheckpointError(record.extent.path, reason) from error
+        raise NotACheckpointError(
+            record.extent.path, say("zip_file.not_unpacked", name=record.name, error=error)
+        ) from error
 
 
 class _Directory(io.BufferedReader):
@@ -131,7 +132,7 @@ class _Directory(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         """Read as any file does."""
         if size is not None and size > LONGEST_DIRECTORY_BYTES:
-            raise HostileFileError(self._path, f"its zip directory claims {size} bytes")
+            raise HostileFileError(self._path, say("zip_file.long_directory", size=size))
         return super().read(size)
 
 
@@ -139,21 +140,17 @@ def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
     stream.seek(info.header_offset)
     header = stream.read(LOCAL_HEADER.size)
     if len(header) < LOCAL_HEADER.size or not header.startswith(ZIP_HEAD):
-        raise NotACheckpointError(
-            path, f"there is no zip record at byte {info.header_offset}, where {info.filename!r} starts"
-        )
+        raise NotACheckpointError(path, say("zip_file.no_record", start=info.header_offset, name=info.filename))
     fields = LOCAL_HEADER.unpack(header)
     name_length, extra_length = fields[9], fields[10]
     encoding = "utf-8" if fields[2] & UTF8_NAME else "cp437"
     name = stream.read(name_length).decode(encoding)
     if name != info.orig_filename:
-        raise HostileFileError(
-            path, f"a zip record is called {info.orig_filename!r} in the directory and {name!r} in place"
-        )
+        raise HostileFileError(path, say("zip_file.two_names", listed=info.orig_filename, name=name))
     if (fields[2] | info.flag_bits) & ENCRYPTED:
-        raise NotACheckpointError(path, f"its record {name!r} is encrypted")
+        raise NotACheckpointError(path, say("zip_file.encrypted", name=name))
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise NotACheckpointError(path, f"its record {name!r} is compressed by an unknown method")
+        raise NotACheckpointError(path, say("zip_file.unknown_method", name=name))
     offset = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
     extent = Extent(path, offset, info.compress_size)
     return Record(name, extent, info.file_size, info.CRC, info.compress_type != zipfile.ZIP_STORED)
@@ -161,9 +158,9 @@ def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
 
 def _check_layout(path: Path, infos: list[zipfile.ZipInfo], records: list[Record], end: int) -> None:
     if not records:
-        raise NotACheckpointError(path, "its zip directory is empty")
+        raise NotACheckpointError(path, say("zip_file.empty"))
     if len({record.name for record in records}) != len(records):
-        raise HostileFileError(path, "two zip records have one name")
+        raise HostileFileError(path, say("zip_file.one_name"))
     for record in records:
         _check_record(path, record)
     spans = sorted(zip((info.header_offset for info in infos), records, strict=True), key=lambda span: span[0])
@@ -171,17 +168,15 @@ def _check_layout(path: Path, infos: list[zipfile.ZipInfo], records: list[Record
     for (_, record), following in zip(spans, starts, strict=True):
         last = record.extent.offset + record.extent.nbytes
         if last > following:
-            raise HostileFileError(
-                path, f"zip record {record.name!r} ends at byte {last}, in what follows at {following}"
-            )
+            raise HostileFileError(path, say("zip_file.overlap", name=record.name, last=last, following=following))
 
 
 def _check_record(path: Path, record: Record) -> None:
     parts = record.name.split("/")
     if record.name.startswith("/") or ".." in parts or "\\" in record.name or "\0" in record.name:
-        raise HostileFileError(path, f"a zip record is called {record.name!r}, which leaves the archive")
+        raise HostileFileError(path, say("zip_file.leaves_archive", name=record.name))
     stored = record.extent.nbytes
     if not record.compressed and stored != record.size:
-        raise HostileFileError(path, f"zip record {record.name!r} claims {record.size} bytes and has {stored}")
+        raise HostileFileError(path, say("zip_file.other_size", name=record.name, size=record.size, stored=stored))
     if record.compressed and record.size > MOST_DEFLATED * (stored + 1):
-        raise HostileFileError(path, f"zip record {record.name!r} claims {record.size} bytes out of {stored}")
+        raise HostileFileError(path, say("zip_file.unpacked_size", name=record.name, size=record.size, stored=stored))

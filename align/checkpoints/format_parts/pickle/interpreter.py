@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from align.checkpoints.format_parts.pickle.opcodes import CODES, NAMES, READERS
 from align.checkpoints.thresholds import LONGEST_GLOBAL_NAME, LONGEST_PICKLE_BYTES, MOST_COSTLY_OPCODES, MOST_OPCODES
 from align.errors import HostileFileError, NotACheckpointError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,9 +96,9 @@ def read_pickle(path: Path, data: Buffer, start: int = 0) -> Pickled:
         end = machine.run(data, start)
         value = machine.stack.pop()
     except (ValueError, OverflowError, struct.error) as error:
-        raise NotACheckpointError(path, f"its pickle is damaged ({error})") from error
+        raise NotACheckpointError(path, say("pickle_file.damaged", error=error)) from error
     except (IndexError, KeyError) as error:
-        raise HostileFileError(path, f"its pickle uses what it never made ({error!r})") from error
+        raise HostileFileError(path, say("pickle_file.never_made", error=error)) from error
     return Pickled(value, end, machine.references)
 
 
@@ -117,7 +118,7 @@ class _Machine:
         at, end = start, min(len(data), start + LONGEST_PICKLE_BYTES)
         for _ in range(MOST_OPCODES):
             if at >= end:
-                raise NotACheckpointError(self.path, f"its pickle has no end within {end - start} bytes")
+                raise NotACheckpointError(self.path, say("pickle_file.no_end", count=end - start))
             code = data[at]
             reader = _READER_OF[code]
             if reader is None:
@@ -128,7 +129,7 @@ class _Machine:
                 _ACTION_WITH[code](self, argument)
             if code == STOP:
                 return at
-        raise HostileFileError(self.path, f"its pickle has more than {MOST_OPCODES} opcodes")
+        raise HostileFileError(self.path, say("pickle_file.too_many_opcodes", most=MOST_OPCODES))
 
     def popped_mark(self) -> list[Any]:
         items, self.stack = self.stack, self.outer.pop()
@@ -140,7 +141,7 @@ class _Machine:
             target.items = {} if target.items is None else target.items
             target = target.items
         if not isinstance(target, dict) or len(flat) % 2:
-            raise HostileFileError(self.path, "its pickle puts items into what is no dict")
+            raise HostileFileError(self.path, say("pickle_file.no_dict"))
         target.update(zip(map(_key, flat[::2]), flat[1::2], strict=True))
 
     def add_elements(self, elements: list[Any]) -> None:
@@ -149,7 +150,7 @@ class _Machine:
             target.elements = [] if target.elements is None else target.elements
             target = target.elements
         if not isinstance(target, list):
-            raise HostileFileError(self.path, "its pickle appends to what is no list")
+            raise HostileFileError(self.path, say("pickle_file.no_list"))
         target.extend(elements)
 
     def make(self, callee: Any, arguments: Any) -> None:
@@ -164,7 +165,7 @@ class _Machine:
 
     def name_global(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
-            raise HostileFileError(self.path, "its pickle names a global by something other than text")
+            raise HostileFileError(self.path, say("pickle_file.odd_global"))
         self.pay(1)
         self.stack.append(Global(module, name))
 
@@ -172,7 +173,7 @@ class _Machine:
         """Count what takes more than other values do."""
         self.left -= count
         if self.left < 0:
-            raise HostileFileError(self.path, "its pickle names, keeps or copies more than any checkpoint needs")
+            raise HostileFileError(self.path, say("pickle_file.too_costly"))
 
 
 def _key(key: Any) -> Any:
@@ -281,8 +282,8 @@ def _put(machine: _Machine, index: int) -> None:
 
 
 def _refuse(machine: _Machine, code: int) -> None:
-    name = NAMES.get(code, f"the unknown opcode {code}")
-    raise HostileFileError(machine.path, f"its pickle uses {name}, which torch.save never does")
+    name = NAMES.get(code, say("pickle_file.unknown_opcode", code=code))
+    raise HostileFileError(machine.path, say("pickle_file.odd_opcode", name=name))
 
 
 def _ignore(_machine: _Machine, _argument: Any = None) -> None:
