@@ -28,7 +28,6 @@ from align.core.thresholds import FLOAT32_ROUNDING
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import UsageError
 from align.words.catalogue import joined, sentence
-from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -113,26 +112,24 @@ def _require_same_names(before: Checkpoint, after: Checkpoint) -> None:
     """Raise UsageError for files that are not the same model before and after."""
     for one, other, when in ((before, after, "after"), (after, before, "before")):
         if lacking := [name for name in one.tensors if name not in other.tensors]:
-            raise UsageError(
-                f"{before.path} and {after.path} are not one model: {first_few(lacking)} "
-                f"{'is' if len(lacking) == 1 else 'are'} not there {when}",
-                "give two checkpoints of each side, before and after, in the order A0 A1 B0 B1",
+            raise UsageError.of(
+                "updates_usage.not_one_model",
+                before=before.path,
+                after=after.path,
+                names=lacking,
+                count=len(lacking),
+                when=when,
             )
     unlike = [name for name, one in before.tensors.items() if one.shape != after.tensors[name].shape]
     if unlike:
-        raise UsageError(
-            f"{before.path} and {after.path} have other shapes in {first_few(unlike)}",
-            "give two checkpoints of each side, before and after, in the order A0 A1 B0 B1",
-        )
+        raise UsageError.of("updates_usage.other_shapes", before=before.path, after=after.path, names=unlike)
 
 
 def _paired(sides: Sequence[Checkpoint], name_map: NameMap | Path | str | None) -> tuple[Sequence[str], TensorPairs]:
     ours, theirs, warnings, pairs = pair_checkpoints(sides[0], sides[1], name_map)
     if name_map is None and (unpaired := [*pairs.missing, *pairs.extra]):
-        raise UsageError(
-            f"{counted(len(unpaired), 'name')} of {ours.path} and {theirs.path} "
-            f"{'is' if len(unpaired) == 1 else 'are'} on one side only: {first_few(unpaired)}",
-            "give the map between both with --map: `align map` makes one",
+        raise UsageError.of(
+            "updates_usage.one_side_only", count=len(unpaired), ours=ours.path, theirs=theirs.path, names=unpaired
         )
     return warnings, pairs
 

@@ -27,7 +27,7 @@ from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.user_rules import NameRules, check_shapes
 from align.rules.pitfalls import pitfalls
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def lint_models(
         if isinstance(side, str):
             require_file(side)
     if steps is not None and steps < 1:
-        raise UsageError(f"learning rates cannot be compared over {steps} steps", "give 1 or more")
+        raise UsageError.of("lint_usage.no_steps", steps=steps)
     sides = open_lint_side(reference), open_lint_side(candidate)
     found = joined_parts(list(_parts(sides, name_map, steps)))
     if not found.pairs and not found.findings and not found.not_compared:
@@ -116,8 +116,7 @@ def _refuse_unlike(left: LintSide, right: LintSide) -> None:
         for has, lacks in ((left, right), (right, left)):
             if name in has.parts:
                 kind = name.partition(" ")[2]
-                error = f"{lacks.label} is no {kind}, the other side is one"
-                raise UsageError(error, "give two models, two optimizers or two losses")
+                raise UsageError.of("lint_usage.other_kind", label=lacks.label, kind=kind)
 
 
 def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
@@ -226,7 +225,7 @@ def _lint_optimizers(
     """Compare two optimizers; a method that no rule knows on both sides could not be compared."""
     if sides[0].optimizer is sides[1].optimizer:
         labels = tuple(type(side.optimizer).__name__ for side in sides)
-        raise SharedModelError((labels[0], labels[1]), "are one object: there is nothing to compare")
+        raise SharedModelError((labels[0], labels[1]), say("lint_usage.one_object"))
     groups = _read_both(sides, steps)
     rules = [rule for rule in pitfalls() if rule.topic == TOPIC]
     first = groups[0][0].settings, groups[1][0].settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.errors import InputsError
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +21,7 @@ def check_state_dict(shapes: Mapping[str, Shape], values: Mapping[str, Array], w
     """
     faults = state_dict_faults(shapes, {name: tuple(value.shape) for name, value in values.items()})
     if faults:
-        hint = "convert the checkpoint with the map of these two models"
-        raise InputsError(f"the weights do not fit the {what}:", hint, faults)
+        raise InputsError(*texts("model_fault.other_weights", what=what), faults=faults)
 
 
 def state_dict_faults(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> list[str]:
@@ -29,7 +29,7 @@ def state_dict_faults(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -
     faults = [f"missing: {name} {list(shape)}" for name, shape in shapes.items() if name not in given]
     faults += [f"unexpected: {name} {list(shape)}" for name, shape in given.items() if name not in shapes]
     return faults + [
-        f"shape: {name} is {list(given[name])}, the model has {list(shape)}"
+        say("model_fault.other_shape", name=name, given=list(given[name]), shape=str(list(shape)))
         for name, shape in shapes.items()
         if name in given and tuple(given[name]) != tuple(shape)
     ]

@@ -54,10 +54,7 @@ def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tupl
         return (), dict(inputs)
     crossed = [f"{a} as {b}" for a, b in zip(inputs, places, strict=False) if a != b and a in named]
     if crossed:
-        raise InputsError(
-            f"the model takes {', '.join(places)}; by position it would get {', '.join(crossed)}",
-            "give the inputs the model's names, or other names in its order",
-        )
+        raise InputsError.of("inputs_fault.crossed", places=places, crossed=crossed)
     return tuple(inputs.values()), {}
 
 

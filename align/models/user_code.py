@@ -19,6 +19,7 @@ from align.core.registry import check_packages, model_readers
 from align.errors import AlignError, SideError, UserCodeError
 from align.models.live.call_sites import raised_at
 from align.models.thresholds import ARGUMENTS_SHOWN
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,13 +119,13 @@ def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
     """Return what `package.module:function` or `file.py:function` names, which can be called; raises SideError."""
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
-        raise SideError(side, "it is not of the form `module:function`")
+        raise SideError(side, say("side_usage.no_form"))
     require_file(side, what)
     module = _guarded(side, lambda: _imported(place))
     function = getattr(module, name, None)
     if not callable(function):
-        what = "is no function" if hasattr(module, name) else "does not exist"
-        raise SideError(side, f"{name!r} {what} in {place}; functions there: {_functions(module) or 'none'}")
+        fault = "side_usage.no_function" if hasattr(module, name) else "side_usage.no_such_name"
+        raise SideError(side, say(fault, name=name, place=place, functions=_functions(module) or "none"))
     found: Callable[..., Any] = function
     return found
 
@@ -167,11 +168,9 @@ def _named_otherwise(failed: UserCodeError, side: str, error: BaseException) -> 
     place, _, function = side.rpartition(":")
     if isinstance(error, ImportError) and "relative import" in str(error):
         if place.endswith(".py"):
-            failed.hint = "no folder of a package has a dot in its name: rename it, or import by the whole name there"
+            failed.hint = say("side_usage.dot_in_folder")
         else:
-            failed.hint = (
-                f"give the file, or name the module as its packages do: {place.replace('.', '/')}.py:{function}"
-            )
+            failed.hint = say("side_usage.as_package", path=place.replace(".", "/"), function=function)
     return failed
 
 
@@ -181,5 +180,5 @@ def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
         if name.partition(".")[0] in reader.requires:
             check_packages(reader)
     if f"{side.rpartition(':')[0]}.".startswith(f"{name}."):
-        return SideError(side, f"there is no module {name!r}")
+        return SideError(side, say("side_usage.no_module", name=name))
     return UserCodeError(f"building {side}", error)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.errors import MappingRuleError
 from align.rules.layer_rules import mappings_folder
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,5 +56,5 @@ def read_constants(path: Path) -> dict[str, str]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MappingRuleError(path, f"malformed: {error!r}") from error
     if any(unknown or not isinstance(names, list) or not str(reason).strip() for names, reason, unknown in rules):
-        raise MappingRuleError(path, "malformed: each [[constant]] has a list of attributes and a reason")
+        raise MappingRuleError(path, say("rule_file.malformed_constant"))
     return {name: reason for names, reason, _ in rules for name in names}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import MappingRuleError
 from align.rules.layer_rules import mappings_folder
+from align.words.catalogue import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -63,6 +64,5 @@ def _layout(table: dict[str, Any]) -> LinearLayout:
     fields = dict(table)
     layout = LinearLayout(fields.pop("class"), fields.pop("reason"), **fields)
     if layout.inputs_first == bool(layout.outputs_first_if) or not layout.reason.strip():
-        msg = f"{layout.class_name}: expected a reason, and inputs_first = true or outputs_first_if"
-        raise ValueError(msg)
+        raise ValueError(say("rule_file.no_layout", class_name=layout.class_name))
     return layout

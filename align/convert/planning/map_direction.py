@@ -14,6 +14,7 @@ from align.convert.planning.plan_conversion import plan_conversion
 from align.convert.planning.two_way_map import DirectedMap, SourceNames, follow_backward, follow_forward
 from align.core.transforms import Cast
 from align.errors import UsageError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,12 +111,9 @@ def _has_origin(pair: Pairing, dtype: str) -> bool:
 
 def _undecided(two_way: TwoWayMap, ends: EndFrameworks, ways: Sequence[DirectedMap]) -> UsageError:
     there, back = ({pair.source: pair for pair in way.name_map.pairings} for way in ways)
-    first = next((name for name in there if there[name] != back.get(name)), "what is filled")
-    stated = set(two_way.rules.frameworks) == {"torch", "mindspore"}
-    wanted = "name a destination that ends in .pth or .ckpt, or add --target torch"
-    sides = 'say at the top of the map whose names it leads from and to: source = "torch", target = "mindspore"'
-    sides = f"{sides} (in a record: source_framework and framework)"
-    return UsageError(
-        f"{two_way.rules.label} fits the file in both directions, and {first} becomes something else in each",
-        wanted if stated else sides if ends.file or ends.destination else f"{sides}; then {wanted}",
-    )
+    first = next((name for name in there if there[name] != back.get(name)), "")
+    message = say("map_direction.both", label=two_way.rules.label, first=first or say("map_direction.fill"))
+    wanted, sides = say("map_direction.name_destination"), say("map_direction.state_sides")
+    if set(two_way.rules.frameworks) == {"torch", "mindspore"}:
+        return UsageError(message, wanted)
+    return UsageError(message, sides if ends.file or ends.destination else f"{sides}; then {wanted}")

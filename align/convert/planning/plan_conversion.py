@@ -13,7 +13,7 @@ from align.convert.planning.transformed_tensors import filled_tensor, joined_ten
 from align.core.dtypes import dtype_name, is_float
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Cast, chained
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 from align.words.message_words import close_names
 
 if TYPE_CHECKING:
@@ -149,10 +149,11 @@ def with_dtype(
 
 def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:
     for ambiguity in name_map.ambiguous:
-        yield f"ambiguous: {', '.join(ambiguity.sources)} for {', '.join(ambiguity.targets)} ({ambiguity.reason})"
+        sources, targets = [*ambiguity.sources], [*ambiguity.targets]
+        yield say("plan_fault.ambiguous", sources=sources, targets=targets, reason=ambiguity.reason)
     for unmatched in name_map.unmatched:
-        closest = f"; closest: {', '.join(unmatched.suggestions)}" if unmatched.suggestions else ""
-        yield f"unmatched {unmatched.side} tensor {unmatched.name}: {unmatched.reason}{closest}"
+        facts = {"side": unmatched.side, "name": unmatched.name, "reason": unmatched.reason}
+        yield say("plan_fault.unmatched", **facts, closest=unmatched.suggestions)
     groups = _by_target(name_map.pairings)
     parts = {target for target, group in groups.items() if all(apart_from_whole(one.transform)[1] for one in group)}
     takers = {target: [pairing.source for pairing in group] for target, group in groups.items()}
@@ -160,22 +161,22 @@ def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:
         takers.setdefault(fill.name, []).append(f"a fill ({fill.reason})")
     for target, sources in takers.items():
         if not target.isprintable() or not target:  # surrogates, which no file can hold, are not printable either
-            yield f"{sources[0]} cannot become {target!r}: a name must be of printable signs, and not empty"
+            yield say("plan_fault.unprintable", source=sources[0], target=target)
         if len(sources) > (len(groups[target]) if target in parts else 1):
-            yield f"{target} is the target of {len(sources)} tensors: {', '.join(sources)}"
+            yield say("plan_fault.target_of_several", target=target, count=len(sources), sources=sources)
 
 
 def _name_problems(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
     absent = [pairing for pairing in name_map.pairings if pairing.source not in tensors]
     close = close_names((pairing.source for pairing in absent), tensors)
     for pairing in absent:
-        closest = f"; closest: {', '.join(found)}" if (found := close.get(pairing.source)) else ""
-        yield f"{pairing.source} is in the map, not in the checkpoint (for {pairing.target}){closest}"
+        facts = {"source": pairing.source, "target": pairing.target}
+        yield say("plan_fault.not_in_checkpoint", **facts, closest=close.get(pairing.source, ()))
     mentioned = {p.source for p in name_map.pairings} | {d.name for d in name_map.dropped if d.side == "source"}
     mentioned |= {u.name for u in name_map.unmatched} | {name for a in name_map.ambiguous for name in a.sources}
     for name, tensor in tensors.items():
         if name not in mentioned:
-            yield f"{name} {tensor.shape} is in the checkpoint, not in the map"
+            yield say("plan_fault.not_in_map", name=name, shape=str(tensor.shape))
 
 
 def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:

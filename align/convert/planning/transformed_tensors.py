@@ -17,6 +17,7 @@ from align.core.checkpoints import StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.piece_transforms import Slice
 from align.core.transforms import Cast, Reshape
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,8 +49,7 @@ def joined_tensor(name: str, pieces: Sequence[tuple[StoredTensor, Part]]) -> Sto
     pieces = sorted(pieces, key=lambda piece: piece[1].start)
     first, part = pieces[0]
     if len(dtypes := sorted({tensor.dtype for tensor, _ in pieces})) > 1:
-        msg = f"its parts have the dtypes {', '.join(dtypes)}: cast them to one"
-        raise ValueError(msg)
+        raise ValueError(say("plan_fault.several_dtypes", dtypes=dtypes))
 
     def load() -> Array:
         whole: Array = np.empty(part.shape, numpy_dtype(first.dtype))

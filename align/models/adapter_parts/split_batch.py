@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.training import BatchParts
 from align.errors import InputsError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 _KINDS = inspect.Parameter
 _BY_POSITION = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY)
-_HINT = (
-    "name the arrays of the batch as the parameters of the model's forward or construct, and the labels by other "
-    "names; or give the side a `step(batch)` that hands them out itself"
-)
 
 
 def split_batch(training: Training, batch: Batch, forward: Callable[..., Any]) -> BatchParts:
@@ -82,21 +79,18 @@ def _refuse_unfit(training: Training, batch: Batch, takes: _Takes, parts: BatchP
     lacking = [] if parts.by_position or takes.anything else [name for name in takes.needed if name not in parts.inputs]
     fault = ""
     if not parts.inputs:
-        fault = "none of these names says what goes to it"
+        fault = say("batch_fault.no_name_fits")
     elif lacking:
-        fault = f"nothing bears the name {' or '.join(lacking)}"
+        fault = say("batch_fault.lacks", lacking=lacking)
     elif training.loss is None and parts.targets:
-        fault = f"nothing takes {', '.join(parts.targets)}"
+        fault = say("batch_fault.nothing_takes", targets=[*parts.targets])
     elif training.loss is not None and parts.targets:
         fault = _target_fault(training.loss, parts.targets)
     if fault:
-        names = ", ".join(dict.fromkeys((*takes.places, *takes.names)))
-        raise InputsError(f"the batch has {', '.join(batch)}, the model takes {names or 'nothing'}: {fault}", _HINT)
+        names = [*dict.fromkeys((*takes.places, *takes.names))] or ["nothing"]
+        raise InputsError.of("batch_fault.unfit", batch=[*batch], takes=names, fault=fault)
     if training.loss is not None and not parts.targets:
-        raise InputsError(
-            f"the batch has {', '.join(batch)}, and nothing for the loss",
-            "name the model's inputs as its forward does, and add the labels under another name",
-        )
+        raise InputsError.of("batch_fault.nothing_for_loss", batch=[*batch])
 
 
 def _target_fault(loss: Any, targets: Collection[str]) -> str:
@@ -112,4 +106,4 @@ def _target_fault(loss: Any, targets: Collection[str]) -> str:
     if least <= len(targets) <= most:
         return ""
     wanted = f"{least}" if least == most or len(targets) < least else f"{most}"
-    return f"its loss takes {wanted} beside the outputs, and would get {', '.join(targets)}"
+    return say("batch_fault.loss_takes", wanted=wanted, targets=[*targets])

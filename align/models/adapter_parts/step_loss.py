@@ -13,11 +13,6 @@ from align.errors import CannotRunError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_HINT = (
-    "let the step return the loss alone, first of several, or as `loss` of a dict or an object; or return nothing: "
-    "then losses are not compared"
-)
-
 
 def scalar(loss: Any) -> float | None:
     """A loss as a number, None if there is none; raises CannotRunError for one of several elements."""
@@ -25,11 +20,8 @@ def scalar(loss: Any) -> float | None:
         return None
     if _is_number(loss):
         return float(np.asarray(loss).astype(np.float64).reshape(()))
-    got = f"an array of {list(loss.shape)}" if isinstance(loss, np.ndarray) else f"a {type(loss).__name__}"
-    raise CannotRunError(
-        f"the loss is no single number, but {got}",
-        "reduce it in the loss function (`reduction='mean'`); a step of your own returns the loss, or nothing",
-    )
+    article = "an" if isinstance(loss, np.ndarray) else "a"
+    raise CannotRunError.of("step_loss.no_number", got=f"{article} {_kind(loss)}")
 
 
 def own_loss(outputs: Any) -> Any:
@@ -42,9 +34,7 @@ def own_loss(outputs: Any) -> Any:
     else:
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", outputs)
     if loss is None:
-        raise CannotRunError(
-            "the model returns no loss", "give a loss beside it, or the labels that it wants as inputs"
-        )
+        raise CannotRunError.of("step_loss.none")
     return loss
 
 
@@ -57,8 +47,7 @@ def loss_of_step(returned: Any, to_array: Callable[[Any], Any]) -> float | None:
     value = to_array(returned)
     if isinstance(value, Mapping):
         if "loss" not in value:
-            keys = ", ".join(map(str, value)) or "nothing"
-            raise CannotRunError(f"the step returned a dict of {keys}, and no `loss` in it", _HINT)
+            raise CannotRunError.of("step_loss.not_in_dict", names=[*map(str, value)] or ["nothing"])
         value = to_array(value["loss"])
     elif hasattr(value, "loss"):
         value = to_array(value.loss)
@@ -71,9 +60,8 @@ def _first_number(parts: list[Any]) -> Any:
     """The loss among several parts: the first one, or the only one that is a floating number."""
     found = [one for one in parts if _is_number(one) and is_float(np.asarray(one).dtype.name)]
     if not found or (len(found) > 1 and parts[0] is not found[0]):
-        kinds = ", ".join(_kind(one) for one in parts)
-        count = "several single numbers" if found else "no single number"
-        raise CannotRunError(f"the step returned ({kinds}): {count}, and none that is sure to be the loss", _HINT)
+        fault = "step_loss.several_numbers" if found else "step_loss.no_single_number"
+        raise CannotRunError.of(fault, kinds=[_kind(one) for one in parts])
     return found[0]
 
 

@@ -54,6 +54,7 @@ from align.models.record_calls import (
 from align.models.user_code import run_user_code
 from align.rules.layer_rules import is_statistic
 from align.rules.linear_layouts import inputs_first
+from align.words.catalogue import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -250,9 +251,7 @@ def _refuse_doubled(places: Iterable[tuple[str, str]], label: str) -> None:
     for name, place in places:
         by_name[name].append(place)
     if doubled := [f"{name}: {', '.join(own)}" for name, own in by_name.items() if len(own) > 1]:
-        reason = f"{label} has several tensors of one name, of which a checkpoint keeps one"
-        hint = "give each a name of its own where the network is built: `cell.weight.name = ...` (`parameter.name`)"
-        raise UnreadableModelError(reason, hint, doubled)
+        raise UnreadableModelError(*texts("mindspore_model.name_twice", label=label), lines=doubled)
 
 
 def _own_parameters(

@@ -52,6 +52,7 @@ from align.models.record_calls import (
 )
 from align.models.user_code import run_user_code
 from align.rules.linear_layouts import inputs_first
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -335,10 +336,10 @@ def _own_parameters(path: str, module: Model, first_name: dict[int, str]) -> Ite
 
 def _load_failed(path: Path, error: BaseException) -> AlignError:
     if isinstance(error, ImportError):
-        return MissingClassError(path, f"the module {error.name!r}", str(error))
+        return MissingClassError(path, say("torch_file.module", name=error.name), str(error))
     if isinstance(error, AttributeError) and (found := MISSING_CLASS.search(str(error))):
-        return MissingClassError(path, f"{found['module']}.{found['name']}", "the module has no such name")
-    return UserCodeError(f"loading {path} with torch", error)
+        return MissingClassError(path, f"{found['module']}.{found['name']}", say("torch_file.no_such_name"))
+    return UserCodeError(say("torch_file.loading", path=path), error)
 
 
 PLUGIN = TorchFramework()

@@ -11,6 +11,7 @@ import numpy as np
 
 from align.core.parameters import TensorMemory
 from align.models.thresholds import CHECKSUM_ELEMENTS
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,8 +48,7 @@ def refuse_captured(modules: Sequence[Any], tensors: Iterable[Any], kinds: tuple
             for kept in _kept(function):
                 if isinstance(kept, kinds) and id(kept) not in own:
                     what = f"{(owner if isinstance(owner, type) else type(owner)).__name__}.{name}"
-                    msg = f"{what} is a function, which is not copied, and keeps a {type(kept).__name__}"
-                    raise TypeError(msg)
+                    raise TypeError(say("shared_model.function_keeps", what=what, kind=type(kept).__name__))
 
 
 def _functions(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -43,8 +43,7 @@ def placed_cell(cell: Model, device: str | None, dtype: str | None) -> Callable[
     import mindspore
 
     if device is not None:
-        hint = "run the whole network there: `align forward ... --candidate-device DEVICE`"
-        raise CannotRunError("MindSpore cannot run single layers on another device", hint)
+        raise CannotRunError.of("mindspore_model.lone_layer_elsewhere")
     copied = copied_cell(cell)
     place_network(copied, None, dtype)
     wanted = getattr(mindspore, str(dtype))
@@ -73,15 +72,14 @@ def _choose_device(name: str) -> None:
     kind, _, number = name.partition(":")
     target = TARGETS.get(kind.lower())
     if target is None or (number and not number.isdigit()):
-        raise CannotRunError(f"MindSpore knows no device {name!r}", f"write one of: {', '.join(TARGETS)}")
+        raise CannotRunError.of("mindspore_model.unknown_device", name=name, targets=[*TARGETS])
     if target == mindspore.get_context("device_target") and not number:
         return
     try:
         mindspore.set_device(target, int(number or 0))
     except (RuntimeError, ValueError) as error:
         said = str(error).strip().partition(". ")[0]
-        hint = "install the MindSpore of that device, and choose it before anything has run in this process"
-        raise CannotRunError(f"MindSpore has no device {name!r} here: {said}", hint) from error
+        raise CannotRunError.of("mindspore_model.no_device", name=name, said=said) from error
 
 
 @contextmanager

@@ -86,14 +86,15 @@ def _checked_device(name: str) -> Any:
         try:
             importlib.import_module(BROUGHT_BY[kind])
         except ImportError as error:
-            hint = f"install {BROUGHT_BY[kind]} of the version that fits torch {torch.__version__}"
-            raise CannotRunError(f"torch has no device {name!r} here: {error}", hint) from error
+            raise CannotRunError.of(
+                "torch_model.no_device_for", name=name, error=error, package=BROUGHT_BY[kind], version=torch.__version__
+            ) from error
     there = ["cpu", *(one for one in ("cuda", "npu", "xpu", "mps") if _is_there(one))]
     with suppress(RuntimeError):  # of a name that torch does not know
         device = torch.device(name)
         if kind in there and (device.index or 0) < (getattr(torch, kind).device_count() if kind != "cpu" else 1):
             return device
-    raise CannotRunError(f"torch has no device {name!r} here", f"devices of this machine: {', '.join(there)}")
+    raise CannotRunError.of("torch_model.no_device", name=name, known=there)
 
 
 def _is_there(kind: str) -> bool:
