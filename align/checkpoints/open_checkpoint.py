@@ -14,8 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.checkpoints.format_parts.claims import parse_json
-from align.checkpoints.format_parts.external_files import external_file
+from align.checkpoints.format_parts.claims import external_file, parse_json
 from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_INDEX_BYTES, MOST_SHARDS
 from align.core.atomic_files import existing_file
 from align.core.checkpoints import Checkpoint, StoredTensor, require_plain

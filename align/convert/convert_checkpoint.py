@@ -17,9 +17,8 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.convert.conversion_result import Conversion, conversion_record
+from align.convert.conversion_result import Conversion, cast_losses, conversion_record, left_out_warnings
 from align.convert.planning.choose_names import ChosenNames, NameRequest, choose_names
-from align.convert.planning.conversion_warnings import cast_losses, left_out_warnings
 from align.convert.planning.plan_conversion import ConversionPlan, plan_conversion, with_dtype
 from align.convert.writing.write_checkpoint import Output, OutputFile, write_output
 from align.core.atomic_files import check_space

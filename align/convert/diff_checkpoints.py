@@ -18,8 +18,13 @@ import numpy as np
 
 from align.checkpoints.extents import byte_blocks
 from align.checkpoints.names_in_file import training_notes
-from align.convert.diff.pair_checkpoints import open_for_diff, pair_checkpoints, without_prefixes
-from align.convert.diff.pair_tensors import judge_diff, judge_pair
+from align.convert.diff.pair_checkpoints import (
+    judge_diff,
+    judge_pair,
+    open_for_diff,
+    pair_checkpoints,
+    without_prefixes,
+)
 from align.convert.diff_result import CheckpointDiff
 from align.convert.thresholds import PART_ELEMENTS, READING_THREADS
 from align.core.checkpoints import Extent
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from align.convert.diff.pair_tensors import TensorPairs
+    from align.convert.diff.pair_checkpoints import TensorPairs
     from align.convert.diff_result import TensorDifference
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.dtypes import Array

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from align.convert.diff.pair_tensors import TensorPair, TensorPairs
+    from align.convert.diff.pair_checkpoints import TensorPair, TensorPairs
     from align.convert.diff.update_sums import UpdateSums
     from align.convert.diff_result import UpdateOutcome
     from align.core.checkpoints import Checkpoint

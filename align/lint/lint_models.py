@@ -18,8 +18,7 @@ from align.lint.lint_result import ComparedPart, LintResult, SettingFinding, joi
 from align.lint.lint_sides import open_lint_side, settings_reader
 from align.lint.pair_layers import mark_padded_in_code, pair_layers
 from align.lint.thresholds import USUAL_STEPS
-from align.lint.uncovered_settings import uncovered_settings
-from align.lint.written_layers import written_epsilons
+from align.lint.uncovered_settings import uncovered_settings, written_epsilons
 from align.models.open_side import refuse_one_object
 from align.models.source_lines import made_at, made_in
 from align.names.frozen_parameters import freezing, frozen_apart

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.checkpoints.extents import mapped
-from align.checkpoints.format_parts.claims import sound_shape
-from align.checkpoints.format_parts.external_files import ExternalPlace
+from align.checkpoints.format_parts.claims import ExternalPlace, sound_shape
 from align.checkpoints.format_parts.protobuf import EIGHT_BYTES, FOUR_BYTES, NUMBER, ProtobufScan, field_key, scanned
 from align.checkpoints.thresholds import MOST_OFFSET_DIGITS
 from align.core.checkpoints import Extent, StoredTensor

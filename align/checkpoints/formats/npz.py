@@ -18,14 +18,14 @@ import numpy as np
 
 from align.checkpoints.extents import byte_blocks, mapped
 from align.checkpoints.format_parts.claims import sound_shape
-from align.checkpoints.format_parts.zip_reader import (
+from align.checkpoints.format_parts.zip_records import (
     Record,
+    ZipWriter,
     first_record_name,
     read_record,
     record_pieces,
     zip_records,
 )
-from align.checkpoints.format_parts.zip_writer import ZipWriter
 from align.checkpoints.thresholds import LONGEST_NPY_HEADER_BYTES, LONGEST_RECORD_NAME, USUAL_NPY_HEADER_BYTES
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype

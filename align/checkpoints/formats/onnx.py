@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.checkpoints.format_parts.external_files import external_extents
+from align.checkpoints.format_parts.claims import external_extents
 from align.checkpoints.format_parts.onnx_tensors import (
     TEXT,
     TYPES,

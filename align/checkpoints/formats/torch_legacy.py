@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from align.checkpoints.format_parts.pickle import UnsupportedTensorError, mapping_of, read_pickle, read_storage
+from align.checkpoints.format_parts.pickle.interpreter import mapping_of, read_pickle
+from align.checkpoints.format_parts.pickle.torch_tensors import UnsupportedTensorError, read_storage
 from align.checkpoints.format_parts.torch_entries import collector_paused, torch_checkpoint
 from align.checkpoints.thresholds import HEAD_BYTES
 from align.core.checkpoints import Extent
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from align.checkpoints.format_parts.pickle import Persistent, Storage
+    from align.checkpoints.format_parts.pickle.interpreter import Persistent
+    from align.checkpoints.format_parts.pickle.torch_tensors import Storage
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.protocols import FrameworkName
 

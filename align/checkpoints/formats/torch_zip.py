@@ -15,10 +15,18 @@ from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.checkpoints.extents import byte_blocks
-from align.checkpoints.format_parts.pickle import DTYPES, STORAGES, read_pickle
+from align.checkpoints.format_parts.pickle.interpreter import read_pickle
+from align.checkpoints.format_parts.pickle.torch_tensors import DTYPES, STORAGES
 from align.checkpoints.format_parts.torch_entries import collector_paused, torch_checkpoint
-from align.checkpoints.format_parts.zip_reader import ZIP_HEAD, Record, first_record_name, read_record, zip_records
-from align.checkpoints.format_parts.zip_writer import ALIGNMENT, ZipWriter
+from align.checkpoints.format_parts.zip_records import (
+    ALIGNMENT,
+    ZIP_HEAD,
+    Record,
+    ZipWriter,
+    first_record_name,
+    read_record,
+    zip_records,
+)
 from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, texts

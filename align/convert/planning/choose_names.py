@@ -10,13 +10,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.checkpoints.names_in_file import REASONS, FrameworkName, declared_framework, source_framework, training_state
-from align.checkpoints.naming_direction import (
+from align.checkpoints.names_in_file import (
+    REASONS,
+    FrameworkName,
     NamingDirection,
     check_kept,
     check_target,
+    declared_framework,
     exporter_warnings,
     naming_direction,
+    source_framework,
+    training_state,
 )
 from align.checkpoints.wrapper_prefixes import (
     shared_prefixes,
@@ -25,9 +29,9 @@ from align.checkpoints.wrapper_prefixes import (
     without_wrappers,
     wrapper_words,
 )
-from align.convert.planning.map_direction import EndFrameworks, choose_direction, names_known
 from align.convert.planning.plan_conversion import plan_conversion
 from align.convert.planning.refill_dropped import default_fill, with_counted_steps
+from align.convert.planning.two_way_map import EndFrameworks, choose_direction, names_known
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.models.open_side import open_side
