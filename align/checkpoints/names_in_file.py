@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from align.checkpoints.thresholds import FEWEST_STATES
 from align.core.dtypes import INTEGERS
 from align.errors import UsageError
-from align.rules.training_state_rules import training_state_rules
+from align.rules.training_rules import training_state_rules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.parameters import Shape
-    from align.rules.training_state_rules import OptimizerState, TrainingStateRules
+    from align.rules.training_rules import OptimizerState, TrainingStateRules
 
     Tensors = Mapping[str, StoredTensor]
     from align.rules.directed_rules import TargetFamily

@@ -13,10 +13,9 @@ from align.errors import NothingInCommonError, SharedModelError, UsageError
 from align.lint.compare_losses import compare_losses
 from align.lint.compare_optimizers import compare_optimizers
 from align.lint.compare_schedules import steps_to_sample
-from align.lint.compare_settings import SEVERITY_ORDER, compare_settings
+from align.lint.compare_settings import SEVERITY_ORDER, compare_settings, mark_padded_in_code, pair_layers
 from align.lint.lint_result import ComparedPart, LintResult, SettingFinding, joined_parts
 from align.lint.lint_sides import open_lint_side, settings_reader
-from align.lint.pair_layers import mark_padded_in_code, pair_layers
 from align.lint.thresholds import USUAL_STEPS
 from align.lint.uncovered_settings import uncovered_settings, written_epsilons
 from align.models.open_side import refuse_one_object

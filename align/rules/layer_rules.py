@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from align.core.about import CHECKOUT, beside_package
 from align.errors import MappingRuleError
@@ -17,6 +17,7 @@ from align.rules.thresholds import MOST_STACKED_LAYERS
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 if sys.version_info >= (3, 11):
@@ -24,6 +25,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+T = TypeVar("T")
 FamilyName = Literal["torch", "nn", "mint"]
 STATISTICS = frozenset({"mean", "variance", "batches"})
 FAMILIES: tuple[FamilyName, ...] = ("torch", "nn", "mint")
@@ -108,6 +110,14 @@ def layer_rules() -> tuple[LayerRule, ...]:
                 raise MappingRuleError(path, say("rule_file.id_twice_in", name=rule.id, other=rules[rule.id][1]))
             rules[rule.id] = rule, path
     return tuple(rules[name][0] for name in sorted(rules))
+
+
+def read_rules(path: Path, make: Callable[[dict[str, Any]], T], fault: str = "rule_file.malformed") -> T:
+    """What `make` makes of the table of a rule file; raises MappingRuleError, by the key `fault`, if it is malformed."""
+    try:
+        return make(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise MappingRuleError(path, say(fault, error=error)) from error
 
 
 def read_layer_rules(path: Path) -> list[LayerRule]:

@@ -8,7 +8,6 @@ names are its own: a model is recognised only if all of its names are.
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -16,14 +15,9 @@ from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from align.errors import MappingRuleError, UsageError
-from align.rules.layer_rules import layer_rules, mappings_folder
+from align.errors import UsageError
+from align.rules.layer_rules import layer_rules, mappings_folder, read_rules
 from align.words.catalogue import say
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -207,10 +201,7 @@ def _files() -> dict[str, Path]:
 
 @cache
 def _read(path: Path) -> ModelFamily:
-    try:
-        return _family(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise MappingRuleError(path, say("rule_file.malformed_family", error=error)) from error
+    return read_rules(path, lambda table: _family(path.stem, table), "rule_file.malformed_family")
 
 
 def _family(name: str, table: dict[str, Any]) -> ModelFamily:

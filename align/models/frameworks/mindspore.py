@@ -27,17 +27,20 @@ from align.models.adapter_parts.mindspore.arrays import (
     to_array,
     to_tensor,
 )
-from align.models.adapter_parts.mindspore.copies import built_cell, copied_network, mindspore_memory, rebuilt_cell
-from align.models.adapter_parts.mindspore.functions import captured_operators, elementwise_functions
-from align.models.adapter_parts.mindspore.gradients import differentiate
-from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
-from align.models.adapter_parts.mindspore.placing import (
+from align.models.adapter_parts.mindspore.copies import (
+    built_cell,
+    copied_network,
     in_mode,
     jitted_code,
     layer_by_layer,
+    mindspore_memory,
     place_network,
     placed_cell,
+    rebuilt_cell,
 )
+from align.models.adapter_parts.mindspore.functions import captured_operators, elementwise_functions
+from align.models.adapter_parts.mindspore.gradients import differentiate
+from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
 from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
 from align.models.adapter_parts.mindspore.training import MindSporeTrainer
@@ -52,8 +55,8 @@ from align.models.record_calls import (
     run_on_batches,
 )
 from align.models.user_code import run_user_code
+from align.rules.layer_facts import inputs_first
 from align.rules.layer_rules import is_statistic
-from align.rules.linear_layouts import inputs_first
 from align.words.catalogue import texts
 
 if TYPE_CHECKING:

@@ -17,17 +17,24 @@ from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Influences
 from align.errors import MissingClassError, UserCodeError
 from align.models.adapter_parts.torch.arrays import dtype_name, fitted, plain_tree, to_array, to_tensor
-from align.models.adapter_parts.torch.copies import built_module, copied_model, rebuilt_module, torch_memory
-from align.models.adapter_parts.torch.functions import captured_functions
-from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
-from align.models.adapter_parts.torch.optimizers import TorchOptimizers
-from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
-from align.models.adapter_parts.torch.precision_modes import (
+from align.models.adapter_parts.torch.copies import (
+    built_module,
+    copied_model,
+    place_model,
+    placed_layer,
+    rebuilt_module,
+    torch_memory,
+    widened_model,
+)
+from align.models.adapter_parts.torch.function_modes import (
+    captured_functions,
     compute_wide,
     replace_functions,
     round_at_random,
     seen_wide,
 )
+from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
+from align.models.adapter_parts.torch.optimizers import TorchOptimizers
 from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
 from align.models.adapter_parts.torch.state import (
     evaluated,
@@ -51,7 +58,7 @@ from align.models.record_calls import (
     run_on_batches,
 )
 from align.models.user_code import run_user_code
-from align.rules.linear_layouts import inputs_first
+from align.rules.layer_facts import inputs_first
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
