@@ -113,7 +113,7 @@ def layer_rules() -> tuple[LayerRule, ...]:
 
 
 def read_rules(path: Path, make: Callable[[dict[str, Any]], T], fault: str = "rule_file.malformed") -> T:
-    """What `make` makes of the table of a rule file; raises MappingRuleError, by the key `fault`, if it is malformed."""
+    """What `make` makes of the table of a rule file; raises MappingRuleError, worded by `fault`, if it is malformed."""
     try:
         return make(tomllib.loads(path.read_text(encoding="utf-8")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:

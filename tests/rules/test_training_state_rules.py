@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align.errors import MappingRuleError
-from align.rules import training_state_rules as module
+from align.rules import training_rules as module
 from align.rules.training_rules import training_state_rules
 
 
