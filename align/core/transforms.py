@@ -25,35 +25,28 @@ class Transform(Protocol):
     @property
     def op(self) -> str:
         """The word for it in a map file."""
-        ...
 
     def apply(self, value: Array) -> Array:
         """Return the target's value."""
-        ...
 
     def output_shape(self, shape: Shape) -> Shape:
         """Shape of the target; raises ValueError if the source's shape does not fit."""
-        ...
 
     def output_dtype(self, dtype: str) -> str:
         """Dtype of the target."""
-        ...
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:
         """Return the transform that leads back to a source of this shape and dtype; None is what is not known.
 
         Raises ValueError where what is not known is needed.
         """
-        ...
 
     def as_table(self) -> dict[str, Any]:
         """The table that a map file holds."""
-        ...
 
     @property
     def steps(self) -> tuple[Transform, ...]:
         """The single transforms that it is made of, in order; none of the identity."""
-        ...
 
 
 class OneStep:

@@ -35,7 +35,6 @@ class ToArray(Protocol):
 
     def __call__(self, value: Any) -> Array | None:
         """Convert."""
-        ...
 
 
 def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -79,7 +78,6 @@ class FromArray(Protocol):
 
     def __call__(self, value: Array, like: Any) -> Any:
         """Convert."""
-        ...
 
 
 class CallRecorder:

@@ -47,27 +47,21 @@ class TreeReader(Protocol):
 
     def mapping(self, value: Any) -> dict[Any, Any] | None:
         """The items of what is a mapping, None for all else."""
-        ...
 
     def is_tensor(self, value: Any) -> bool:
         """Tell whether the value is a tensor of any kind."""
-        ...
 
     def size(self, name: str, tensor: Any) -> tuple[int, int]:
         """Elements and bytes of a tensor; (0, 0) for one that is of no plain kind."""
-        ...
 
     def module(self, value: Any) -> str:
         """Class of a whole pickled module, "" for all else."""
-        ...
 
     def describe(self, value: Any) -> str:
         """A few words for a value that is not converted."""
-        ...
 
     def parts(self, value: Any) -> Iterable[Any]:
         """Whatever lies directly inside a value."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,35 +36,27 @@ class GradientForms(Protocol):
 
     def to_array(self, value: Any) -> Array | None:
         """Copy out a tensor; None for anything else."""
-        ...
 
     def has_gradient(self, value: Any) -> bool:
         """Tell whether a tensor can have one."""
-        ...
 
     def awaits(self, tensor: Any) -> bool:
         """Tell whether one may come back to it, as far as the framework knows."""
-        ...
 
     def watched(self, tensor: Any, arrived: Callable[[Array], None]) -> Any:
         """Return the same tensor as a place of its own on the way back, which tells what arrives."""
-        ...
 
     def copy_back(self, tensor: Any, given: Any, returned: Any) -> None:
         """If a call wrote into the tensor that it was given, bring what it returned into the one the caller holds."""
-        ...
 
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
         """Return another value in the dtype and place of a tensor, which tells what arrives and passes nothing on."""
-        ...
 
     def tied(self, tensor: Any, given: Callable[[], Array | None]) -> Any:
         """Return a scalar 0: if it is used, the gradient `given` goes back to the tensor."""
-        ...
 
     def joined(self, tensor: Any, ties: Sequence[Any]) -> Any:
         """Return the tensor with these zeros added to it."""
-        ...
 
 
 class StepCalls:
