@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from align.errors.base import CannotRunError, as_lines
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,51 +108,6 @@ FailureKind = Literal[
     "end", "command line", "import", "jit", "compiler", "kernel", "arguments", "index", "dtype", "shape", "other"
 ]
 
-_DEBUG = "add --debug to see your code's traceback"
-_HINTS: dict[FailureKind, str] = {
-    "end": (
-        "let it raise an exception instead; the end of a script belongs under `if __name__ == '__main__':`, where an "
-        "import passes it by"
-    ),
-    "command line": (
-        "the code is imported, and gets no command line: parse one under `if __name__ == '__main__':`, or give every "
-        "argument a default"
-    ),
-    "import": "install what is missing into this environment, or start align where it can be imported",
-    "jit": (
-        "`mindspore.jit` compiles this code, which is run uncompiled so that its layers are seen; --candidate-mode "
-        "graph takes what it returns compiled, the outputs alone"
-    ),
-    "compiler": "MindSpore's compiler refuses this code: take `mindspore.jit` off, or write it as graph mode asks",
-    "kernel": (
-        "this device has no such kernel, or none in this dtype: compute it with another operator or layer there "
-        "(mindspore.nn and ops for mindspore.mint), in another dtype (--candidate-dtype), or on a device that has it "
-        "(--candidate-device)"
-    ),
-    "arguments": "a call there passes other arguments than what it calls takes: hold both against each other",
-    "index": (
-        "an index lies outside of what it looks up: hold the whole numbers that it is given against the table's size; "
-        "drawn ones stay below it with --input NAME=int64[2,8]<SIZE"
-    ),
-    "dtype": (
-        "dtypes meet there that do not go together: hold them against the reference's at that place, and cast in the "
-        "model, or cast the model as a whole (--candidate-dtype)"
-    ),
-    "shape": (
-        "sizes meet there that do not go together: hold the layer's sizes, and what the code in front of it does to "
-        "the axes, against the reference's at that place"
-    ),
-    "other": "",
-}
-_INPUTS = (
-    "check that the inputs have the names of what the model's forward or construct takes, or its order, and that none "
-    "without a default is lacking"
-)
-_UNFIT_INPUTS = (
-    "or, since no layer had returned, this model takes inputs of other shapes and dtypes (--candidate-inputs gives the "
-    "candidate its own)"
-)
-
 # The first pattern that fits decides: a missing kernel is often named by the dtypes that it lacks.
 _PATTERNS: dict[FailureKind, str] = {
     "kernel": (
@@ -221,17 +177,21 @@ def failure_kind(error: BaseException) -> FailureKind:
 
 def failure_hint(kind: FailureKind) -> str:
     """What to do about a failure of this kind, and how to see more of it."""
-    return "; ".join(filter(None, (_HINTS[kind], _DEBUG)))
+    return _hints(*(() if kind == "other" else (kind.replace(" ", "_"),)))
 
 
 def hint_in_model(kind: FailureKind, failure: ModelFailure) -> str:
     """The hint for a model that failed; inputs are doubted last, and never where its own line outside of layers did."""
     if kind == "arguments" and not (failure.layer or failure.line):
-        return f"{_INPUTS}; {_DEBUG}"
+        return _hints("inputs")
     own_line = failure.line and not failure.layer
     if kind in ("shape", "dtype") and not failure.after and not own_line:
-        return f"{_HINTS[kind]}; {_UNFIT_INPUTS}; {_DEBUG}"
+        return _hints(kind, "unfit_inputs")
     return failure_hint(kind)
+
+
+def _hints(*names: str) -> str:
+    return "; ".join(say(f"failure_hint.{name}") for name in (*names, "debug"))
 
 
 def what_happened(error: BaseException) -> str:
