@@ -9,6 +9,7 @@ they are linked, and every tensor must be where it says.
 from __future__ import annotations
 
 import re
+import traceback
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -69,6 +70,7 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     except MemoryError as error:
+        traceback.clear_frames(error.__traceback__)  # what was read so far makes room for the words
         raise UnsupportedCheckpointError(path, *texts("checkpoint_file.all_memory")) from error
 
 

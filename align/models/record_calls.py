@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Inputs
     from align.core.traces import CaptureSink
-    from align.models.live.overwrite_inputs import Overwriter
     from align.models.live.returned_values import Returned, Writes
+    from align.models.live.tensor_memory import Overwriter
 
 
 class ToArray(Protocol):

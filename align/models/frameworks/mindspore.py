@@ -45,7 +45,7 @@ from align.models.adapter_parts.mindspore.settings import cell_settings, public_
 from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
 from align.models.adapter_parts.mindspore.training import MindSporeTrainer
 from align.models.check_state_dict import check_state_dict
-from align.models.live.overwrite_inputs import Overwriter
+from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,
     bind_inputs,

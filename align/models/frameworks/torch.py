@@ -48,7 +48,7 @@ from align.models.adapter_parts.torch.state import (
 )
 from align.models.adapter_parts.torch.training import TorchTrainer
 from align.models.check_state_dict import check_state_dict
-from align.models.live.overwrite_inputs import Overwriter
+from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,
     bind_inputs,

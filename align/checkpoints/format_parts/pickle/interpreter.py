@@ -131,6 +131,16 @@ class _Machine:
                 return at
         raise HostileFileError(self.path, say("pickle_file.too_many_opcodes", most=MOST_OPCODES))
 
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def popped(self, count: int) -> list[Any]:
+        if len(self.stack) < count:
+            raise IndexError("pop from empty list")
+        items = self.stack[-count:]
+        del self.stack[-count:]
+        return items
+
     def popped_mark(self) -> list[Any]:
         items, self.stack = self.stack, self.outer.pop()
         return items
@@ -188,20 +198,6 @@ def _flat(pairs: list[Any]) -> list[Any]:
     return [part for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2 for part in pair]
 
 
-def _push(machine: _Machine, value: Any) -> None:
-    machine.stack.append(value)
-
-
-def _push_marked(machine: _Machine) -> None:
-    items = machine.popped_mark()
-    machine.stack.append(items)
-
-
-def _tuple(machine: _Machine) -> None:
-    items = machine.popped_mark()
-    machine.stack.append(tuple(items))
-
-
 def _tuple_of(count: int) -> Callable[[_Machine], None]:
     def pack(machine: _Machine) -> None:
         stack = machine.stack
@@ -222,16 +218,6 @@ def _frozen_set(machine: _Machine) -> None:
     elements = machine.popped_mark()
     machine.make(FROZEN_SET, ())
     machine.add_elements(elements)
-
-
-def _set_item(machine: _Machine) -> None:
-    value, key = machine.stack.pop(), machine.stack.pop()
-    machine.set_items([key, value])
-
-
-def _append(machine: _Machine) -> None:
-    element = machine.stack.pop()
-    machine.add_elements([element])
 
 
 def _reduce(machine: _Machine) -> None:
@@ -260,11 +246,6 @@ def _instance(machine: _Machine, argument: str) -> None:
 def _object(machine: _Machine) -> None:
     callee, *arguments = machine.popped_mark()
     machine.make(callee, tuple(arguments))
-
-
-def _stack_global(machine: _Machine) -> None:
-    name, module = machine.stack.pop(), machine.stack.pop()
-    machine.name_global(module, name)
 
 
 def _mark(machine: _Machine) -> None:
@@ -304,19 +285,19 @@ _ACTIONS: dict[str, Callable[[_Machine], object]] = {
     "POP_MARK": lambda m: m.popped_mark(),
     "DUP": lambda m: m.stack.append(m.stack[-1]),
     "MEMOIZE": lambda m: _put(m, len(m.memo)),
-    "LIST": _push_marked,
-    "TUPLE": _tuple,
+    "LIST": lambda m: m.push(m.popped_mark()),
+    "TUPLE": lambda m: m.push(tuple(m.popped_mark())),
     "TUPLE1": _tuple_of(1),
     "TUPLE2": _tuple_of(2),
     "TUPLE3": _tuple_of(3),
     "FROZENSET": _frozen_set,
     "DICT": _dict,
-    "SETITEM": _set_item,
+    "SETITEM": lambda m: m.set_items(m.popped(2)),
     "SETITEMS": lambda m: m.set_items(m.popped_mark()),
-    "APPEND": _append,
+    "APPEND": lambda m: m.add_elements(m.popped(1)),
     "APPENDS": lambda m: m.add_elements(m.popped_mark()),
     "ADDITEMS": lambda m: m.add_elements(m.popped_mark()),
-    "STACK_GLOBAL": _stack_global,
+    "STACK_GLOBAL": lambda m: m.name_global(*m.popped(2)),
     "REDUCE": _reduce,
     "NEWOBJ": _reduce,
     "NEWOBJ_EX": _new_with_keywords,
@@ -340,4 +321,4 @@ _TAKING: dict[str, Callable[[_Machine, Any], object]] = {
 }
 _READER_OF = [READERS.get(code) for code in range(256)]
 _ACTION_OF = [_ACTIONS.get(NAMES.get(code, ""), partial(_refuse, code=code)) for code in range(256)]
-_ACTION_WITH = [_TAKING.get(NAMES.get(code, ""), _push) for code in range(256)]
+_ACTION_WITH = [_TAKING.get(NAMES.get(code, ""), _Machine.push) for code in range(256)]

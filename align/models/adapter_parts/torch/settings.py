@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.layer_settings import LayerSettings, group_paths, plain_settings
-from align.models.adapter_parts.class_weights import weights_as_setting
+from align.core.layer_settings import LayerSettings, group_paths, plain_settings, weights_as_setting
 from align.models.adapter_parts.torch.arrays import to_array
 
 if TYPE_CHECKING:
