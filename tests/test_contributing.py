@@ -31,7 +31,6 @@ from align.names.family_maps import map_from_family, recognise_families
 from align.names.infer_names import infer_names
 from align.rules import model_families as families
 from align.rules import training_rules
-from align.rules import training_state_rules as state_rules
 from align.rules.layer_rules import LayerFamily, mappings_folder, read_layer_rules
 from align.rules.model_families import model_families
 from align.rules.pitfalls import pitfalls, read_pitfalls
@@ -192,9 +191,9 @@ def test_the_state_of_an_optimizer_is_read(tmp_path, monkeypatch) -> None:
     rest = rules[rules.index("[numbers]") :]
     written = f"{example('State of an optimizer', 'toml')}\n{rest}"
     (tmp_path / "training_state.toml").write_text(written, encoding="utf-8")
-    monkeypatch.setattr(state_rules, "mappings_folder", lambda: tmp_path)
-    read = state_rules.training_state_rules.__wrapped__()
-    (kept,) = (one for one in state_rules.training_state_rules().optimizers if one.id == "Adam")
+    monkeypatch.setattr(training_rules, "mappings_folder", lambda: tmp_path)
+    read = training_rules.training_state_rules.__wrapped__()
+    (kept,) = (one for one in training_rules.training_state_rules().optimizers if one.id == "Adam")
     assert read.optimizers == (kept,)
 
 

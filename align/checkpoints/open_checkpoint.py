@@ -196,7 +196,6 @@ class _Merged:
     problems: list[str] = field(default_factory=list)
 
     def add(self, name: str, open_file: Callable[[Path], Checkpoint]) -> None:
-        """Open one shard; what is wrong with it is a problem."""
         problem = say("index_file.shard_missing")
         try:
             path = external_file(self.index, name)
@@ -218,7 +217,6 @@ class _Merged:
             self.tensors[tensor.name, name] = replace(tensor, storage=storage)
 
     def checkpoint(self, tensors: dict[str, StoredTensor]) -> Checkpoint:
-        """All shards as one checkpoint."""
         kinds = " and ".join(sorted({shard.format for shard in self.shards}))
         metadata: dict[str, str] = {}
         for shard in reversed(self.shards):
@@ -237,7 +235,6 @@ class _Merged:
         )
 
     def check(self) -> None:
-        """Check each shard that has more to check."""
         for shard in self.shards:
             if shard.check is not None:
                 shard.check()

@@ -245,7 +245,6 @@ def cast_loss(value: Array, dtype: str) -> CastLoss:
 
 
 def _count(before: Array, dtype: str) -> tuple[int, int]:
-    """Numbers of lost and of changed values."""
     after = Cast(dtype).apply(before)
     with np.errstate(all="ignore"):
         changed = _changed(before, after)

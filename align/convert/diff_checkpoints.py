@@ -156,7 +156,6 @@ class _Work:
     tell: _Counter
 
     def run(self) -> list[tuple[_Part, RunningSums]]:
-        """Measure parts until none is left."""
         done = []
         kernel, fused = self.kernels.make(), self.kernels.fused
         while self.parts:
@@ -184,7 +183,6 @@ class _Counter:
         self._lock = threading.Lock()
 
     def __call__(self, nbytes: int) -> None:
-        """Count and tell."""
         with self._lock:
             self._done += nbytes
             self._progress("comparing", self._done, self._total)

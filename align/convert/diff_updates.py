@@ -109,7 +109,6 @@ def _opened(files: Files, key: str | None, option: str, trust_pickle: bool) -> l
 
 
 def _require_same_names(before: Checkpoint, after: Checkpoint) -> None:
-    """Raise UsageError for files that are not the same model before and after."""
     for one, other, when in ((before, after, "after"), (after, before, "before")):
         if lacking := [name for name in one.tensors if name not in other.tensors]:
             raise UsageError.of(
@@ -165,7 +164,6 @@ class _Relation:
 
 
 def _judge_update(pair: TensorPair, sums: UpdateSums) -> UpdateDifference:
-    """Say what the updates of a pair differ by."""
     u, v, d, rounding = (sqrt(max(one, 0.0)) for one in (sums.uu, sums.vv, sums.dd, sums.rounding))
     limit = rounding + (UPDATE_TOLERANCE + TURNED_ELEMENT / sqrt(max(sums.count, 1))) * u
     found = _Relation("not finite") if sums.non_finite else _related(sums, (u, v, d), rounding, limit)
@@ -189,7 +187,6 @@ def _judge_update(pair: TensorPair, sums: UpdateSums) -> UpdateDifference:
 
 
 def _unlike_shapes(pair: TensorPair, note: str) -> UpdateDifference:
-    """A pair that cannot be compared."""
     names = pair.reference.name, pair.candidate.name, pair.candidate.shape
     return UpdateDifference(*names, "shapes differ", 0.0, 0.0, None, None, None, None, None, None, None, note)
 

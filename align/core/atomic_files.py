@@ -220,7 +220,6 @@ def _remove_leftovers(destination: Path) -> None:
 
 
 def _remove_if_dead(folder: Path, name: str) -> None:
-    """Remove a scratch folder with its one file unless a process holds it."""
     with contextlib.suppress(OSError):  # it is in use, or not ours to remove
         lock = os.open(folder, FOLDER)
         try:

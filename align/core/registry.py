@@ -73,7 +73,6 @@ def load_plugins(folder: str) -> dict[str, Plugin]:
 
 
 def _plugins_of(module: ModuleType) -> tuple[Plugin, ...]:
-    """Return the plugins of a module, which may make several from data."""
     return cast("tuple[Plugin, ...]", module.PLUGINS if hasattr(module, "PLUGINS") else (module.PLUGIN,))
 
 

@@ -128,7 +128,6 @@ def _checks(rule: Pitfall, pairs: Iterable[LayerPair]) -> Iterator[_Check]:
 
 
 def _is_idle(rule: Pitfall, pair: LayerPair) -> bool:
-    """Tell whether the setting has no effect on either side."""
     return bool(rule.idle) and all(
         any(_holds(side.values.get(name), value) for name, value in rule.idle.items())
         for side in (pair.reference, pair.candidate)

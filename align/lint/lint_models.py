@@ -109,7 +109,6 @@ def _models(left: LintSide, right: LintSide) -> tuple[Side, Side] | None:
 
 
 def _refuse_unlike(left: LintSide, right: LintSide) -> None:
-    """Raise UsageError for two sides that have no part in common."""
     for name in ("an optimizer", "a loss"):
         for has, lacks in ((left, right), (right, left)):
             if name in has.parts:

@@ -104,7 +104,6 @@ class _Way:
     depth: int = 0
 
     def is_padded(self, call: ast.Call) -> bool:
-        """Tell whether an argument of a call was padded."""
         return any(map(self._gives, _arguments(call)))
 
     def _gives(self, value: ast.expr) -> bool:

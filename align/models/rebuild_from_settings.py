@@ -62,7 +62,8 @@ def rebuild_layer(
 ) -> Model | None:
     """Return a copy of the layer with `changes`, None where no proposal builds what the live layer is.
 
-    Parameters that it lacked without the changes start as the constructor makes them.
+    Parameters that it lacked without the changes start as the constructor makes them. Of a layer whose class is derived
+    from the builder's, attributes are changed where it keeps such.
     """
     known = {name: value for name, place in builder.kept_at.items() if (value := _reach(layer, place)) is not None}
     wanted = wanted_arguments(builder.cls)
@@ -72,7 +73,8 @@ def rebuild_layer(
             changed = run_user_code(code, partial(UserCodeError, f"building a {builder.cls.__name__}"))
             if changed is not None:
                 return changed
-    return None
+    own = type(layer) is not builder.cls and changes.keys() <= vars(layer).keys()
+    return with_attributes(builder.copy(layer), changes) if own else None
 
 
 def with_attributes(layer: Model, changes: Mapping[str, Setting]) -> Model:

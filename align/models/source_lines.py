@@ -151,7 +151,6 @@ def _layer_constructions(source: FunctionSource, name: str) -> Iterator[_LayerCo
 
 
 def _returned(source: FunctionSource) -> Iterator[_LayerConstruction]:
-    """What a function returns."""
     for node in ast.walk(source.node):
         if isinstance(node, ast.Return) and node.value is not None:
             yield _LayerConstruction(source, node.value)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from align.core.import_user_code import import_user_code, require_file
+from align.core.import_user_code import import_user_code
 from align.core.protocols import Preparer
 from align.core.registry import check_packages, model_readers
 from align.errors import AlignError, SideError, UserCodeError
@@ -120,8 +120,7 @@ def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
         raise SideError(side, say("side_usage.no_form"))
-    require_file(side, what)
-    module = _guarded(side, lambda: _imported(place))
+    module = _guarded(side, lambda: _imported(place, what))
     function = getattr(module, name, None)
     if not callable(function):
         fault = "side_usage.no_function" if hasattr(module, name) else "side_usage.no_such_name"
@@ -130,10 +129,10 @@ def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
     return found
 
 
-def _imported(place: str) -> Any:
+def _imported(place: str, what: str) -> Any:
     """Import it, and keep the folder that its code went to, from which its functions may read files."""
     before = str(Path.cwd())
-    module = import_user_code(place)
+    module = import_user_code(place, what)
     if (after := str(Path.cwd())) != before:
         _FOLDERS_AFTER_IMPORT[place] = after
     return module
@@ -157,7 +156,6 @@ def _guarded(side: str, code: Callable[[], Any], folder: str = "") -> Any:
 
 
 def _with_line(failed: UserCodeError, error: BaseException) -> UserCodeError:
-    """Say which line of the user's code raised."""
     if line := raised_at(error):
         failed.hint = f"look at {line}; {failed.hint}"
     return failed

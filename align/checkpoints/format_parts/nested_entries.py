@@ -340,7 +340,6 @@ class _Walk:
         return count
 
     def name_entry(self) -> None:
-        """Count an entry that gets a name."""
         self.entries += 1
         if self.entries > MOST_NAMED_ENTRIES:
             raise HostileFileError(self.path, say("nested_file.too_many_entries", most=MOST_NAMED_ENTRIES))

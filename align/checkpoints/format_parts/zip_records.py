@@ -133,7 +133,6 @@ class _Directory(io.BufferedReader):
         self._path = path
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read as any file does."""
         if size is not None and size > LONGEST_DIRECTORY_BYTES:
             raise HostileFileError(self._path, say("zip_file.long_directory", size=size))
         return super().read(size)

@@ -120,7 +120,6 @@ class _Model:
     hidden: Counter[str] = field(default_factory=Counter)
 
     def hide(self, place: str, count: int) -> None:
-        """Note the initializers of a subgraph, if it has any."""
         if count:
             self.hidden[place] += count
 

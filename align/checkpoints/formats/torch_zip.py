@@ -135,7 +135,6 @@ class _Pickle:
     numbers: dict[bytes, int] = field(default_factory=dict)
 
     def constant(self, code: bytes) -> None:
-        """Add what may have come before."""
         if code in self.numbers:
             self.code += pickle.BINGET + bytes([self.numbers[code]])
         else:

@@ -103,8 +103,6 @@ def read_pickle(path: Path, data: Buffer, start: int = 0) -> Pickled:
 
 
 class _Machine:
-    """Stack, marks and memo of one pickle."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.stack: list[Any] = []

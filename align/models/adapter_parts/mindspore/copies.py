@@ -69,8 +69,6 @@ def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Set
         cls, partial(_build, cls, dtype), copied_cell, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {})
     )
     changed = rebuild_layer(cell, settings, changes, builder)
-    if changed is None and type(cell) is not cls and changes.keys() <= vars(cell).keys():
-        changed = with_attributes(copied_cell(cell), changes)
     return None if changed is None else changed.set_train(False)
 
 

@@ -54,8 +54,6 @@ def rebuilt_module(layer: Model, settings: LayerSettings, changes: Mapping[str, 
     builder = LayerBuilder(cls, partial(_build, cls, like), copy.deepcopy, _fill, types, KEPT_AT.get(cls.__name__, {}))
     with torch.random.fork_rng(devices=[]):
         changed = rebuild_layer(layer, settings, changes, builder)
-    if changed is None and type(layer) is not cls and changes.keys() <= vars(layer).keys():
-        changed = with_attributes(copy.deepcopy(layer), changes)
     return None if changed is None else changed.eval()
 
 

@@ -198,7 +198,6 @@ class _Mix:
         self._generator = torch.Generator().manual_seed(SEED)
 
     def add(self, path: str, _module: Any, _inputs: Any, output: Any) -> None:
-        """Take what one call of a module returned."""
         import torch
 
         for name, leaf in leaves(output):

@@ -41,7 +41,6 @@ def group_settings(optimizer: Model) -> list[LayerSettings]:
 
 
 def _weights(module: Model) -> dict[str, Setting]:
-    """The weights of classes that a loss keeps as buffers."""
     from torch.nn.modules.loss import _Loss
 
     buffers = vars(module).get("_buffers", {}) if isinstance(module, _Loss) else {}

@@ -270,7 +270,6 @@ class _Once:
 
     @staticmethod
     def apply(function: Callable[..., Any], _keeps_random_state: bool, *args: Any) -> Any:
-        """Call the function."""
         note_recompute()
         return function(*args)
 
@@ -313,8 +312,6 @@ def _run_undistributed(model: Model) -> Iterator[None]:
 
 
 class _Inner:
-    """Calls the module that a wrapper holds."""
-
     def __init__(self, wrapper: Any) -> None:
         self._wrapper = wrapper
 
