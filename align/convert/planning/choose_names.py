@@ -29,8 +29,7 @@ from align.checkpoints.wrapper_prefixes import (
     without_wrappers,
     wrapper_words,
 )
-from align.convert.planning.plan_conversion import plan_conversion
-from align.convert.planning.refill_dropped import default_fill, with_counted_steps
+from align.convert.planning.plan_conversion import default_fill, plan_conversion, with_counted_steps
 from align.convert.planning.two_way_map import EndFrameworks, choose_direction, names_known
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError

@@ -3,29 +3,35 @@
 Nothing is read here but tensors that a record calls tied. Values are made when the writer asks for them: steps that
 leave the bytes as they are keep the source's place in its file, so that a writer copies without loading. A cast is done
 block by block, whatever comes before it; only axes in another order need the source's array, and that is a view of a
-file mapped into memory. A slice of the first axis has a place in the file as well.
+file mapped into memory. A slice of the first axis has a place in the file as well. What was dropped is filled: with the
+value that a record kept, else the default that a layer rule states, else not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.checkpoints.extents import byte_blocks, retie_tensors, tied_names
+from align.checkpoints.names_in_file import is_count
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name, is_float, numpy_dtype
+from align.core.name_map import Fill
 from align.core.piece_transforms import Slice, apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Cast, Reshape, chained
+from align.names.user_rules import literal_name
+from align.rules.layer_rules import defaults
 from align.words.catalogue import say, sentence
 from align.words.message_words import close_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
-    from align.core.name_map import Fill, NameMap, Pairing
+    from align.core.name_map import NameMap, Pairing
     from align.core.piece_transforms import Part
     from align.core.transforms import Transform
 
@@ -258,3 +264,70 @@ def _cast_blocks(source: StoredTensor, cast: Cast, block: int) -> Iterator[memor
     elements = max(block // after.itemsize, 1)
     for raw in byte_blocks(source, elements * before.itemsize):
         yield cast.apply(np.frombuffer(raw, before)).view(np.uint8).data
+
+
+STEPS = "global_step"  # MindSpore's optimizers count their steps under this name
+BATCHES = "num_batches_tracked"
+KEPT = sentence("fill.kept")
+
+
+def refilled(drops: Iterable[str], values: Mapping[str, Array], named: Set[str]) -> tuple[list[Fill], list[str]]:
+    """Fill what was dropped, as far as a value or a default is known; return also what stays lost.
+
+    `drops` are names or globs, `values` what a record kept of them, `named` the names that are there in any case.
+    """
+    fills: dict[str, Fill] = {}
+    lost = []
+    for glob in drops:
+        names = _names_of(glob, named)
+        lost += [] if names else [glob]
+        for name in names:
+            kept = Fill(name, values[name], KEPT) if name in values else None
+            if name not in named and (fill := kept or default_fill(name)):
+                fills[name] = fill
+            elif name not in named:
+                lost.append(name)
+    return list(fills.values()), lost
+
+
+def default_fill(name: str) -> Fill | None:
+    """Fill a parameter whose attribute has a default; None if it has not."""
+    found = defaults().get(name.rpartition(".")[2])
+    return None if found is None else Fill(name, np.array(found[0], np.int64), sentence("fill.default", value=found[0]))
+
+
+def with_counted_steps(fills: Iterable[Fill], tensors: Mapping[str, StoredTensor]) -> tuple[Fill, ...]:
+    """Fill counters of batches with the number of steps that the file tells, in the place of their default.
+
+    `tensors` are those beside the weights. A batch norm counts the batches that it was trained on, which is one a step.
+    A value that a record kept stays.
+    """
+    steps = _counted_steps(tensors)
+    return tuple(
+        replace(fill, value=np.array(steps, np.int64), reason=sentence("fill.steps_of_file", name=STEPS, steps=steps))
+        if steps is not None and fill.name.rpartition(".")[2] == BATCHES and fill.reason != KEPT
+        else fill
+        for fill in fills
+    )
+
+
+def _counted_steps(tensors: Mapping[str, StoredTensor]) -> int | None:
+    """The one whole number of that name, at the end of any path; None if there is none or there are several."""
+    found = [one for name, one in tensors.items() if name.rpartition(".")[2] == STEPS]
+    if len(found) != 1 or not is_count(found[0]):
+        return None
+    steps = int(found[0].load().reshape(()))
+    return steps if steps > 0 else None
+
+
+def _names_of(glob: str, named: Iterable[str]) -> list[str]:
+    """The name that a drop means, or for a pattern the names beside which an attribute with a default belongs."""
+    if (name := literal_name(glob)) is not None:
+        return [name]
+    names = (
+        f"{name.removesuffix(beside)}{attribute}"
+        for attribute, (_, beside) in defaults().items()
+        for name in named
+        if name.rpartition(".")[2] == beside
+    )
+    return sorted(name for name in names if fnmatchcase(name, glob))

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.checkpoints.names_in_file import REASONS
-from align.convert.planning.plan_conversion import plan_conversion
-from align.convert.planning.refill_dropped import refilled
+from align.convert.planning.plan_conversion import plan_conversion, refilled
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
 from align.core.piece_transforms import filled_up, join_fault
 from align.core.transforms import Cast

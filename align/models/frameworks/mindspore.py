@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.layer_scripts import ScriptForms
 from align.core.layer_settings import LayerSettings
-from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.errors import UnreadableModelError, UserCodeError
 from align.models.adapter_parts.mindspore.arrays import (
     fill,
@@ -44,7 +44,6 @@ from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
 from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
 from align.models.adapter_parts.mindspore.training import MindSporeTrainer
-from align.models.check_state_dict import check_state_dict
 from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,

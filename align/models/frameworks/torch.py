@@ -13,7 +13,7 @@ import numpy as np
 
 from align.core.layer_scripts import ScriptForms
 from align.core.layer_settings import LayerSettings
-from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.core.traces import Influences
 from align.errors import MissingClassError, UserCodeError
 from align.models.adapter_parts.torch.arrays import dtype_name, fitted, plain_tree, to_array, to_tensor
@@ -47,7 +47,6 @@ from align.models.adapter_parts.torch.state import (
     writes,
 )
 from align.models.adapter_parts.torch.training import TorchTrainer
-from align.models.check_state_dict import check_state_dict
 from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,
