@@ -251,8 +251,8 @@ def _with_copy(sides: Sides, shared: str) -> Sides:
         raise SharedModelError(_labels(sides), *texts("shared_model.prepared", sharing=sharing))
 
     def uncopied(error: BaseException) -> SharedModelError:
-        said = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-        return SharedModelError(_labels(sides), say("shared_model.not_copied", sharing=sharing, said=said))
+        facts = {"kind": type(error).__name__, "said": str(error).strip().partition("\n")[0]}
+        return SharedModelError(_labels(sides), say("shared_model.not_copied", sharing=sharing, **facts))
 
     model = run_user_code(lambda: _copied(second), uncopied)
     copied = replace(second, model=model, copied_beside=first.label, shared=shared)
