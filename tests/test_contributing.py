@@ -30,8 +30,7 @@ from align.models.frameworks import arrays
 from align.names.family_maps import map_from_family, recognise_families
 from align.names.infer_names import infer_names
 from align.rules import model_families as families
-from align.rules import training_state_rules as state_rules
-from align.rules import update_rule_forms
+from align.rules import training_rules
 from align.rules.layer_rules import LayerFamily, mappings_folder, read_layer_rules
 from align.rules.model_families import model_families
 from align.rules.pitfalls import pitfalls, read_pitfalls
@@ -192,17 +191,17 @@ def test_the_state_of_an_optimizer_is_read(tmp_path, monkeypatch) -> None:
     rest = rules[rules.index("[numbers]") :]
     written = f"{example('State of an optimizer', 'toml')}\n{rest}"
     (tmp_path / "training_state.toml").write_text(written, encoding="utf-8")
-    monkeypatch.setattr(state_rules, "mappings_folder", lambda: tmp_path)
-    read = state_rules.training_state_rules.__wrapped__()
-    (kept,) = (one for one in state_rules.training_state_rules().optimizers if one.id == "Adam")
+    monkeypatch.setattr(training_rules, "mappings_folder", lambda: tmp_path)
+    read = training_rules.training_state_rules.__wrapped__()
+    (kept,) = (one for one in training_rules.training_state_rules().optimizers if one.id == "Adam")
     assert read.optimizers == (kept,)
 
 
 def test_the_rule_of_an_optimizer_is_the_one_that_is_kept(tmp_path, monkeypatch) -> None:
     (tmp_path / "update_rules.toml").write_text(example("The rule of an optimizer", "toml"), encoding="utf-8")
-    (kept,) = (one for one in update_rule_forms.update_rule_forms() if "AdamWeightDecay" in one.classes[0])
-    monkeypatch.setattr(update_rule_forms, "mappings_folder", lambda: tmp_path)
-    (shown,) = update_rule_forms.update_rule_forms.__wrapped__()
+    (kept,) = (one for one in training_rules.update_rule_forms() if "AdamWeightDecay" in one.classes[0])
+    monkeypatch.setattr(training_rules, "mappings_folder", lambda: tmp_path)
+    (shown,) = training_rules.update_rule_forms.__wrapped__()
     assert shown.kind == kept.kind
     assert set(shown.classes) <= set(kept.classes)
     assert shown.fixed == kept.fixed

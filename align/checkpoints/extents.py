@@ -21,7 +21,7 @@ import numpy as np
 from align.core.dtypes import numpy_dtype
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import NotACheckpointError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,7 +61,7 @@ def mapped(extent: Extent, shape: Shape, dtype: str) -> Callable[[], Array]:
         try:
             raw = np.memmap(extent.path, np.uint8, "r", extent.offset, (extent.nbytes,))
         except (OSError, ValueError) as error:  # it was there, and long enough, when the header was read
-            raise NotACheckpointError(extent.path, f"it cannot be mapped any more: {error}") from error
+            raise NotACheckpointError(extent.path, say("checkpoint_file.not_mapped", error=error)) from error
         return np.ndarray(shape, kind, raw.data)
 
     return load
@@ -94,7 +94,7 @@ def _file_blocks(extents: Sequence[Extent], block: int) -> Iterator[memoryview]:
                 wanted = min(block - filled, end - position)
                 count = os.preadv(stream.fileno(), [buffer[filled : filled + wanted]], position)
                 if count == 0:
-                    raise NotACheckpointError(extent.path, f"it ends at byte {position}, expected {end}")
+                    raise NotACheckpointError(extent.path, say("checkpoint_file.too_short", position=position, end=end))
                 position, filled = position + count, filled + count
                 if filled == block:
                     yield buffer

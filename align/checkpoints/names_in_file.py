@@ -1,4 +1,4 @@
-"""What the names in a checkpoint tell: whose they are, and which tensors are no weights but what a training kept.
+"""What the names in a checkpoint tell: whose they are and shall be, and which tensors are what a training kept.
 
 A name alone proves nothing: a model may have a parameter called `momentum` and a module called `moments`. The state of
 an optimizer is known by the parameters that it belongs to, the numbers beside it by that state, and a count that stands
@@ -7,13 +7,15 @@ alone by being an integer in front of all modules. What counts, every reader of 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import prod
 from typing import TYPE_CHECKING, Final, Literal
 
 from align.checkpoints.thresholds import FEWEST_STATES
 from align.core.dtypes import INTEGERS
-from align.rules.training_state_rules import training_state_rules
+from align.errors import UsageError
+from align.rules.training_rules import training_state_rules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -21,9 +23,10 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.parameters import Shape
-    from align.rules.training_state_rules import OptimizerState, TrainingStateRules
+    from align.rules.training_rules import OptimizerState, TrainingStateRules
 
     Tensors = Mapping[str, StoredTensor]
+    from align.rules.directed_rules import TargetFamily
 
 FrameworkName = Literal["torch", "mindspore"]
 
@@ -190,3 +193,59 @@ def _places(head: str) -> Iterator[str]:
     """A place and all above it: "", "net." and "net.opt." of "net.opt."."""
     parts = head.split(".")[:-1]
     yield from ("".join(f"{part}." for part in parts[:n]) for n in range(len(parts) + 1))
+
+
+_EXPORTER = "onnx::"  # torch.onnx.export calls so what it computed: `onnx::Conv_16`, `onnx::MatMul_123`
+
+
+@dataclass(frozen=True, slots=True)
+class NamingDirection:
+    """From whose names to whose; `family` is None where the names stay."""
+
+    source: FrameworkName
+    framework: FrameworkName
+    family: TargetFamily | None
+
+
+def naming_direction(
+    source: FrameworkName, target: TargetFamily | None, destination: FrameworkName | None
+) -> NamingDirection:
+    """Where the names go; `target` is the user's word, `destination` what the file's suffix tells.
+
+    A MindSpore file keeps its names, nn's or mint's, if it does not become torch's. Raises UsageError where the two
+    contradict each other.
+    """
+    check_target(target, destination)
+    if source == "torch":
+        family: TargetFamily = target or ("torch" if destination == "torch" else "nn")
+        return NamingDirection(
+            source, "torch" if family == "torch" else "mindspore", None if family == "torch" else family
+        )
+    if target == "torch" or destination == "torch":
+        return NamingDirection(source, "torch", "torch")
+    return NamingDirection(source, "mindspore", None)
+
+
+def check_target(target: TargetFamily | None, destination: FrameworkName | None) -> None:
+    """Raise UsageError if the destination's format is not for the target's names."""
+    if target is not None and destination is not None and (target == "torch") != (destination == "torch"):
+        suffixes = ".pth, .pt or .bin" if target == "torch" else ".ckpt"
+        raise UsageError.of("naming_usage.other_format", target=target, destination=destination, suffixes=suffixes)
+
+
+def check_kept(target: TargetFamily | None, names: Iterable[str]) -> None:
+    """Raise UsageError if names that stay are those of mindspore.nn where `target` is mint, or the reverse."""
+    attributes = {name.rpartition(".")[2] for name in names}
+    telling = {
+        "nn": sorted(attributes & {*NAMES_OF_MINDSPORE, *PAIR_OF_MINDSPORE}),
+        "mint": sorted(attributes & NAMES_OF_TORCH),
+    }
+    other = {"nn": "mint", "mint": "nn"}.get(target or "", "")
+    if other and telling[other] and not telling[target or ""]:
+        raise UsageError.of("naming_usage.other_target", target=target, other=other, names=telling[other])
+
+
+def exporter_warnings(names: Iterable[str]) -> Iterable[str]:
+    """Say which tensors an exporter to ONNX made of several, or turned: none of a model's is called so."""
+    if made := [name for name in names if name.startswith(_EXPORTER)]:
+        yield sentence("checkpoint_note.exporter", count=len(made), names=made)

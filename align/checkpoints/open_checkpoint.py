@@ -9,13 +9,13 @@ they are linked, and every tensor must be where it says.
 from __future__ import annotations
 
 import re
+import traceback
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.checkpoints.format_parts.claims import parse_json
-from align.checkpoints.format_parts.external_files import external_file
+from align.checkpoints.format_parts.claims import external_file, parse_json
 from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_INDEX_BYTES, MOST_SHARDS
 from align.core.atomic_files import existing_file
 from align.core.checkpoints import Checkpoint, StoredTensor, require_plain
@@ -28,8 +28,8 @@ from align.errors import (
     UnsupportedCheckpointError,
     UsageError,
 )
-from align.words.catalogue import sentence
-from align.words.message_words import counted, first_few, printable
+from align.words.catalogue import say, sentence, texts
+from align.words.message_words import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,12 +38,12 @@ WEIGHT_MAP = "weight_map"
 INDEX_NAMES = ("*.index.json", "param_name_map.json")
 CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r")  # JSON has none of them outside of escapes
 SHARD_NAME = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?![0-9])")
-# What lies in the place of a checkpoint when it was not fetched: how it starts, what it is and what to do.
-NOT_FETCHED_FAULTS = (
-    (b"version https://git-lfs", "it is a pointer of Git LFS, not the file itself", "run `git lfs pull` where it is"),
-    (b"<!doctype html", "it is a web page", "the download failed, often for want of a login: download it again"),
-    (b"<html", "it is a web page", "the download failed, often for want of a login: download it again"),
-)
+# How what lies in the place of a checkpoint starts when it was not fetched.
+NOT_FETCHED = {
+    b"version https://git-lfs": "checkpoint_file.lfs_pointer",
+    b"<!doctype html": "checkpoint_file.web_page",
+    b"<html": "checkpoint_file.web_page",
+}
 
 
 def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool = False) -> Checkpoint:
@@ -70,8 +70,8 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     except MemoryError as error:
-        hint = "free some memory, or raise its limit; a small file that needs so much should not be trusted"
-        raise UnsupportedCheckpointError(path, "what it says of its tensors takes all memory", hint) from error
+        traceback.clear_frames(error.__traceback__)  # what was read so far makes room for the words
+        raise UnsupportedCheckpointError(path, *texts("checkpoint_file.all_memory")) from error
 
 
 def require_checkpoint(path: Path | str) -> None:
@@ -87,10 +87,7 @@ def printable_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
     """
     for name in (*checkpoint.tensors, *checkpoint.odd):
         if not name.isprintable():
-            hint = "rename it where it comes from and save the file again; names go to terminals and reports"
-            raise HostileFileError(
-                checkpoint.path, f"a tensor is called {name!r}, with characters not to be shown", hint
-            )
+            raise HostileFileError(checkpoint.path, *texts("checkpoint_file.control_characters", name=name))
     return replace(
         checkpoint,
         metadata=dict(_shown(checkpoint.metadata.items())),
@@ -105,10 +102,11 @@ def _open_file(path: Path, key: str | None, odd_too: bool) -> Checkpoint:
         if plugin.recognizes(path, head):
             found = printable_checkpoint(plugin.read(path, key))
             return found if odd_too else require_plain(found)
-    for start, reason, hint in NOT_FETCHED_FAULTS:
+    for start, fault in NOT_FETCHED.items():
         if head.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(start):
+            reason, hint = texts(fault)
             raise NotACheckpointError(path, reason, hint=hint)
-    reason = "its content is of no known format" if head else "it is empty"
+    reason = say("checkpoint_file.unknown_format") if head else say("checkpoint_file.empty")
     raise NotACheckpointError(
         path, reason, [f"{p.name} ({' '.join(p.suffixes)})" for p in checkpoint_formats().values()]
     )
@@ -156,10 +154,10 @@ def _checkpoint_in(folder: Path) -> Path:
     files = (path for path in beside if path.suffix.lower() in suffixes and path.name not in shards)
     found = sorted(path for path in (*indexes, *files) if path.is_file() and not path.name.startswith("."))
     if len(found) > 1:
-        listed = "".join(f"\n  {path.name}" for path in found)
-        raise UsageError(f"{folder} holds {len(found)} checkpoints:{listed}", "name the one that is meant")
+        names = [path.name for path in found]
+        raise UsageError.of("checkpoint_file.several_in_folder", folder=folder, count=len(found), names=names)
     if not found:
-        raise NotACheckpointError(folder, "the folder holds no checkpoint and no index of one", sorted(suffixes))
+        raise NotACheckpointError(folder, say("checkpoint_file.none_in_folder"), sorted(suffixes))
     return found[0]
 
 
@@ -198,8 +196,7 @@ class _Merged:
     problems: list[str] = field(default_factory=list)
 
     def add(self, name: str, open_file: Callable[[Path], Checkpoint]) -> None:
-        """Open one shard; what is wrong with it is a problem."""
-        problem = "it is missing"
+        problem = say("index_file.shard_missing")
         try:
             path = external_file(self.index, name)
             shard = None if path is None else open_file(path)
@@ -220,7 +217,6 @@ class _Merged:
             self.tensors[tensor.name, name] = replace(tensor, storage=storage)
 
     def checkpoint(self, tensors: dict[str, StoredTensor]) -> Checkpoint:
-        """All shards as one checkpoint."""
         kinds = " and ".join(sorted({shard.format for shard in self.shards}))
         metadata: dict[str, str] = {}
         for shard in reversed(self.shards):
@@ -239,7 +235,6 @@ class _Merged:
         )
 
     def check(self) -> None:
-        """Check each shard that has more to check."""
         for shard in self.shards:
             if shard.check is not None:
                 shard.check()
@@ -250,30 +245,27 @@ def _index_faults(weight_map: Mapping[str, str], merged: _Merged) -> Iterator[st
     for name, shard in weight_map.items():
         places = merged.places.get(name, [])
         if shard not in places and shard not in merged.unread:
-            there = f"; it is in {', '.join(places)}" if places else ""
-            yield f"tensor {name} is not in {shard}, where the index has it{there}"
+            yield say("index_file.elsewhere", name=name, shard=shard, places=places)
     for name, places in merged.places.items():
         if len(places) > 1:
-            yield f"tensor {name} is in {len(places)} shards: {', '.join(places)}"
+            yield say("index_file.several_shards", name=name, count=len(places), places=places)
         elif name not in weight_map:
-            yield f"tensor {name} of {places[0]} is not in the index"
+            yield say("index_file.not_listed", name=name, shard=places[0])
 
 
 def _read_weight_map(index: Path) -> dict[str, str]:
     with index.open("rb") as stream:
         raw = stream.read(LONGEST_INDEX_BYTES + 1)
     if len(raw) > LONGEST_INDEX_BYTES:
-        raise HostileFileError(index, f"an index of more than {LONGEST_INDEX_BYTES} bytes")
+        raise HostileFileError(index, say("index_file.too_long", most=LONGEST_INDEX_BYTES))
     try:
         document = parse_json(raw)
     except ValueError as error:
-        raise NotACheckpointError(index, f"it is not sound JSON ({error})") from error
+        raise NotACheckpointError(index, say("json_file.not_sound", error=error)) from error
     weight_map = document.get(WEIGHT_MAP, document)
     if not weight_map or not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
-        hint = "name the file that holds the weights, or the index that lists its shards"
-        raise NotACheckpointError(
-            index, f"it is JSON, but no index that maps tensors to files ({WEIGHT_MAP})", hint=hint
-        )
+        reason, hint = texts("index_file.no_map", map=WEIGHT_MAP)
+        raise NotACheckpointError(index, reason, hint=hint)
     _check_names(index, weight_map.keys(), set(weight_map.values()))
     return weight_map
 
@@ -282,12 +274,10 @@ def _check_names(index: Path, tensors: Iterable[str], shards: set[str]) -> None:
     """Names can be shown; shards lie beside the index and are not too many."""
     unsound = [repr(name) for name in tensors if not name.isprintable()]
     if unsound:
-        raise HostileFileError(index, f"tensors are called {first_few(unsound)}, with characters not to be shown")
+        raise HostileFileError(index, say("index_file.control_characters", names=unsound))
     outside = sorted(repr(name) for name in shards if set(name) & {"/", "\\"} or name in ("", ".", ".."))
     outside += sorted(repr(name) for name in shards if not name.isprintable())
     if outside:
-        raise HostileFileError(
-            index, f"{counted(len(outside), 'shard')} of it cannot lie beside it: {first_few(outside)}"
-        )
+        raise HostileFileError(index, say("index_file.outside", count=len(outside), names=outside))
     if len(shards) > MOST_SHARDS:
-        raise HostileFileError(index, f"it names {len(shards)} shards; at most {MOST_SHARDS} are read")
+        raise HostileFileError(index, say("index_file.too_many_shards", count=len(shards), most=MOST_SHARDS))

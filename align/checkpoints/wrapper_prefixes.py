@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.errors import UsageError
+from align.words.catalogue import say
 from align.words.message_words import counted
 
 if TYPE_CHECKING:
@@ -120,12 +121,11 @@ def without_prefixes_of_all(sides: Sequence[Iterable[str]], prefixes: Sequence[s
     for names, new_names in zip(sides, found, strict=True):
         for name in names:
             new_names.setdefault(_stripped(name, wanted, used), []).append(name)
-    faults = [f"no name starts with {prefix!r}" for prefix in wanted if prefix not in used]
+    faults = [say("naming_usage.no_such_prefix", prefix=prefix) for prefix in wanted if prefix not in used]
     groups = [item for new_names in found for item in new_names.items()]
-    faults += [f"{' and '.join(same)} would both be {new}" for new, same in groups if len(same) > 1]
+    faults += [say("naming_usage.same_names", same=same, new=new) for new, same in groups if len(same) > 1]
     if faults:
-        listed = "\n".join(f"  {fault}" for fault in faults)
-        raise UsageError(f"--strip cannot be applied:\n{listed}", "`align inspect` lists the names of a file")
+        raise UsageError.of("naming_usage.strip", faults=faults)
     return [{new: same[0] for new, same in new_names.items()} for new_names in found]
 
 

@@ -17,15 +17,15 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.convert.conversion_result import Conversion, conversion_record
+from align.convert.conversion_result import Conversion, cast_losses, conversion_record, left_out_warnings
 from align.convert.planning.choose_names import ChosenNames, NameRequest, choose_names
-from align.convert.planning.conversion_warnings import cast_losses, left_out_warnings
 from align.convert.planning.plan_conversion import ConversionPlan, plan_conversion, with_dtype
 from align.convert.writing.write_checkpoint import Output, OutputFile, write_output
 from align.core.atomic_files import check_space
 from align.core.progress import Progress, silent
 from align.core.registry import checkpoint_formats
 from align.errors import DestinationError, MapError, UnsupportedCheckpointError, UsageError
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,7 +110,7 @@ def _check_choices(target: str | None, dtype: str | None) -> None:
     """Refuse words that the command line would not let through."""
     for option, given, known in (("target", target, ("nn", "mint", "torch")), ("dtype", dtype, tuple(PRECISIONS))):
         if given is not None and given not in known:
-            raise UsageError(f"{option} {given!r} is not known", f"use one of: {', '.join(known)}")
+            raise UsageError.of("convert_usage.unknown_option", option=option, given=given, known=known)
 
 
 def _texts(given: Iterable[str]) -> tuple[str, ...]:
@@ -120,16 +120,16 @@ def _texts(given: Iterable[str]) -> tuple[str, ...]:
 
 def _format_for(destination: Path) -> CheckpointFormat:
     if not destination.name.isprintable():
-        raise DestinationError(f"{str(destination)!r} cannot be shown", "name the file in characters that can be")
+        raise DestinationError.of("destination_fault.not_printable", destination=str(destination))
     if destination.is_dir():
-        raise DestinationError(f"{destination} is a folder", "name a file in it")
+        raise DestinationError.of("destination_fault.folder", destination=destination)
     written = {plugin.name: plugin for plugin in checkpoint_formats().values() if not plugin.problems([], {})}
     for plugin in written.values():
         if destination.suffix in plugin.suffixes:  # in small letters: MindSpore loads no others
             return plugin
     known = ", ".join(suffix for plugin in written.values() for suffix in plugin.suffixes)
-    raise DestinationError(
-        f"no checkpoint can be written with the suffix {destination.suffix!r} of {destination}", f"use one of: {known}"
+    raise DestinationError.of(
+        "destination_fault.unknown_suffix", suffix=destination.suffix, destination=destination, known=known
     )
 
 
@@ -137,8 +137,7 @@ def _shard_limit(size: str | int | None, destination: Path) -> int | None:
     if size is None:
         return None
     if destination.suffix != INDEXED:
-        hint = f"name a destination that ends in {INDEXED}, or leave --max-shard-size out"
-        raise UsageError(f"--max-shard-size does not go with {destination.name}: it cannot be cut into shards", hint)
+        raise UsageError.of("convert_usage.no_shards", name=destination.name, indexed=INDEXED)
     return parse_size(size)
 
 
@@ -151,8 +150,7 @@ def _opened(source: Path, key: str | None, trust_pickle: bool) -> Checkpoint:
     else:
         checkpoint = open_checkpoint(source, key)
     if not checkpoint.tensors:
-        hint = "save a state_dict, or name the file that holds the weights"
-        raise UnsupportedCheckpointError(source, "it holds no tensors", hint)
+        raise UnsupportedCheckpointError(source, *texts("convert_fault.no_tensors"))
     return checkpoint
 
 
@@ -162,9 +160,9 @@ def _sound_plan(checkpoint: Checkpoint, names: ChosenNames, dtype: Precision | N
         name_map, fills = with_dtype(name_map, fills, checkpoint.tensors, PRECISIONS[dtype])
     plan = plan_conversion(checkpoint.tensors, name_map, fills, names.ties)
     if plan.problems:
-        raise MapError(f"the map for {checkpoint.path}", plan.problems)
+        raise MapError(say("convert_fault.map_for", path=checkpoint.path), plan.problems)
     if not plan.tensors:
-        raise MapError(f"the map for {checkpoint.path}", ["it drops every tensor, nothing is left to write"])
+        raise MapError(say("convert_fault.map_for", path=checkpoint.path), [say("convert_fault.drops_all")])
     return plan
 
 
@@ -175,9 +173,7 @@ def _output(
     tensors = plan.targets
     flavour = FLAVOURS[names.framework]
     if problems := plugin.problems(tensors, flavour):
-        listed = "\n".join(f"  {line}" for line in problems)
-        hint = "choose another destination format, or drop or cast these tensors in a map (--map)"
-        raise DestinationError(f"{destination} cannot hold what is to be written:\n{listed}", hint)
+        raise DestinationError.of("destination_fault.cannot_hold", destination=destination, problems=problems)
     shards = plan_shards(tensors, limit) if limit else [list(tensors)]
     files = shard_names(destination.name, len(shards))
     index = None
@@ -201,18 +197,17 @@ def _old_files(destination: Path) -> list[Path]:
 def _check_output(output: Output, checkpoint: Checkpoint, *, overwrite: bool) -> None:
     folder = output.destination.parent
     if not folder.is_dir():
-        wrong = "is not a folder" if folder.exists() else "does not exist"
-        raise DestinationError(f"the folder {folder} {wrong}", "name a folder that is there, or make it first")
+        fault = "destination_fault.no_folder" if folder.exists() else "destination_fault.folder_missing"
+        raise DestinationError.of(fault, folder=folder)
     present = list(dict.fromkeys([*output.old, *(path for path in output.paths if path.exists())]))
     there = [path for path in present if path.exists()]
     if own := [path for path in there if any(path.samefile(file) for file in checkpoint.all_files)]:
-        raise DestinationError(f"{own[0]} is the source itself", "name another destination")
+        raise DestinationError.of("destination_fault.source_itself", destination=own[0])
     if present and not overwrite:
-        raise DestinationError(f"{present[0]} exists", "add --overwrite to replace it")
+        raise DestinationError.of("destination_fault.exists", destination=present[0])
     files = [Path(os.path.realpath(file.path)) for file in output.files]
     if len(set(files)) < len(files):
-        hint = "remove the links, or name another destination"
-        raise DestinationError(f"two files to be written beside {output.destination} are links to one", hint)
+        raise DestinationError.of("destination_fault.two_links", destination=output.destination)
     check_space(files[0].parent, output.nbytes)
 
 
@@ -231,7 +226,7 @@ def parse_size(text: str | int) -> int:
     found = SIZE.fullmatch(str(text))
     size = Fraction(found[1] + (found[2] or "")) * _factor((found[3] or "B").lower()) if found else 0
     if size < 1:
-        raise UsageError(f"{text!r} is not a size", 'write a number and a unit: "5GB", "500MB", "2GiB", or plain bytes')
+        raise UsageError.of("convert_usage.no_size", text=text)
     return int(size)
 
 

@@ -14,12 +14,15 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from align.checkpoints.extents import byte_blocks
 from align.checkpoints.names_in_file import training_notes
-from align.convert.diff.pair_checkpoints import open_for_diff, pair_checkpoints, without_prefixes
-from align.convert.diff.pair_tensors import judge_diff, judge_pair
+from align.convert.diff.pair_checkpoints import (
+    judge_diff,
+    judge_pair,
+    open_for_diff,
+    pair_checkpoints,
+    without_prefixes,
+)
+from align.convert.diff.update_sums import array_blocks
 from align.convert.diff_result import CheckpointDiff
 from align.convert.thresholds import PART_ELEMENTS, READING_THREADS
 from align.core.checkpoints import Extent
@@ -27,17 +30,15 @@ from align.core.dtypes import numpy_dtype
 from align.core.progress import Progress, silent
 from align.measure.choose_kernel import Kernels
 from align.measure.running_sums import RunningSums
-from align.measure.thresholds import SHARED_BLOCK
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from align.convert.diff.pair_tensors import TensorPairs
+    from align.convert.diff.pair_checkpoints import TensorPairs
     from align.convert.diff_result import TensorDifference
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap
 
 
@@ -142,7 +143,6 @@ class _Part:
 
     pair: int
     start: int
-    size: int
     reference: StoredTensor
     candidate: StoredTensor
 
@@ -156,7 +156,6 @@ class _Work:
     tell: _Counter
 
     def run(self) -> list[tuple[_Part, RunningSums]]:
-        """Measure parts until none is left."""
         done = []
         kernel, fused = self.kernels.make(), self.kernels.fused
         while self.parts:
@@ -167,8 +166,10 @@ class _Work:
             if self.kernels.fused and not fused:
                 kernel, fused = self.kernels.make(), True
             sums = RunningSums()
-            for start, left, right in _blocks(part):
+            start = part.start
+            for left, right in array_blocks((part.reference, part.candidate)):
                 kernel.add(sums, left, right, start)
+                start += left.size
             done.append((part, sums))
             self.tell(part.reference.nbytes + part.candidate.nbytes)
         return done
@@ -182,7 +183,6 @@ class _Counter:
         self._lock = threading.Lock()
 
     def __call__(self, nbytes: int) -> None:
-        """Count and tell."""
         with self._lock:
             self._done += nbytes
             self._progress("comparing", self._done, self._total)
@@ -194,7 +194,7 @@ def _parts(pairs: Sequence[Pair]) -> Iterator[_Part]:
         step = PART_ELEMENTS if reference.extent and candidate.extent else max(size, 1)
         for start in range(0, size, step):
             count = min(step, size - start)
-            yield _Part(index, start, count, *(_cut(tensor, start, count) for tensor in (reference, candidate)))
+            yield _Part(index, start, *(_cut(tensor, start, count) for tensor in (reference, candidate)))
 
 
 def _cut(tensor: StoredTensor, start: int, count: int) -> StoredTensor:
@@ -203,22 +203,3 @@ def _cut(tensor: StoredTensor, start: int, count: int) -> StoredTensor:
     size = numpy_dtype(tensor.dtype).itemsize
     extent = Extent(tensor.extent.path, tensor.extent.offset + start * size, count * size)
     return replace(tensor, shape=(count,), extent=extent)
-
-
-def _blocks(part: _Part) -> Iterator[tuple[int, Array, Array]]:
-    """Blocks of both sides, cut where either side's blocks end."""
-    streams = _arrays(part.reference), _arrays(part.candidate)
-    left = right = np.empty(0)
-    done = 0
-    while done < part.size:
-        left = left if left.size else next(streams[0])
-        right = right if right.size else next(streams[1])
-        size = min(left.size, right.size)
-        yield part.start + done, left[:size], right[:size]
-        left, right, done = left[size:], right[size:], done + size
-
-
-def _arrays(tensor: StoredTensor) -> Iterator[Array]:
-    dtype = numpy_dtype(tensor.dtype)
-    for block in byte_blocks(tensor, SHARED_BLOCK * dtype.itemsize):
-        yield np.frombuffer(block, dtype)

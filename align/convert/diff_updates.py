@@ -28,13 +28,12 @@ from align.core.thresholds import FLOAT32_ROUNDING
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import UsageError
 from align.words.catalogue import joined, sentence
-from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from align.convert.diff.pair_tensors import TensorPair, TensorPairs
+    from align.convert.diff.pair_checkpoints import TensorPair, TensorPairs
     from align.convert.diff.update_sums import UpdateSums
     from align.convert.diff_result import UpdateOutcome
     from align.core.checkpoints import Checkpoint
@@ -110,29 +109,26 @@ def _opened(files: Files, key: str | None, option: str, trust_pickle: bool) -> l
 
 
 def _require_same_names(before: Checkpoint, after: Checkpoint) -> None:
-    """Raise UsageError for files that are not the same model before and after."""
     for one, other, when in ((before, after, "after"), (after, before, "before")):
         if lacking := [name for name in one.tensors if name not in other.tensors]:
-            raise UsageError(
-                f"{before.path} and {after.path} are not one model: {first_few(lacking)} "
-                f"{'is' if len(lacking) == 1 else 'are'} not there {when}",
-                "give two checkpoints of each side, before and after, in the order A0 A1 B0 B1",
+            raise UsageError.of(
+                "updates_usage.not_one_model",
+                before=before.path,
+                after=after.path,
+                names=lacking,
+                count=len(lacking),
+                when=when,
             )
     unlike = [name for name, one in before.tensors.items() if one.shape != after.tensors[name].shape]
     if unlike:
-        raise UsageError(
-            f"{before.path} and {after.path} have other shapes in {first_few(unlike)}",
-            "give two checkpoints of each side, before and after, in the order A0 A1 B0 B1",
-        )
+        raise UsageError.of("updates_usage.other_shapes", before=before.path, after=after.path, names=unlike)
 
 
 def _paired(sides: Sequence[Checkpoint], name_map: NameMap | Path | str | None) -> tuple[Sequence[str], TensorPairs]:
     ours, theirs, warnings, pairs = pair_checkpoints(sides[0], sides[1], name_map)
     if name_map is None and (unpaired := [*pairs.missing, *pairs.extra]):
-        raise UsageError(
-            f"{counted(len(unpaired), 'name')} of {ours.path} and {theirs.path} "
-            f"{'is' if len(unpaired) == 1 else 'are'} on one side only: {first_few(unpaired)}",
-            "give the map between both with --map: `align map` makes one",
+        raise UsageError.of(
+            "updates_usage.one_side_only", count=len(unpaired), ours=ours.path, theirs=theirs.path, names=unpaired
         )
     return warnings, pairs
 
@@ -168,7 +164,6 @@ class _Relation:
 
 
 def _judge_update(pair: TensorPair, sums: UpdateSums) -> UpdateDifference:
-    """Say what the updates of a pair differ by."""
     u, v, d, rounding = (sqrt(max(one, 0.0)) for one in (sums.uu, sums.vv, sums.dd, sums.rounding))
     limit = rounding + (UPDATE_TOLERANCE + TURNED_ELEMENT / sqrt(max(sums.count, 1))) * u
     found = _Relation("not finite") if sums.non_finite else _related(sums, (u, v, d), rounding, limit)
@@ -192,7 +187,6 @@ def _judge_update(pair: TensorPair, sums: UpdateSums) -> UpdateDifference:
 
 
 def _unlike_shapes(pair: TensorPair, note: str) -> UpdateDifference:
-    """A pair that cannot be compared."""
     names = pair.reference.name, pair.candidate.name, pair.candidate.shape
     return UpdateDifference(*names, "shapes differ", 0.0, 0.0, None, None, None, None, None, None, None, note)
 

@@ -2,5 +2,5 @@
 
 Offers parameters, name maps and their transforms, stored tensors, traces, measurements, verdicts, settings, what a
 plugin must offer, how plugins are found, how the user's modules are imported and patterns searched, and the limits that
-several rooms share. Uses errors only.
+several rooms share. Uses errors, words.
 """

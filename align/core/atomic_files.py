@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from align.core.thresholds import BLOCK_BYTES, SCRATCH_NAME_LENGTH
 from align.errors import DestinationError, MissingFileError, NoSpaceError
-from align.words.message_words import first_few
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -53,9 +53,8 @@ def atomic_path(destination: Path, nbytes: int = 0) -> Iterator[Path]:
     except OSError as error:
         if error.errno in NO_SPACE:
             raise NoSpaceError(destination, nbytes, _free(written.parent), error.strerror or "") from error
-        raise DestinationError(
-            f"cannot write {destination}: {error.strerror or error}",
-            "check the folder, its permissions and the free space",
+        raise DestinationError.of(
+            "file_fault.not_written", destination=destination, reason=error.strerror or error
         ) from error
 
 
@@ -84,15 +83,15 @@ def atomic_folder(destination: Path, own: Collection[str]) -> Iterator[Path]:
     try:
         strange = sorted(path.name for path in destination.iterdir()) if destination.exists() else []
         if strange := [name for name in strange if name not in own]:
-            hint = "name a folder that does not exist yet"
-            raise DestinationError(f"{destination} is there, and holds {first_few(strange)}", hint)
+            raise DestinationError.of("file_fault.not_empty", destination=destination, names=strange)
         part.mkdir(parents=True)
         yield part
         shutil.rmtree(destination, ignore_errors=True)
         part.rename(destination)
     except OSError as error:
-        hint = "check the folder, its permissions and the free space"
-        raise DestinationError(f"cannot write {destination}: {error.strerror or error}", hint) from error
+        raise DestinationError.of(
+            "file_fault.not_written", destination=destination, reason=error.strerror or error
+        ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -122,13 +121,13 @@ def existing_file(path: Path, what: str) -> Path:
 def _place_fault(path: Path) -> str:
     """What stands in the place of a file; "" if nothing does."""
     if path.is_dir():
-        return "it is a folder"
+        return say("file_fault.folder")
     if path.exists():
-        return "it is not a regular file"
+        return say("file_fault.not_regular")
     if path.is_symlink():
-        return "it is a link that leads to no file"
+        return say("file_fault.link_to_nothing")
     above = next((folder for folder in path.parents if folder.exists()), path)
-    return "" if above.is_dir() or above == path else f"{above} is not a folder"
+    return "" if above.is_dir() or above == path else say("file_fault.no_folder", above=above)
 
 
 def sha256_of(path: Path) -> str:
@@ -169,10 +168,11 @@ def _replaced_by(destination: Path) -> Path:
     if not destination.is_symlink() and not destination.exists():
         return destination
     if destination.is_symlink() and not destination.exists():
-        hint = "remove the link, or name the file itself"
-        raise DestinationError(f"{destination} is a link to nothing: {destination.readlink()}", hint)
+        raise DestinationError.of(
+            "file_fault.destination_link", destination=destination, leads_to=destination.readlink()
+        )
     if not destination.is_file():
-        raise DestinationError(f"{destination} is no regular file", "name a file, or one that does not exist yet")
+        raise DestinationError.of("file_fault.destination_not_regular", destination=destination)
     return destination.resolve()
 
 
@@ -220,7 +220,6 @@ def _remove_leftovers(destination: Path) -> None:
 
 
 def _remove_if_dead(folder: Path, name: str) -> None:
-    """Remove a scratch folder with its one file unless a process holds it."""
     with contextlib.suppress(OSError):  # it is in use, or not ours to remove
         lock = os.open(folder, FOLDER)
         try:

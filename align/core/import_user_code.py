@@ -29,14 +29,15 @@ _PACKAGE = "__init__"
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-def import_user_code(place: str) -> Any:
-    """Import `package.module` (also from the current folder) or `path/to/file.py`; a file is run once."""
+def import_user_code(place: str, what: str = "model file") -> Any:
+    """Import `package.module` (also from the current folder) or `path/to/file.py`; a file is run once.
+
+    Raises MissingFileError, which says `what` it is, for a file that is not there.
+    """
     if not place.endswith(".py"):
         put_first(Path.cwd())
         return importlib.import_module(place)
-    path = Path(place).resolve()
-    if not path.is_file():
-        raise MissingFileError(place, "model file")
+    path = existing_file(Path(place), what).resolve()
     package = _package_of(path)
     _find_here(path.parent)
     if package:

@@ -56,8 +56,7 @@ def _compound(value: Any) -> Any:
         return value.as_table()
     if dataclasses.is_dataclass(value):
         return _object({f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.repr})
-    msg = f"no plain form for {type(value).__name__}"
-    raise TypeError(msg)
+    raise TypeError(f"no plain form for {type(value).__name__}")
 
 
 def json_text(data: Any, level: int = 0) -> str:

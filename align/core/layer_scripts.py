@@ -127,10 +127,7 @@ def as_expression(value: Any, tensor: Callable[[str], str | None], name: str = "
         return f"({listed})" if type(value) is tuple else f"[{listed}]"
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
-    raise CannotRunError(
-        f"the layer is given a {type(value).__name__} ({name}), which a script cannot write down",
-        "choose a layer inside it with --layer",
-    )
+    raise CannotRunError.of("layer_script.no_source", kind=type(value).__name__, name=name)
 
 
 def leaf_expressions(value: Any, expression: str, name: str = "") -> dict[str, str]:

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+from zlib import crc32
 
 from align.core.thresholds import LONGEST_SETTING, SETTING_DEPTH
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from align.core.dtypes import Array
 
 
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...] | None"
@@ -78,6 +82,16 @@ def plain_settings(attributes: Mapping[str, object]) -> dict[str, Setting]:
     """Return the public attributes that are plain, lists as tuples; long and deep lists are no settings."""
     public = {name: value for name, value in attributes.items() if not name.startswith("_")}
     return {name: _plain(value) for name, value in public.items() if _is_plain(value)}
+
+
+def weights_as_setting(numbers: Array | None) -> Setting:
+    """Weights of classes as a setting: the numbers, or of more than LONGEST_SETTING how many and a checksum."""
+    if numbers is None:
+        return None
+    flat = numbers.astype("float32").reshape(-1)
+    if len(flat) <= LONGEST_SETTING:
+        return tuple(float(f"{number:.7g}") for number in flat)
+    return sentence("setting_note.checksum", count=len(flat), checksum=crc32(flat.tobytes()))
 
 
 def _is_plain(value: object, depth: int = SETTING_DEPTH) -> bool:

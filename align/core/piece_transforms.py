@@ -42,8 +42,7 @@ class Slice(OneStep):
     def output_shape(self, shape: Shape) -> Shape:
         """Shape of the piece; raises ValueError if it does not lie in a tensor of this shape."""
         if self.origin not in (None, shape):
-            msg = f"is to be cut from {self.origin}, and has the shape {shape}"
-            raise ValueError(msg)
+            raise ValueError(f"is to be cut from {self.origin}, and has the shape {shape}")
         _check_span(self.axis, self.start, self.stop, shape)
         return _resized(shape, self.axis, self.stop - self.start)
 
@@ -51,8 +50,7 @@ class Slice(OneStep):
         """The part of the source that the piece is."""
         origin = self.origin if shape is None else shape
         if origin is None:
-            msg = "the shape before the slice is not known: add `from = [...]` to it"
-            raise ValueError(msg)
+            raise ValueError("the shape before the slice is not known: add `from = [...]` to it")
         return Part(self.axis, self.start, self.stop, origin)
 
     def as_table(self) -> dict[str, Any]:
@@ -90,8 +88,7 @@ class Part(OneStep):
         _check_span(self.axis, self.start, self.stop, self.shape)
         wanted = _resized(self.shape, self.axis, self.stop - self.start)
         if shape != wanted:
-            msg = f"a part of shape {shape} does not fit a place of shape {wanted}"
-            raise ValueError(msg)
+            raise ValueError(f"a part of shape {shape} does not fit a place of shape {wanted}")
         return self.shape
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
@@ -182,8 +179,7 @@ class Reorder(OneStep):
     def output_shape(self, shape: Shape) -> Shape:
         """The same shape; raises ValueError if it cannot be cut into so many equal blocks."""
         if self.axis >= len(shape) or shape[self.axis] % len(self.blocks):
-            msg = f"cannot cut axis {self.axis} of {shape} into {len(self.blocks)} equal blocks"
-            raise ValueError(msg)
+            raise ValueError(f"cannot cut axis {self.axis} of {shape} into {len(self.blocks)} equal blocks")
         return shape
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
@@ -270,25 +266,21 @@ def _resized(shape: Shape, axis: int, size: int) -> Shape:
 
 def _check_span(axis: int, start: int, stop: int, shape: Shape) -> None:
     if axis >= len(shape) or not 0 <= start < stop <= shape[axis]:
-        msg = f"{start}:{stop} of axis {axis} does not lie in {shape}"
-        raise ValueError(msg)
+        raise ValueError(f"{start}:{stop} of axis {axis} does not lie in {shape}")
 
 
 def _check_size(step: Crop | Pad, shape: Shape, *, shorter: bool) -> None:
     known = shape[step.axis] if step.axis < len(shape) else None
     if known is None or (known < step.size if shorter else known > step.size):
-        msg = f"cannot {step.op} axis {step.axis} of {shape} to {step.size}"
-        raise ValueError(msg)
+        raise ValueError(f"cannot {step.op} axis {step.axis} of {shape} to {step.size}")
     if step.origin not in (None, known):
-        msg = f"axis {step.axis} is to be {step.origin} long, and is {known}"
-        raise ValueError(msg)
+        raise ValueError(f"axis {step.axis} is to be {step.origin} long, and is {known}")
 
 
 def _size_before(step: Crop | Pad, shape: Shape | None) -> int:
     before = step.origin if shape is None else shape[step.axis]
     if before is None:
-        msg = f"the size before the {step.op} is not known: add `from = ...` to it"
-        raise ValueError(msg)
+        raise ValueError(f"the size before the {step.op} is not known: add `from = ...` to it")
     return before
 
 

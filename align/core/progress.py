@@ -10,7 +10,6 @@ class Progress(Protocol):
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Take note."""
-        ...
 
 
 def silent(what: str, done: int, total: int) -> None:

@@ -31,17 +31,14 @@ class Plugin(Protocol):
     @property
     def name(self) -> str:
         """Unique among its kind; what the user types."""
-        ...
 
     @property
     def summary(self) -> str:
         """One line for `align plugins`."""
-        ...
 
     @property
     def requires(self) -> tuple[str, ...]:
         """Import names of the packages it needs; () if none."""
-        ...
 
 
 @runtime_checkable
@@ -50,23 +47,18 @@ class ModelReader(Plugin, Protocol):
 
     def owns(self, model: Model) -> bool:
         """Tell whether the model is of this framework, without importing the framework."""
-        ...
 
     def read_parameters(self, model: Model, label: str) -> ParameterSet:
         """Read names, shapes, dtypes, ties, layer classes and the module tree."""
-        ...
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy all parameters and buffers out, by name, in their own dtype."""
-        ...
 
     def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
         """Fill the model; names and shapes must equal the model's exactly, or InputsError lists all that do not."""
-        ...
 
     def environment(self) -> dict[str, str]:
         """Versions, device and thread count, for the record."""
-        ...
 
 
 @runtime_checkable
@@ -75,7 +67,6 @@ class Preparer(Plugin, Protocol):
 
     def prepare(self) -> None:
         """Make what can be set only before the first operation, importing nothing; called again, it does no harm."""
-        ...
 
 
 @runtime_checkable
@@ -84,11 +75,9 @@ class ModelCopier(Plugin, Protocol):
 
     def tensor_memory(self, model: Model) -> dict[str, TensorMemory]:
         """Where each parameter and buffer lies, by a name of its own; those without values are left out."""
-        ...
 
     def copied(self, model: Model) -> Model:
         """Return a copy with tensors of its own, ties kept; raises whatever the model raises when it is copied."""
-        ...
 
 
 @runtime_checkable
@@ -97,11 +86,9 @@ class SettingsReader(Plugin, Protocol):
 
     def is_optimizer(self, model: Model) -> bool:
         """Tell whether it is an optimizer of this framework, without importing the framework."""
-        ...
 
     def read_settings(self, model: Model) -> list[LayerSettings]:
         """Read the settings of every module by its path as in ParameterSet, or of every group of an optimizer."""
-        ...
 
 
 @runtime_checkable
@@ -110,23 +97,18 @@ class OptimizerReader(Plugin, Protocol):
 
     def is_optimizer(self, model: Model) -> bool:
         """Tell whether it is an optimizer of this framework, without importing the framework."""
-        ...
 
     def optimizer_of(self, scheduler: object) -> Model | None:
         """Return the optimizer whose learning rates a scheduler changes, None for what is no scheduler."""
-        ...
 
     def keep_alive(self) -> AbstractContextManager[list[object]]:
         """Keep, in a list, the modules that are made meanwhile, so that an optimizer's can be found afterwards."""
-        ...
 
     def model_of(self, optimizer: Model, kept: Sequence[object]) -> Model | None:
         """Return the model that holds all parameters of an optimizer, of what was kept or else of all that live."""
-        ...
 
     def schedulers_of(self, optimizer: Model, kept: Sequence[object]) -> list[Any]:
         """Return the schedulers of an optimizer, of what was kept or else of all that live."""
-        ...
 
     def read_groups(
         self, optimizer: Model, model: Model | None, schedulers: Sequence[object], steps: int
@@ -137,7 +119,6 @@ class OptimizerReader(Plugin, Protocol):
         stepped once a step of the optimizer. Nothing of the live objects is changed for good. A schedule that fails
         raises UserCodeError.
         """
-        ...
 
 
 @runtime_checkable
@@ -157,11 +138,9 @@ class ModelRunner(Plugin, Protocol):
         they were; a trained parameter that the model itself writes to is not. A failure inside the model raises
         UserCodeError.
         """
-        ...
 
     def widened(self, model: Model) -> Model | None:
         """A float64 copy of the model, or None where the framework cannot make one."""
-        ...
 
 
 @runtime_checkable
@@ -170,22 +149,18 @@ class PrecisionRunner(ModelRunner, Protocol):
 
     def cast_copy(self, model: Model, dtype: str) -> Model:
         """A copy in another floating dtype; floating inputs follow it. Raises UserCodeError if there can be none."""
-        ...
 
     def code_seen(self, model: Model) -> CodeSeen:
         """What the code of a `widened` model did in its runs so far."""
-        ...
 
     def rounded_at_random(self, model: Model, seed: int) -> Model:
         """A copy of which every operation is off by one more unit in the last place, up or down; as `cast_copy`."""
-        ...
 
     def with_functions(self, model: Model, functions: Mapping[str, Callable[[Array, Array], Array]]) -> Model:
         """A copy whose functions of single elements, by name (`tanh`), return something else; as `cast_copy`.
 
         Each of `functions` is given the argument and what the model's own function returned for it.
         """
-        ...
 
 
 @runtime_checkable
@@ -194,7 +169,6 @@ class FunctionSource(Plugin, Protocol):
 
     def functions(self) -> Mapping[str, Callable[[Array], Array]]:
         """By their usual names (`tanh`), for floating arrays; they return an array of the same shape and dtype."""
-        ...
 
 
 @runtime_checkable
@@ -206,19 +180,15 @@ class ModelCaller(ModelRunner, Protocol):
 
         Unless it `restores`, buffers and attributes stay as the calls left them: see `restoring`.
         """
-        ...
 
     def restoring(self, model: Model) -> AbstractContextManager[None]:
         """Put buffers and attributes back at the end, whatever calls did to them in between."""
-        ...
 
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor on the model's device, of the model's dtype if both are floating."""
-        ...
 
     def as_array(self, value: Any) -> Array | None:
         """Return a tensor's values, None for anything else."""
-        ...
 
 
 @runtime_checkable
@@ -227,11 +197,9 @@ class ModelPlacer(ModelRunner, Protocol):
 
     def place(self, model: Model, device: str | None, dtype: str | None) -> None:
         """Move and cast a model in place, or leave it where None; raises CannotRunError for a device not there."""
-        ...
 
     def placed_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
         """Return a stand-in for a layer: a copy of it there, whose outputs come back as the layer's own."""
-        ...
 
 
 @runtime_checkable
@@ -240,11 +208,9 @@ class GraphRunner(ModelRunner, Protocol):
 
     def in_graph_mode(self) -> ModelReader:
         """Return an adapter that runs them so: its sinks see the model's own inputs and outputs only."""
-        ...
 
     def jitted_code(self, model: Model) -> tuple[str, ...]:
         """Name what the user's code compiles of a model; outside of graph mode it is run uncompiled."""
-        ...
 
 
 @runtime_checkable
@@ -257,7 +223,6 @@ class BackwardRunner(ModelRunner, Protocol):
         In evaluation mode, in the order in which gradients arrive; tensors to which none arrives are left out. The
         model is left as it was, its gradients too. Raises UserCodeError where it fails.
         """
-        ...
 
 
 @runtime_checkable
@@ -272,11 +237,9 @@ class LayerRebuilder(Plugin, Protocol):
         constructor makes of what it keeps, or a weight would get another shape. Of a user's own class, attributes that
         it keeps are changed on a copy. The model and all random states are left as they were.
         """
-        ...
 
     def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
         """Return a new layer of a public class (`torch.nn.ReLU`), in evaluation mode; None where it refuses these."""
-        ...
 
 
 @runtime_checkable
@@ -286,7 +249,6 @@ class LayerScripter(ModelReader, SettingsReader, ModelCaller, ModelPlacer, Layer
     @property
     def script_forms(self) -> ScriptForms:
         """How code of this framework is written."""
-        ...
 
 
 @runtime_checkable
@@ -299,7 +261,6 @@ class Differentiator(ModelRunner, Protocol):
         A parameter to which no gradient arrives has 0. None where nothing is known: the model has no copy, or its
         backward pass fails, as after operations in place.
         """
-        ...
 
     def gradients(self, model: Model, inputs: Inputs, scales: Mapping[str, float]) -> dict[str, Array]:
         """Gradients by parameter of a mix of what modules return, by one backward pass of a copy in evaluation mode.
@@ -309,7 +270,6 @@ class Differentiator(ModelRunner, Protocol):
         1 moves, in units of the scales. A parameter to which no gradient arrives has zeros. Raises UserCodeError where
         the model has no copy, or its backward pass fails.
         """
-        ...
 
 
 @runtime_checkable
@@ -319,16 +279,13 @@ class CheckpointFormat(Plugin, Protocol):
     @property
     def suffixes(self) -> tuple[str, ...]:
         """File suffixes, with the dot, the usual one first."""
-        ...
 
     @property
     def framework(self) -> FrameworkName | None:
         """Whose parameter names a file of this format holds: "torch" or "mindspore"; None where it can be either."""
-        ...
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by the first 512 bytes (and, if it must, by more of the file) whether this format can read it."""
-        ...
 
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Read the header; no tensor is loaded. Raises NotACheckpointError for a damaged or hostile file.
@@ -336,15 +293,12 @@ class CheckpointFormat(Plugin, Protocol):
         `key` names the entry of a nested file that is meant, as `Checkpoint.entries` lists them. A nested file of which
         several could be meant raises SeveralEntriesError, a key that there is not MissingEntryError.
         """
-        ...
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:
         """Say, one line a tensor, what this format cannot hold; called before anything is written."""
-        ...
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
         """Write the tensors in blocks, so that none needs memory; `metadata` names the flavour (`format`: pt or ms)."""
-        ...
 
 
 @runtime_checkable
@@ -357,7 +311,6 @@ class TrustedLoader(Plugin, Protocol):
         Whole modules become their state_dict. What the file's code raises is raised as UserCodeError, a class that
         cannot be imported as MissingClassError.
         """
-        ...
 
 
 class ResultViews(Protocol):
@@ -365,8 +318,6 @@ class ResultViews(Protocol):
 
     def result_html(self, result: Any) -> str:
         """Return HTML that reads well on a dark and on a light page."""
-        ...
 
     def result_frame(self, result: Any) -> pd.DataFrame:
         """Return the rows of a result."""
-        ...

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from align.core.protocols import CheckpointFormat, ModelReader, Plugin, ResultViews, TrustedLoader
 from align.errors import AlignError, FrameworkMissingError
+from align.words.catalogue import texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,14 +67,12 @@ def load_plugins(folder: str) -> dict[str, Plugin]:
             continue
         for plugin in _plugins_of(importlib.import_module(f"{folder}.{info.name}")):
             if plugin.name in found:
-                msg = f"two plugins of {folder} are called {plugin.name!r}"
-                raise AlignError(msg, "rename one of them")
+                raise AlignError(*texts("plugin_fault.name_twice", folder=folder, name=plugin.name))
             found[plugin.name] = plugin
     return dict(sorted(found.items()))
 
 
 def _plugins_of(module: ModuleType) -> tuple[Plugin, ...]:
-    """Return the plugins of a module, which may make several from data."""
     return cast("tuple[Plugin, ...]", module.PLUGINS if hasattr(module, "PLUGINS") else (module.PLUGIN,))
 
 

@@ -47,15 +47,12 @@ class CallSink(CaptureSink, Protocol):
 
     def begin(self, start: CallStart) -> None:
         """Take a call that begins; its outputs come before its end, those of the calls inside between."""
-        ...
 
     def again(self, capture: Capture, value: Array, known: Capture) -> None:
         """Take a capture that is, unchanged, one of the call that ended last."""
-        ...
 
     def finish(self, module: str, call: int) -> None:
         """Take a call that returned."""
-        ...
 
 
 @runtime_checkable
@@ -92,7 +89,6 @@ class ReturnedSink(CaptureSink, Protocol):
 
     def returned(self, parts: ReturnedParts) -> None:
         """Take the parts of one call, before their captures."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

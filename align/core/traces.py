@@ -61,7 +61,6 @@ class CaptureSink(Protocol):
 
     def add(self, capture: Capture, value: Array) -> None:
         """Take one capture."""
-        ...
 
 
 @runtime_checkable
@@ -73,7 +72,6 @@ class InputSink(CaptureSink, Protocol):
 
         What is returned, of the same shapes, takes their place; None or a missing name: they stay.
         """
-        ...
 
 
 @runtime_checkable
@@ -83,7 +81,6 @@ class OverwritingSink(InputSink, Protocol):
     @property
     def overwrites(self) -> bool:
         """Tell whether whoever else holds such a tensor is to have the new value too."""
-        ...
 
 
 @runtime_checkable
@@ -92,7 +89,6 @@ class Intervention(InputSink, Protocol):
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return what is to take the place of one tensor that a module returned, of its shape; None: it stays."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +110,17 @@ class Trace(Protocol):
     @property
     def captures(self) -> tuple[Capture, ...]:
         """All outputs in execution order."""
-        ...
 
     @property
     def inputs(self) -> tuple[Capture, ...]:
         """All inputs of modules in execution order; none where they were not kept."""
-        ...
 
     @property
     def environment(self) -> Mapping[str, str]:
         """Versions and settings of the run."""
-        ...
 
     def holds(self, capture: Capture) -> bool:
         """Tell whether its values were kept."""
-        ...
 
     def value(self, capture: Capture) -> Array:
         """Return the captured tensor, memory-mapped where possible."""
-        ...

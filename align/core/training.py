@@ -64,7 +64,6 @@ class MomentReader(Protocol):
 
         Left out is what has another shape than the parameter, as counts of steps have. Arrays may be reused.
         """
-        ...
 
 
 class StepSink(Protocol):
@@ -76,7 +75,6 @@ class StepSink(Protocol):
     @property
     def layers(self) -> bool:
         """Tell whether tensors and gradients of layers are to be seen; else only which layers run."""
-        ...
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:
         """A step begins, counted from 0; return the values of parameters and buffers that are to be others.
@@ -84,43 +82,33 @@ class StepSink(Protocol):
         `held` are names and rates of all parameters in the groups of the optimizers, "" for one that is not the
         model's; a rate is None where a schedule gives it.
         """
-        ...
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:
         """Take the tensors that a call is given, as an InputSink does; what is returned takes their place."""
-        ...
 
     def add(self, capture: Capture, value: Array) -> None:
         """Take a tensor that a call returned."""
-        ...
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return what is to take the place of it; None: it stays."""
-        ...
 
     def awaited(self, capture: Capture) -> None:
         """A gradient may come back to this tensor."""
-        ...
 
     def arrived(self, capture: Capture, gradient: Array) -> None:
         """Take the gradient that came back to a tensor: to an input from this call alone, to an output from all."""
-        ...
 
     def sent_back(self, capture: Capture) -> Array | None:
         """Return the gradient to go back from a tensor that gave way to another one; None for none."""
-        ...
 
     def computed(self, name: str, gradient: Array) -> None:
         """Take the gradient of a parameter that one way back gave; a step may have several."""
-        ...
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """An optimizer is called with these gradients; return those that it is to get instead."""
-        ...
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
         """A step ended; `values` are all parameters and buffers, `loss` None where a user's step returns none."""
-        ...
 
 
 class StepTaker(Protocol):
@@ -143,14 +131,12 @@ class StepTaker(Protocol):
         step fails, CannotRunError for a loss that is no scalar and a rate that cannot be set to 0, InputsError for a
         batch that does not fit.
         """
-        ...
 
     def split_batch(self, training: Training, batch: Batch) -> BatchParts:
         """Tell what of a batch goes to the model, and what, in its order, to the loss.
 
         Raises InputsError where its names do not say it, or the model or the loss would not take it.
         """
-        ...
 
 
 @runtime_checkable
@@ -164,11 +150,9 @@ class ModelFreezer(Plugin, Protocol):
 
     def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
         """Path and module of each, with the attributes that hold it at its running statistics."""
-        ...
 
     def dropouts(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
         """Path and module of each that drops a share of its values, with the attributes that switch it off."""
-        ...
 
 
 @runtime_checkable
@@ -177,7 +161,6 @@ class SeedSetter(Plugin, Protocol):
 
     def set_seed(self, seed: int, threads: int | None) -> list[str]:
         """Seed all generators and choose deterministic kernels; return what was set, one line each."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,15 +193,12 @@ class DropoutSink(Protocol):
 
     def begin(self) -> None:
         """The model itself is called."""
-        ...
 
     def mask(self, layer: DropoutLayer, shape: Shape, *, active: bool) -> Array | None:
         """Return what a layer's output is multiplied by, in float64; None: it stays. `active` in training mode."""
-        ...
 
     def end(self) -> None:
         """The call of the model is over."""
-        ...
 
 
 @runtime_checkable
@@ -227,11 +207,9 @@ class DropoutReader(ModelFreezer, Protocol):
 
     def dropout_layers(self, model: Model) -> list[DropoutLayer]:
         """List those that compute what the framework's class does; what is derived and computes otherwise is none."""
-        ...
 
     def masked(self, layers: Iterable[DropoutLayer], model: Model, sink: DropoutSink) -> AbstractContextManager[None]:
         """Multiply what these layers of a model return by the sink's masks, gradients too; they must drop nothing.
 
         What else looks at their outputs later sees them after the mask. A copy of the model asks the same sink.
         """
-        ...

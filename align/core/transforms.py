@@ -25,35 +25,28 @@ class Transform(Protocol):
     @property
     def op(self) -> str:
         """The word for it in a map file."""
-        ...
 
     def apply(self, value: Array) -> Array:
         """Return the target's value."""
-        ...
 
     def output_shape(self, shape: Shape) -> Shape:
         """Shape of the target; raises ValueError if the source's shape does not fit."""
-        ...
 
     def output_dtype(self, dtype: str) -> str:
         """Dtype of the target."""
-        ...
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:
         """Return the transform that leads back to a source of this shape and dtype; None is what is not known.
 
         Raises ValueError where what is not known is needed.
         """
-        ...
 
     def as_table(self) -> dict[str, Any]:
         """The table that a map file holds."""
-        ...
 
     @property
     def steps(self) -> tuple[Transform, ...]:
         """The single transforms that it is made of, in order; none of the identity."""
-        ...
 
 
 class OneStep:
@@ -114,19 +107,16 @@ class Reshape(OneStep):
     def output_shape(self, shape: Shape) -> Shape:
         """The new shape; raises ValueError if it holds another number of elements, or is not reached from `origin`."""
         if prod(shape) != prod(self.shape) or any(n < 0 for n in self.shape):
-            msg = f"cannot reshape {shape} to {self.shape}"
-            raise ValueError(msg)
+            raise ValueError(f"cannot reshape {shape} to {self.shape}")
         if self.origin not in (None, shape):
-            msg = f"is to be reshaped from {self.origin}, and has the shape {shape}"
-            raise ValueError(msg)
+            raise ValueError(f"is to be reshaped from {self.origin}, and has the shape {shape}")
         return self.shape
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """Back to the source's shape."""
         origin = self.origin if shape is None else shape
         if origin is None:
-            msg = f"the shape before the reshape to {self.shape} is not known: add `from = [...]` to it"
-            raise ValueError(msg)
+            raise ValueError(f"the shape before the reshape to {self.shape} is not known: add `from = [...]` to it")
         return Reshape(origin, self.shape)
 
     def as_table(self) -> dict[str, Any]:
@@ -150,8 +140,7 @@ class Permute(OneStep):
     def output_shape(self, shape: Shape) -> Shape:
         """The shape with its axes reordered; raises ValueError if the number of axes differs."""
         if sorted(self.axes) != list(range(len(shape))):
-            msg = f"cannot permute a tensor of shape {shape} by {self.axes}"
-            raise ValueError(msg)
+            raise ValueError(f"cannot permute a tensor of shape {shape} by {self.axes}")
         return tuple(shape[axis] for axis in self.axes)
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
@@ -193,8 +182,7 @@ class Cast(OneStep):
         """Cast back."""
         origin = self.origin if dtype is None else dtype
         if origin is None:
-            msg = f"the dtype before the cast to {self.dtype} is not known: add `from = '...'` to it"
-            raise ValueError(msg)
+            raise ValueError(f"the dtype before the cast to {self.dtype} is not known: add `from = '...'` to it")
         return Cast(origin, self.dtype)
 
     def as_table(self) -> dict[str, Any]:

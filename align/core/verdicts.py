@@ -70,12 +70,10 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if self.outcome is Outcome.ALIGNED and self.coverage.compared < 1:
-            msg = "nothing was compared, so nothing is aligned"
-            raise ValueError(msg)
+            raise ValueError("nothing was compared, so nothing is aligned")
 
     def __bool__(self) -> NoReturn:
-        msg = "a verdict is neither true nor false: compare verdict.outcome with Outcome.ALIGNED"
-        raise TypeError(msg)
+        raise TypeError("a verdict is neither true nor false: compare verdict.outcome with Outcome.ALIGNED")
 
     @property
     def exit_code(self) -> int:

@@ -1,14 +1,24 @@
-"""Models that cannot be had, run or compared, and their inputs and traces."""
+"""Models that cannot be had, run or compared, and their inputs and traces.
+
+What kind of failure it is that the user's code ended with is recognised by the words of Python and of the frameworks.
+Each kind has a hint of its own: what to do about a missing kernel is not what to do about a wrong shape. Words that the
+user's own `raise` says are not read so.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import linecache
+import re
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from align.errors.base import CannotRunError, as_lines
-from align.errors.failures import ModelFailure, failure_hint, failure_kind, hint_in_model, what_happened
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import TracebackType
 
 
 class SideError(CannotRunError):
@@ -92,3 +102,131 @@ class UnlikeTracesError(CannotRunError):
 
     def __init__(self, both: str, faults: Sequence[str], hint: str) -> None:
         super().__init__(f"the traces {both} cannot be compared: {as_lines(faults) if faults[1:] else faults[0]}", hint)
+
+
+FailureKind = Literal[
+    "end", "command line", "import", "jit", "compiler", "kernel", "arguments", "index", "dtype", "shape", "other"
+]
+
+# The first pattern that fits decides: a missing kernel is often named by the dtypes that it lacks.
+_PATTERNS: dict[FailureKind, str] = {
+    "kernel": (
+        r"unregistered|kernel.{0,80}(not|un)[ -]?(registered|supported|found|implemented)|kernel select"
+        r"|create kernelmod"
+        r"|select (cpu |gpu )?(kernel|operator)|not implemented for '|could not run '\w+::|unsupported op\b"
+        r"|dtypes? not supported|not (yet )?support.{0,60}\b(on|by|in) (the )?(cpu|gpu|ascend|this device)"
+        r"|no kernel image|only supports? (ascend|gpu|cuda|npu)|(target|platform|device).{0,40}not support"
+    ),
+    "arguments": r"(missing|takes|got (an unexpected|multiple|some positional)).{0,60}argument",
+    "index": (
+        r"^(?!axis|dimension).*out of (range|bounds)|should be in the range"
+        r"|index.{0,40}must be (less|in the range|in \[)"
+    ),
+    "dtype": (
+        r"\bdtypes?\b|scalar types?|data[ _]type|input types? |tensor\w*type|type of .{0,60}(must|should|not)|same type"
+        r"|must be (a )?type|used as indices must be|expected object of|expected (m1|mat1)"
+        r"|should be (float|int|uint|bool|bfloat)\d*\b.{0,20}\bbut got"
+    ),
+    "shape": (
+        r"shape|size|dimension|\bdims?\b|\brank\b|broadcast|channels|\bndim|elements|\baxis\b|\baxes\b|expected \dd"
+        r"|values to unpack|cannot be multiplied|must match|the row of the input"
+    ),
+}
+_COMPILED = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _PATTERNS.items()}
+_BY_FRAMEWORKS = (RuntimeError, TypeError, ValueError, IndexError)
+_FRAMEWORKS = ("torch", "mindspore")
+_JITTED = "staging_specialize"  # what `mindspore.jit` makes of a function, whether it is compiled then or not
+_COMPILER = "compile"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailure:
+    """Where a model raised, as far as it is known: the layer, its class, the one that returned last, `file:line`."""
+
+    __module__ = "align.errors"
+
+    layer: str = ""
+    class_name: str = ""
+    after: str = ""
+    line: str = ""
+
+    def __str__(self) -> str:
+        """`in layer 'head' (Dense) after layer 'norm' at port.py:12 `, a space behind it; "" if nothing is known."""
+        parts = (
+            f"in layer {self.layer!r} " if self.layer else "",
+            f"({self.class_name}) " if self.layer and self.class_name else "",
+            f"after layer {self.after!r} " if self.after else "",
+            f"at {self.line} " if self.line else "",
+        )
+        return "".join(parts)
+
+
+def failure_kind(error: BaseException) -> FailureKind:
+    """Tell what kind of failure an exception is, by its class, its words and where it was raised."""
+    places = _places(error)
+    if isinstance(error, SystemExit):
+        return "command line" if any(module == "argparse" for module, _ in places) else "end"
+    if isinstance(error, ImportError):
+        return "import"
+    kind = _kind_by_words(error)
+    if kind in ("kernel", "other"):
+        called = {function for module, function in places if module.partition(".")[0] == "mindspore"}
+        return "compiler" if _COMPILER in called else "jit" if _JITTED in called else kind
+    return kind
+
+
+def failure_hint(kind: FailureKind) -> str:
+    """What to do about a failure of this kind, and how to see more of it."""
+    return _hints(*(() if kind == "other" else (kind.replace(" ", "_"),)))
+
+
+def hint_in_model(kind: FailureKind, failure: ModelFailure) -> str:
+    """The hint for a model that failed; inputs are doubted last, and never where its own line outside of layers did."""
+    if kind == "arguments" and not (failure.layer or failure.line):
+        return _hints("inputs")
+    own_line = failure.line and not failure.layer
+    if kind in ("shape", "dtype") and not failure.after and not own_line:
+        return _hints(kind, "unfit_inputs")
+    return failure_hint(kind)
+
+
+def _hints(*names: str) -> str:
+    return "; ".join(say(f"failure_hint.{name}") for name in (*names, "debug"))
+
+
+def what_happened(error: BaseException) -> str:
+    """The exception's class and words; of an end of the program, what the code called."""
+    if not isinstance(error, SystemExit):
+        return f"{type(error).__name__}: {_message(error)}"
+    call = getattr(error, "call", f"sys.exit({'' if error.code is None else repr(error.code)})")
+    reader = "argparse, which ends it by " if failure_kind(error) == "command line" else ""
+    return f"it ends the program: {reader}{call}"
+
+
+def _kind_by_words(error: BaseException) -> FailureKind:
+    if not isinstance(error, _BY_FRAMEWORKS) or _is_users_own(error.__traceback__):
+        return "other"
+    message = _message(error)
+    return next((kind for kind, pattern in _COMPILED.items() if pattern.search(message)), "other")
+
+
+def _is_users_own(trace: TracebackType | None) -> bool:
+    """Tell whether the innermost line is a `raise` outside of the frameworks."""
+    frames = [*traceback.walk_tb(trace)]
+    if not frames:
+        return False
+    frame, line = frames[-1]
+    text = linecache.getline(frame.f_code.co_filename, line, frame.f_globals)
+    module = str(frame.f_globals.get("__name__", ""))
+    return text.strip().startswith("raise") and module.partition(".")[0] not in _FRAMEWORKS
+
+
+def _message(error: BaseException) -> str:
+    """What an exception says, as far as the first empty line: MindSpore adds its C++ stack behind it."""
+    return str(error).strip().partition("\n\n")[0]
+
+
+def _places(error: BaseException) -> list[tuple[str, str]]:
+    """The modules and functions that were running, innermost last."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return [(str(frame.f_globals.get("__name__", "")), frame.f_code.co_name) for frame, _ in frames]

@@ -20,8 +20,7 @@ from align.forward.layers.describe_rows import described_rows, with_texts
 from align.forward.layers.judge_forward import LAYER_OUTPUTS, judge_forward
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import unseen_findings, unseen_modules, with_unseen
-from align.lint.compare_settings import compare_settings
-from align.lint.pair_layers import pair_layers
+from align.lint.compare_settings import compare_settings, pair_layers
 from align.measure.limits import RoundingNoise
 from align.models.inputs import read_batches
 from align.rules.pitfalls import pitfalls

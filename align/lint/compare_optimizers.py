@@ -29,13 +29,14 @@ def compare_optimizers(groups: Groups, name_map: NameMap | None, rules: Sequence
     Where names are not known (`name_map` is None) a setting that all groups share is compared all the same; one that
     differs among groups is an error if no group of the other side has it, else it could not be compared.
     """
-    if name_map is None or not (_are_named(groups[0]) and _are_named(groups[1])):
+    if name_map is None or any(group.names is None for side in groups for group in side):
         return _compare_unnamed(groups, rules)
     paired = _pair_groups(*groups, name_map)
     parts = [_compare_pair(pair, rules, several=max(map(len, groups)) > 1) for pair in paired.pairs]
     findings = [finding for part in parts for finding in part.findings]
     findings += _one_sided(groups, paired.only_reference, paired.only_candidate)
-    open_ones = _open_names(paired.unknown)
+    unknown = paired.unknown
+    open_ones = [sentence("lint_note.open_names", count=len(unknown), names=unknown)] if unknown else []
     return ComparedPart(
         tuple(findings),
         len(paired.pairs),
@@ -120,12 +121,6 @@ def _one_sided(
 def _class_name(groups: Sequence[ParameterGroup]) -> str:
     classes = groups[0].settings.classes if groups else ()
     return classes[0].rpartition(".")[2] if classes else ""
-
-
-def _open_names(names: Sequence[str]) -> list[str]:
-    if not names:
-        return []
-    return [sentence("lint_note.open_names", count=len(names), names=names)]
 
 
 # Learning rates that change.
@@ -266,11 +261,6 @@ class _PairedGroups:
     only_reference: tuple[str, ...] = ()
     only_candidate: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-
-
-def _are_named(groups: Sequence[ParameterGroup]) -> bool:
-    """Tell whether the names of all parameters are known."""
-    return all(group.names is not None for group in groups)
 
 
 def _pair_groups(

@@ -12,7 +12,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,13 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from align.core.registry import PluginState, plugin_states
 from align.core.verdicts import Coverage, Finding, Outcome, Severity, ShownResult, Verdict
-from align.rules.layer_rules import mappings_folder
+from align.rules.layer_rules import mappings_folder, read_rules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from align.core.verdicts import Severity
+    from collections.abc import Iterator, Mapping
 
 SwitchState = Literal["as wanted", "otherwise", "of no effect here", "not readable"]
 
@@ -71,14 +68,6 @@ class EnvironmentResult(ShownResult):
     verdict: Verdict
 
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 DISTRIBUTION = "mindalign"
 OF_DEVELOPERS = ("dev", "demo", "fuzz")  # extras that no command needs
 DEVICES = {"cuda": "cuda", "gpu": "cuda", "npu": "npu", "ascend": "npu", "cpu": "cpu"}
@@ -109,11 +98,14 @@ def examine_environment() -> EnvironmentResult:
     The verdict is not aligned where an installed framework cannot work, not compared where none is installed.
     """
     states = [state for state in plugin_states(try_import=True) if state.kind == "frameworks"]
-    frameworks = {state.plugin.name: _environment(state) for state in states if state.usable and state.plugin.requires}
+    usable = [state.plugin for state in states if state.usable and state.plugin.requires]
+    frameworks: dict[str, Mapping[str, str]] = {
+        plugin.name: getattr(plugin, "environment", dict)() for plugin in usable
+    }
     machine = _machine()
     devices = {device for found in frameworks.values() for device in _devices(found)} | {"cpu"}
     found = [_found(switch, devices, machine) for switch in switches() if switch.framework in frameworks]
-    findings = (*_broken(states), *_numpy(frameworks), *map(_finding, filter(_is_otherwise, found)))
+    findings = (*_broken(states), *_numpy(frameworks), *(_finding(one) for one in found if one.state == "otherwise"))
     return EnvironmentResult(
         frameworks, tuple(found), tuple(_packages()), machine, findings, _verdict(frameworks, findings)
     )
@@ -126,14 +118,11 @@ def switches() -> tuple[Switch, ...]:
     >>> {switch.framework for switch in switches()} == {"torch", "mindspore"}
     True
     """
-    text = (mappings_folder() / "switches.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)["switch"]
-    return tuple(Switch(**{**table, "alike": tuple(table.get("alike", ()))}) for table in tables)
+    return read_rules(mappings_folder() / "switches.toml", _switches)
 
 
-def _environment(state: PluginState) -> Mapping[str, str]:
-    environment: Mapping[str, str] = getattr(state.plugin, "environment", dict)()
-    return environment
+def _switches(document: dict[str, Any]) -> tuple[Switch, ...]:
+    return tuple(Switch(**{**table, "alike": tuple(table.get("alike", ()))}) for table in document["switch"])
 
 
 def _devices(environment: Mapping[str, str]) -> Iterator[str]:
@@ -176,10 +165,6 @@ def _matters(on: str, devices: set[str], machine: Mapping[str, str | int]) -> bo
     )
 
 
-def _is_otherwise(found: SwitchFound) -> bool:
-    return found.state == "otherwise"
-
-
 def _finding(found: SwitchFound) -> Finding:
     message = sentence("doctor.switch", value=found.value or "not set", effect=found.effect, write=found.write)
     return Finding("switch", found.severity, found.id, message, {"value": found.value, "wanted": found.wanted})
@@ -206,21 +191,15 @@ def _packages() -> Iterator[PackageGroup]:
     for requirement in importlib.metadata.requires(DISTRIBUTION) or ():
         if (match := _REQUIREMENT.match(requirement)) and match["extra"] not in OF_DEVELOPERS:
             groups.setdefault(match["extra"], []).append(match["name"])
-    installed = {name.lower() for name in map(_name, importlib.metadata.distributions()) if name}
+    installed = {str(one.metadata["Name"]).lower() for one in importlib.metadata.distributions()}
     for extra, names in groups.items():
         if missing := tuple(sorted({name for name in names if name.lower() not in installed})):
             yield PackageGroup(extra, missing, f'pip install "{DISTRIBUTION}[{extra}]"')
 
 
-def _name(distribution: importlib.metadata.Distribution) -> str:
-    return str(distribution.metadata["Name"] or "")
-
-
 def _machine() -> dict[str, str | int]:
     """Python, system, the processor's maker and flags, threads; memory and disk in bytes that are free."""
-    cpu = Path("/proc/cpuinfo")
-    text = cpu.read_text(encoding="utf-8") if cpu.is_file() else ""
-    facts = dict(re.findall(r"^(vendor_id|flags)\s*: (.*)$", text, re.MULTILINE))
+    facts = dict(re.findall(r"^(vendor_id|flags)\s*: (.*)$", _text(Path("/proc/cpuinfo")), re.MULTILINE))
     vectors = [flag for flag in facts.get("flags", "").split() if flag.startswith(("avx", "amx"))]
     memory = re.search(r"MemAvailable:\s+(\d+) kB", _text(Path("/proc/meminfo")))
     return {

@@ -13,13 +13,11 @@ from align.errors import NothingInCommonError, SharedModelError, UsageError
 from align.lint.compare_losses import compare_losses
 from align.lint.compare_optimizers import compare_optimizers
 from align.lint.compare_schedules import steps_to_sample
-from align.lint.compare_settings import SEVERITY_ORDER, compare_settings
+from align.lint.compare_settings import SEVERITY_ORDER, compare_settings, mark_padded_in_code, pair_layers
 from align.lint.lint_result import ComparedPart, LintResult, SettingFinding, joined_parts
 from align.lint.lint_sides import open_lint_side, settings_reader
-from align.lint.pair_layers import mark_padded_in_code, pair_layers
 from align.lint.thresholds import USUAL_STEPS
-from align.lint.uncovered_settings import uncovered_settings
-from align.lint.written_layers import written_epsilons
+from align.lint.uncovered_settings import uncovered_settings, written_epsilons
 from align.models.open_side import refuse_one_object
 from align.models.source_lines import made_at, made_in
 from align.names.frozen_parameters import freezing, frozen_apart
@@ -27,7 +25,7 @@ from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.user_rules import NameRules, check_shapes
 from align.rules.pitfalls import pitfalls
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +68,7 @@ def lint_models(
         if isinstance(side, str):
             require_file(side)
     if steps is not None and steps < 1:
-        raise UsageError(f"learning rates cannot be compared over {steps} steps", "give 1 or more")
+        raise UsageError.of("lint_usage.no_steps", steps=steps)
     sides = open_lint_side(reference), open_lint_side(candidate)
     found = joined_parts(list(_parts(sides, name_map, steps)))
     if not found.pairs and not found.findings and not found.not_compared:
@@ -111,13 +109,11 @@ def _models(left: LintSide, right: LintSide) -> tuple[Side, Side] | None:
 
 
 def _refuse_unlike(left: LintSide, right: LintSide) -> None:
-    """Raise UsageError for two sides that have no part in common."""
     for name in ("an optimizer", "a loss"):
         for has, lacks in ((left, right), (right, left)):
             if name in has.parts:
                 kind = name.partition(" ")[2]
-                error = f"{lacks.label} is no {kind}, the other side is one"
-                raise UsageError(error, "give two models, two optimizers or two losses")
+                raise UsageError.of("lint_usage.other_kind", label=lacks.label, kind=kind)
 
 
 def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
@@ -226,7 +222,7 @@ def _lint_optimizers(
     """Compare two optimizers; a method that no rule knows on both sides could not be compared."""
     if sides[0].optimizer is sides[1].optimizer:
         labels = tuple(type(side.optimizer).__name__ for side in sides)
-        raise SharedModelError((labels[0], labels[1]), "are one object: there is nothing to compare")
+        raise SharedModelError((labels[0], labels[1]), say("lint_usage.one_object"))
     groups = _read_both(sides, steps)
     rules = [rule for rule in pitfalls() if rule.topic == TOPIC]
     first = groups[0][0].settings, groups[1][0].settings

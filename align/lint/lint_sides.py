@@ -11,6 +11,7 @@ from align.core.registry import check_packages, model_readers
 from align.errors import CannotRunError, SideError
 from align.models.open_side import Side, build_side
 from align.models.user_code import find_function, load_function
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,8 +65,7 @@ def settings_reader(side: Side) -> SettingsReader:
     """The adapter as a reader of settings; raises CannotRunError if its framework has none."""
     if isinstance(side.reader, SettingsReader):
         return side.reader
-    hint = "give a side whose settings can be: `align plugins` lists the frameworks"
-    raise CannotRunError(f"the settings of {side.reader.name} models cannot be read", hint)
+    raise CannotRunError.of("lint_usage.no_settings", name=side.reader.name)
 
 
 def is_loss(classes: Sequence[str]) -> bool:
@@ -102,7 +102,7 @@ def _sorted_out(label: str, made: Any, kept: Mapping[str, list[object]]) -> Lint
     own = None if optimizer is None else _opened(optimizer, modules.model, items, kept)
     side = LintSide(label, modules.model, own, modules.loss)
     if not side.parts:
-        raise SideError(label, "what it returned holds no model, optimizer or loss that is known")
+        raise SideError(label, say("lint_usage.nothing_known"))
     return side
 
 
@@ -167,4 +167,4 @@ def _is_bare(side: Side) -> bool:
 
 def _refused(label: str, item: Any) -> Any:
     expected = " or ".join(reader.summary for reader in model_readers().values())
-    raise SideError(label, f"it returned a {type(item).__name__}, expected an optimizer, a loss, or one of: {expected}")
+    raise SideError(label, say("lint_usage.other_value", kind=type(item).__name__, expected=expected))

@@ -22,7 +22,7 @@ from align.models.nested_values import leaves
 from align.models.record_calls import bind_inputs
 from align.models.thresholds import LONGEST_DEFAULT
 from align.models.user_code import run_user_code
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +38,7 @@ def model_caller(side: Side) -> ModelCaller:
     """The adapter of a side as a caller; raises CannotRunError if it is none."""
     if isinstance(side.reader, ModelCaller):
         return side.reader
-    hint = "give a side that can: `align plugins` lists the frameworks"
-    raise CannotRunError(f"{side.reader.name} models cannot be called by other code", hint)
+    raise CannotRunError.of("model_fault.not_called", name=side.reader.name)
 
 
 def forward_of(model: Model) -> Callable[..., Any]:
@@ -66,7 +65,7 @@ def call_model(side: Side, inputs: Mapping[str, Array], *, restores: bool = True
         found = ((name, caller.as_array(leaf)) for name, leaf in leaves(returned))
         outputs = {name: np.array(array) for name, array in found if array is not None}
     if not outputs:
-        raise InputsError(f"{side.label} returned no tensor", "give a model that returns its predictions")
+        raise InputsError.of("model_fault.no_tensor", label=side.label)
     return outputs
 
 
@@ -74,7 +73,7 @@ def widened_side(side: Side) -> Side:
     """The side with a float64 copy of its model; raises CannotRunError or UserCodeError if there can be none."""
     model = side.runner.widened(side.model)
     if model is None:
-        raise CannotRunError(f"{side.reader.name} models cannot run in float64")
+        raise CannotRunError(say("model_fault.no_float64", name=side.reader.name))
     return replace(side, model=model)
 
 

@@ -21,8 +21,9 @@ from align.models.thresholds import SEED
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
+    from align.core.parameters import Shape
     from align.core.protocols import Model
     from align.models.open_side import Side
 
@@ -119,3 +120,41 @@ def _items(value: object) -> Iterator[Any]:
 def _found(model: Model, framework: str, path: str, value: object, own: list[Any]) -> UnregisteredLayers:
     change = LISTS[framework][isinstance(value, dict)]
     return UnregisteredLayers(path, type(value).__name__, type(own[0]).__name__, len(own), made_at(model, path), change)
+
+
+CHANGES = {"torch": "nn.Parameter(...)", "mindspore": "Parameter(...)"}
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisteredTensor:
+    """A tensor at `path` of a shape, the line that makes it ("" if unknown), and what to write."""
+
+    path: str
+    shape: Shape
+    line: str
+    change: str
+
+
+def unregistered_tensors(model: Model, framework: str, shapes: Collection[Shape]) -> tuple[UnregisteredTensor, ...]:
+    """Find tensors of these shapes that layers of a live model hold and their framework has not registered.
+
+    Models of frameworks without such a register have none.
+    """
+    walk = WALKS.get(framework, "")
+    if not hasattr(model, walk):
+        return ()
+    return tuple(
+        UnregisteredTensor(own, shape, made_at(model, own), CHANGES[framework])
+        for path, layer in getattr(model, walk)()
+        for name, shape in _tensors(layer, framework)
+        if shape in shapes
+        for own in [f"{path}.{name}".lstrip(".")]
+    )
+
+
+def _tensors(layer: Any, framework: str) -> Iterator[tuple[str, Shape]]:
+    """The attributes of one layer that are tensors of the framework and none of its parameters or buffers."""
+    for name, value in vars(layer).items():
+        kinds = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__]
+        if (framework, "Tensor") in kinds and (framework, "Parameter") not in kinds:
+            yield name, tuple(int(size) for size in value.shape)

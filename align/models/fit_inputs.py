@@ -133,7 +133,6 @@ class _Consumers:
 
     @property
     def wanted(self) -> dict[str, str]:
-        """The dtypes in which inputs are taken, as far as it was seen."""
         return {name: self.dtypes[module] for name, module in self.found.items()}
 
     def add(self, capture: Capture, value: Array) -> None:

@@ -25,6 +25,7 @@ from align.core.registry import checkpoint_formats, model_readers
 from align.errors import InputsError
 from align.models.thresholds import MOST_INPUT_ELEMENTS, USUAL_INTEGER_BOUND
 from align.models.user_code import load_function
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +46,7 @@ def read_inputs(source: InputsSource) -> dict[str, Array]:
     """
     batches = read_batches(source)
     if len(batches) > 1:
-        hint = "give one of them; `align forward`, `align capture` and `align step` take several"
-        raise InputsError(f"{len(batches)} batches are given where one is used", hint)
+        raise InputsError.of("inputs_fault.several_batches", count=len(batches))
     return batches[0]
 
 
@@ -68,7 +68,7 @@ def read_batches(source: InputsSource) -> tuple[dict[str, Array], ...]:
         several = isinstance(made, (list, tuple)) and made and all(hasattr(one, "items") for one in made)
         return tuple(_batch(source, one) for one in (made if several else [made]))
     if not source:
-        raise InputsError("the list of inputs is empty", "give a dict of input name -> numpy array for each batch")
+        raise InputsError.of("inputs_fault.no_batch")
     return tuple(batch for one in source for batch in read_batches(one))
 
 
@@ -82,16 +82,14 @@ def read_both_inputs(
     batches = read_batches(source)
     own = batches if candidate is None else read_batches(candidate)
     if len(own) != len(batches):
-        hint = "give one for each: what is compared is what both models make of the same batch"
-        raise InputsError(f"{len(batches)} batches for the reference and {len(own)} for the candidate", hint)
+        raise InputsError.of("inputs_fault.other_count", reference=len(batches), candidate=len(own))
     return batches, own
 
 
 def _batch(source: object, made: Any) -> dict[str, Array]:
     if not hasattr(made, "items"):
-        place = source if isinstance(source, str) else "what is given as inputs"
-        hint = "return a dict of input name -> numpy array, or a list of them for several batches"
-        raise InputsError(f"{place} returned {_returned_fault(made)}", hint)
+        place = source if isinstance(source, str) else say("inputs_fault.given")
+        raise InputsError.of("inputs_fault.returned", place=place, returned=_returned_fault(made))
     arrays = {str(name): as_array(value) for name, value in made.items()}
     if unlike := [f"{name} ({_kind(value)})" for name, value in made.items() if arrays[str(name)].dtype.hasobject]:
         raise _no_numbers(unlike)
@@ -103,9 +101,9 @@ def _returned_fault(made: Any) -> str:
     if not isinstance(made, (list, tuple)):
         return f"a {name}"
     if not made:
-        return f"an empty {name}: no batches"
+        return say("inputs_fault.empty", name=name)
     strange = next(type(one).__name__ for one in made if not hasattr(one, "items"))
-    return f"a {name} of other things than dicts ({strange})"
+    return say("inputs_fault.no_dicts", name=name, strange=strange)
 
 
 def as_array(value: Any) -> Array:
@@ -124,8 +122,7 @@ def _kind(value: Any) -> str:
 
 
 def _no_numbers(unlike: Sequence[str]) -> InputsError:
-    hint = "give a dict of input name -> numpy array; cast a dtype that no framework takes, for example to float32"
-    return InputsError(f"inputs that are no numeric arrays of a known dtype: {', '.join(unlike)}", hint)
+    return InputsError.of("inputs_fault.unknown_dtypes", unlike=unlike)
 
 
 def unknown_dtypes(inputs: Mapping[str, Array]) -> list[str]:
@@ -138,11 +135,10 @@ def _checked(source: object, inputs: dict[str, Array]) -> dict[str, Array]:
         raise _no_numbers(unlike)
     if not inputs:
         place = source if isinstance(source, (str, Path)) else "the mapping"
-        raise InputsError(f"{place} holds no inputs", "give a dict of input name -> numpy array")
+        raise InputsError.of("inputs_fault.none", place=place)
     inputs = {name: value.astype(numpy_dtype(value.dtype.name), copy=False) for name, value in inputs.items()}
     if hollow := [name for name, value in inputs.items() if _is_hollow(value)]:
-        hint = "look at what made them: NaN in gives NaN out, whatever the models do"
-        raise InputsError(f"{', '.join(hollow)}: no finite number among the inputs", hint)
+        raise InputsError.of("inputs_fault.no_finite", names=hollow)
     return inputs
 
 
@@ -158,9 +154,11 @@ def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
     found = [(spec, _SPEC.fullmatch(spec.strip())) for spec in specs]
     names = [match["name"] for _, match in found if match]
     faults = [f"{spec}: {fault}" for spec, match in found if (fault := _fault(match))]
-    faults += [f"{name} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    faults += [
+        say("inputs_fault.name_twice", name=name) for name in sorted({name for name in names if names.count(name) > 1})
+    ]
     if faults:
-        raise InputsError(f"cannot make the inputs: {'; '.join(faults)}", f"write {SPEC_HINT}")
+        raise InputsError.of("inputs_fault.not_made", faults=faults, form=SPEC_HINT)
     generator = np.random.default_rng(seed)
     return {match["name"]: _draw(match, generator) for _, match in found if match}
 
@@ -193,13 +191,14 @@ def describe_inputs(inputs: Inputs) -> dict[str, dict[str, object]]:
 def _fault(match: re.Match[str] | None) -> str:
     """What is wrong with one specification, or ""."""
     if match is None:
-        return "not of this form"
+        return say("inputs_fault.other_form")
     if match["dtype"] not in _DTYPES:
-        return f"no dtype is called {match['dtype']}; known: {', '.join(sorted(_DTYPES))}"
+        return say("inputs_fault.no_such_dtype", dtype=match["dtype"], known=sorted(_DTYPES))
     below, elements = int(match["below"] or USUAL_INTEGER_BOUND), prod(_shape(match))
     if numpy_dtype(match["dtype"]).kind in "iu" and not 0 < below <= np.iinfo(match["dtype"]).max + 1:
-        return f"no {match['dtype']} is below {below}" if below == 0 else f"{match['dtype']} ends before {below}"
-    return f"{elements:,} elements are too many" if elements > MOST_INPUT_ELEMENTS else ""
+        fault = "inputs_fault.none_below" if below == 0 else "inputs_fault.ends_before"
+        return say(fault, dtype=match["dtype"], below=below)
+    return say("inputs_fault.too_many", elements=elements) if elements > MOST_INPUT_ELEMENTS else ""
 
 
 def _draw(match: re.Match[str], generator: np.random.Generator) -> Array:

@@ -21,7 +21,7 @@ from align.core.protocols import GraphRunner, ModelCopier, ModelPlacer, ModelRun
 from align.core.registry import check_packages, model_readers
 from align.errors import CannotRunError, SharedModelError, SideError, UsageError
 from align.models.user_code import load_function, run_user_code
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence, texts
 from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Side:
         """The adapter as a runner; raises CannotRunError if its framework cannot run models."""
         if isinstance(self.reader, ModelRunner):
             return self.reader
-        raise CannotRunError(f"{self.reader.name} models cannot be run", "give a side that can: `align plugins`")
+        raise CannotRunError.of("model_fault.not_run", name=self.reader.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class SideRequest:
         if self.checkpoint is not None:
             require_checkpoint(self.checkpoint)
         if self.mode not in (None, *MODES):
-            raise UsageError(f"there is no mode {self.mode!r}", f"give one of: {', '.join(MODES)}")
+            raise UsageError.of("side_usage.no_such_mode", mode=self.mode, known=MODES)
 
 
 Sides = tuple[Side, Side]
@@ -182,14 +182,14 @@ def open_sides(
 def refuse_one_object(sides: Sides) -> None:
     """Raise SharedModelError if both sides are one object."""
     if sides[0].model is sides[1].model:
-        raise SharedModelError(_labels(sides), "are one object: a comparison of a model with itself tells nothing")
+        raise SharedModelError(_labels(sides), say("shared_model.itself"))
 
 
 def refuse_shared(sides: Sides) -> None:
     """Raise SharedModelError if both sides are one object, or share tensors."""
     refuse_one_object(sides)
     if shared := shared_tensors(_memory(sides[0]), _memory(sides[1])):
-        raise SharedModelError(_labels(sides), f"share {_named(shared)}: a step of the one would move the other")
+        raise SharedModelError(_labels(sides), say("shared_model.tensors", names=_named(shared)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +223,7 @@ def _built(requests: tuple[SideRequest, SideRequest]) -> Sides:
     before = _memory(first) if isinstance(requests[1].side, str) else None
     sides = first, build_side(requests[1].side)
     if before is not None and (changed := changed_tensors(before, _memory(first))):
-        raise SharedModelError(
-            _labels(sides), f"are not apart: building the latter changed the former, {_named(changed)}"
-        )
+        raise SharedModelError(_labels(sides), say("shared_model.changed", names=_named(changed)))
     return sides
 
 
@@ -248,28 +246,25 @@ def _with_copy(sides: Sides, shared: str) -> Sides:
     Raises SharedModelError where it cannot be copied, or was filled, moved or cast before.
     """
     first, second = sides
-    sharing_fault = f"shared {shared}" if shared else "was one object"
+    sharing = say("shared_model.shared", names=shared) if shared else say("shared_model.one_object")
     if first.prepared != second.prepared or (second.prepared != Preparation() and first.model is not second.model):
-        reason = f"were filled, moved or cast one after the other, but the latter {sharing_fault} with the former"
-        hint = "open both at once, with align.open_sides, or let each function build a model of its own"
-        raise SharedModelError(_labels(sides), reason, hint)
+        raise SharedModelError(_labels(sides), *texts("shared_model.prepared", sharing=sharing))
 
     def uncopied(error: BaseException) -> SharedModelError:
-        said = str(error).strip().partition("\n")[0]
-        reason = f"are not apart: the latter {sharing_fault} with the former, and cannot be copied"
-        return SharedModelError(_labels(sides), f"{reason}: {type(error).__name__}: {said}")
+        facts = {"kind": type(error).__name__, "said": str(error).strip().partition("\n")[0]}
+        return SharedModelError(_labels(sides), say("shared_model.not_copied", sharing=sharing, **facts))
 
     model = run_user_code(lambda: _copied(second), uncopied)
     copied = replace(second, model=model, copied_beside=first.label, shared=shared)
     if left := shared_tensors(_memory(first), _memory(copied)):
-        raise SharedModelError(_labels(sides), f"are not apart: a copy of the latter still shares {_named(left)}")
+        raise SharedModelError(_labels(sides), say("shared_model.copy", names=_named(left)))
     return first, copied
 
 
 def _copied(side: Side) -> Model:
     if isinstance(side.reader, ModelCopier):
         return side.reader.copied(side.model)
-    raise CannotRunError(f"{side.label} shares memory with the other side, and {side.reader.name} copies no model")
+    raise CannotRunError(say("shared_model.no_copies", label=side.label, name=side.reader.name))
 
 
 def _differ_in_place_only(asked: tuple[_Wanted, _Wanted]) -> bool:
@@ -281,8 +276,7 @@ def _refuse_alike(sides: Sides) -> None:
     """Raise SharedModelError for an object and its copy where neither device nor dtype differs after all."""
     mine, theirs = ([(one.device, one.dtype) for one in _memory(side).values()] for side in sides)
     if mine == theirs:
-        reason = "are one object, on the device and in the dtype that are asked for: there is nothing to compare"
-        raise SharedModelError(_labels(sides), reason)
+        raise SharedModelError(_labels(sides), say("shared_model.on_the_device"))
 
 
 def _memory(side: Side) -> dict[str, TensorMemory]:
@@ -334,8 +328,8 @@ def build_side(side: str | Model | Side) -> Side:
     label = side if isinstance(side, str) else type(model).__name__
     if reader is None:
         expected = " or ".join(reader.summary for reader in readers.values())
-        got = f"it returned a {type(model).__name__}" if isinstance(side, str) else f"it is a {type(model).__name__}"
-        raise SideError(label, f"{got}, expected one of: {expected}")
+        fault = "side_usage.returned_other" if isinstance(side, str) else "side_usage.is_other"
+        raise SideError(label, say(fault, kind=type(model).__name__, expected=expected))
     check_packages(reader)
     return Side(label, model, reader)
 
@@ -370,16 +364,16 @@ def _filled(side: Side, checkpoint: Path | str) -> Side:
 def check_dtype(dtype: str | None) -> None:
     """Raise UsageError, with the known names, for a dtype that no model computes in; None chooses none."""
     if dtype not in (None, *DTYPES):
-        raise UsageError(f"no model computes in {dtype!r}", f"give one of: {', '.join(DTYPES)}")
+        raise UsageError.of("side_usage.no_such_dtype", dtype=dtype, known=DTYPES)
 
 
 def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None) -> Side:
     if device is not None or dtype is not None:
         if not isinstance(side.reader, ModelPlacer):
-            raise UsageError(f"{side.reader.name} models cannot be moved or cast", "leave its device and dtype out")
+            raise UsageError.of("side_usage.not_moved", name=side.reader.name)
         side.reader.place(side.model, device, dtype)
     if mode is None:
         return side
     if not isinstance(side.reader, GraphRunner):
-        raise UsageError(f"{side.reader.name} models have no mode to choose", "leave its mode out")
+        raise UsageError.of("side_usage.no_modes", name=side.reader.name)
     return replace(side, reader=side.reader.in_graph_mode(), compiled=True) if mode == "graph" else side

@@ -23,7 +23,6 @@ class Recorder(Protocol):
 
     def probe(self, path: str, value: Any) -> Any:
         """Note a value; return it, or what is to stand in its place."""
-        ...
 
 
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)

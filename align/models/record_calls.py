@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Inputs
     from align.core.traces import CaptureSink
-    from align.models.live.overwrite_inputs import Overwriter
     from align.models.live.returned_values import Returned, Writes
+    from align.models.live.tensor_memory import Overwriter
 
 
 class ToArray(Protocol):
@@ -35,7 +35,6 @@ class ToArray(Protocol):
 
     def __call__(self, value: Any) -> Array | None:
         """Convert."""
-        ...
 
 
 def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -54,10 +53,7 @@ def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tupl
         return (), dict(inputs)
     crossed = [f"{a} as {b}" for a, b in zip(inputs, places, strict=False) if a != b and a in named]
     if crossed:
-        raise InputsError(
-            f"the model takes {', '.join(places)}; by position it would get {', '.join(crossed)}",
-            "give the inputs the model's names, or other names in its order",
-        )
+        raise InputsError.of("inputs_fault.crossed", places=places, crossed=crossed)
     return tuple(inputs.values()), {}
 
 
@@ -82,7 +78,6 @@ class FromArray(Protocol):
 
     def __call__(self, value: Array, like: Any) -> Any:
         """Convert."""
-        ...
 
 
 class CallRecorder:

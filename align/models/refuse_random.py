@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.models.open_side import Side
 
-_HINT = (
-    "keep state in attributes of the modules, which are put back after each run (a cache object, a closure or a"
-    " global name is not), or clear it where the forward begins; draw from the framework's generator; mask no row of"
-    " attention wholly with -inf (a large finite number will do): MindSpore's softmax on the CPU varies then"
-)
-
 
 def refuse_random(side: Side, inputs: Inputs, trace: Trace) -> None:
     """Run a model that has left `trace` once more, from another seed; raises CannotRunError if that matters.
@@ -35,15 +29,8 @@ def refuse_random(side: Side, inputs: Inputs, trace: Trace) -> None:
     if not where:
         return
     if again := next(filter(None, (_first_unlike(side, inputs, trace) for _ in range(SAME_SEED_RUNS))), ""):
-        raise CannotRunError(
-            f"{side.label} does not return the same twice: run again from one seed, {again} is the first to differ; it"
-            " keeps something from run to run, draws random numbers of its own, or runs a kernel that varies by itself",
-            _HINT,
-        )
-    raise CannotRunError(
-        f"{side.label} draws random numbers in evaluation mode: from another seed {where} is the first to differ",
-        "switch dropout off in evaluation mode (functional ones take `training=`), or draw from a seed of its own",
-    )
+        raise CannotRunError.of("random_model.varies", label=side.label, where=again)
+    raise CannotRunError.of("random_model.draws", label=side.label, where=where)
 
 
 def _first_unlike(side: Side, inputs: Inputs, trace: Trace) -> str:

@@ -79,5 +79,4 @@ _CONTAINERS = frozenset({dict, OrderedDict, list, set})
 
 
 def _counting(attributes: dict[str, Any], counts: Callable[[str], bool] | None) -> dict[str, Any]:
-    """A copy of the attributes whose names count."""
     return attributes.copy() if counts is None else {name: one for name, one in attributes.items() if counts(name)}

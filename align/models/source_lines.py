@@ -34,22 +34,18 @@ CONSTRUCTOR = "__init__"
 REGISTERING = ("add_module", "register_module", "insert_child_to_cell", "setattr")
 
 
-def made_at(owner: object, path: str, maker: object = None) -> str:
+def made_at(owner: object, path: str) -> str:
     """Return `file.py:12`, the line that makes the layer at `path` of a live model; "" where none can be found.
 
     The file is given from the current folder, or from the folder that its package lies in. For an item of a list it is
-    the item's own line where that can be found, else that of the list. `maker` is the function that returned the model,
-    where a list of the framework's is the model itself.
+    the item's own line where that can be found, else that of the list.
     """
-    items: list[_Item] = []
     for names, chain in climb(owner, path):
         steps = zip(names, chain[:-1], chain[1:], strict=True)
         items = [_Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
         if found := _chosen(chain[0], names[0], type(chain[1]).__name__):
             return shown(found.source, _construction_line(found, items[0 if found.hands_on else 1 :]))
-    source = function_source(maker) if isinstance(maker, FunctionType) else None
-    found = next(_returned(source), None) if source else None
-    return shown(found.source, _construction_line(found, items)) if found and len(items) == _depth(path) else ""
+    return ""
 
 
 def made_in(function: object, class_name: str) -> str:
@@ -84,10 +80,6 @@ def climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:
         chain.append(child)
     for depth in range(len(names) - 1, -1, -1):
         yield names[depth:], chain[depth:]
-
-
-def _depth(path: str) -> int:
-    return len(path.split(".")) if path else 0
 
 
 def _length(layer: object) -> int:
@@ -148,13 +140,6 @@ def _layer_constructions(source: FunctionSource, name: str) -> Iterator[_LayerCo
             yield _LayerConstruction(source, node.args[-1])
         elif name.isdigit() and _is_base_constructor(node):
             yield _LayerConstruction(source, node)  # type: ignore[arg-type]
-
-
-def _returned(source: FunctionSource) -> Iterator[_LayerConstruction]:
-    """What a function returns."""
-    for node in ast.walk(source.node):
-        if isinstance(node, ast.Return) and node.value is not None:
-            yield _LayerConstruction(source, node.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from align.core.import_user_code import import_user_code, require_file
+from align.core.import_user_code import import_user_code
 from align.core.protocols import Preparer
 from align.core.registry import check_packages, model_readers
 from align.errors import AlignError, SideError, UserCodeError
 from align.models.live.call_sites import raised_at
 from align.models.thresholds import ARGUMENTS_SHOWN
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,21 +119,20 @@ def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
     """Return what `package.module:function` or `file.py:function` names, which can be called; raises SideError."""
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
-        raise SideError(side, "it is not of the form `module:function`")
-    require_file(side, what)
-    module = _guarded(side, lambda: _imported(place))
+        raise SideError(side, say("side_usage.no_form"))
+    module = _guarded(side, lambda: _imported(place, what))
     function = getattr(module, name, None)
     if not callable(function):
-        what = "is no function" if hasattr(module, name) else "does not exist"
-        raise SideError(side, f"{name!r} {what} in {place}; functions there: {_functions(module) or 'none'}")
+        fault = "side_usage.no_function" if hasattr(module, name) else "side_usage.no_such_name"
+        raise SideError(side, say(fault, name=name, place=place, functions=_functions(module) or "none"))
     found: Callable[..., Any] = function
     return found
 
 
-def _imported(place: str) -> Any:
+def _imported(place: str, what: str) -> Any:
     """Import it, and keep the folder that its code went to, from which its functions may read files."""
     before = str(Path.cwd())
-    module = import_user_code(place)
+    module = import_user_code(place, what)
     if (after := str(Path.cwd())) != before:
         _FOLDERS_AFTER_IMPORT[place] = after
     return module
@@ -156,7 +156,6 @@ def _guarded(side: str, code: Callable[[], Any], folder: str = "") -> Any:
 
 
 def _with_line(failed: UserCodeError, error: BaseException) -> UserCodeError:
-    """Say which line of the user's code raised."""
     if line := raised_at(error):
         failed.hint = f"look at {line}; {failed.hint}"
     return failed
@@ -167,11 +166,9 @@ def _named_otherwise(failed: UserCodeError, side: str, error: BaseException) -> 
     place, _, function = side.rpartition(":")
     if isinstance(error, ImportError) and "relative import" in str(error):
         if place.endswith(".py"):
-            failed.hint = "no folder of a package has a dot in its name: rename it, or import by the whole name there"
+            failed.hint = say("side_usage.dot_in_folder")
         else:
-            failed.hint = (
-                f"give the file, or name the module as its packages do: {place.replace('.', '/')}.py:{function}"
-            )
+            failed.hint = say("side_usage.as_package", path=place.replace(".", "/"), function=function)
     return failed
 
 
@@ -181,5 +178,5 @@ def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
         if name.partition(".")[0] in reader.requires:
             check_packages(reader)
     if f"{side.rpartition(':')[0]}.".startswith(f"{name}."):
-        return SideError(side, f"there is no module {name!r}")
+        return SideError(side, say("side_usage.no_module", name=name))
     return UserCodeError(f"building {side}", error)

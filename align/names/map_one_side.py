@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.checkpoints.naming_direction import naming_direction
+from align.checkpoints.names_in_file import naming_direction
 from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import ParameterSet, summarize_parameters
 from align.core.piece_transforms import join_fault
@@ -30,7 +30,7 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from align.checkpoints.naming_direction import NamingDirection
+    from align.checkpoints.names_in_file import NamingDirection
     from align.core.name_map import NameMap, Pairing
     from align.core.parameters import Parameter
     from align.core.protocols import Model

@@ -14,8 +14,7 @@ from align.core.name_map import Ambiguity
 from align.core.piece_transforms import Part
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError
-from align.models.describe_sides import copied_sides, unregistered_layers
-from align.models.unregistered_tensors import unregistered_tensors
+from align.models.describe_sides import copied_sides, unregistered_layers, unregistered_tensors
 from align.names.fold_names import fold_names
 from align.names.frozen_parameters import folded_names, freezing, frozen_apart
 from align.words.catalogue import joined, sentence

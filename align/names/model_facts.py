@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.models.check_state_dict import state_dict_faults
+from align.core.parameters import state_dict_faults
 from align.names.from_file.infer_layers import AS_IS, CUSTOM
 from align.names.layers.read_layers import USUAL_ROLES
 from align.rules.layer_rules import rule_for

@@ -9,13 +9,15 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from align.core.about import CHECKOUT, beside_package
 from align.errors import MappingRuleError
 from align.rules.thresholds import MOST_STACKED_LAYERS
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 if sys.version_info >= (3, 11):
@@ -23,6 +25,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+T = TypeVar("T")
 FamilyName = Literal["torch", "nn", "mint"]
 STATISTICS = frozenset({"mean", "variance", "batches"})
 FAMILIES: tuple[FamilyName, ...] = ("torch", "nn", "mint")
@@ -94,7 +97,7 @@ def mappings_folder() -> Path:
     """Folder of the rule files; raises MappingRuleError if the installation lacks it."""
     if folder := beside_package("mappings", "layers"):
         return folder
-    raise MappingRuleError(CHECKOUT / "mappings", "the rule files are missing; the installation is broken")
+    raise MappingRuleError(CHECKOUT / "mappings", say("rule_file.missing"))
 
 
 @cache
@@ -104,9 +107,17 @@ def layer_rules() -> tuple[LayerRule, ...]:
     for path in sorted((mappings_folder() / "layers").glob("*.toml")):
         for rule in read_layer_rules(path):
             if rule.id in rules:
-                raise MappingRuleError(path, f"two rules are called {rule.id!r}, the other in {rules[rule.id][1]}")
+                raise MappingRuleError(path, say("rule_file.id_twice_in", name=rule.id, other=rules[rule.id][1]))
             rules[rule.id] = rule, path
     return tuple(rules[name][0] for name in sorted(rules))
+
+
+def read_rules(path: Path, make: Callable[[dict[str, Any]], T], fault: str = "rule_file.malformed") -> T:
+    """What `make` makes of the table of a rule file; raises MappingRuleError, worded by `fault`, if it is malformed."""
+    try:
+        return make(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise MappingRuleError(path, say(fault, error=error)) from error
 
 
 def read_layer_rules(path: Path) -> list[LayerRule]:
@@ -117,7 +128,7 @@ def read_layer_rules(path: Path) -> list[LayerRule]:
         raise MappingRuleError(path, f"not TOML: {error}") from error
     tables = document.pop("layer", None)
     if document or not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
-        raise MappingRuleError(path, f"expected [[layer]] tables and nothing else; found also {sorted(document)}")
+        raise MappingRuleError(path, say("rule_file.other_tables", names=sorted(document)))
     return [_layer_rule(path, table) for table in tables]
 
 
@@ -130,7 +141,9 @@ def rules_by_class() -> dict[str, tuple[LayerRule, FamilyName]]:
             for class_name in family.classes:
                 if class_name in found:
                     claims = f"{found[class_name][0].id!r} and {rule.id!r}"
-                    raise MappingRuleError(mappings_folder(), f"{class_name} is claimed twice, by rules {claims}")
+                    raise MappingRuleError(
+                        mappings_folder(), say("rule_file.claimed_twice", class_name=class_name, claims=claims)
+                    )
                 found[class_name] = (rule, name)
     return found
 
@@ -184,9 +197,9 @@ def _layer_rule(path: Path, table: dict[str, Any]) -> LayerRule:
             misses=_texts(examples.pop("misses", [])),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise MappingRuleError(path, f"rule {name!r} is malformed: {error!r}") from error
+        raise MappingRuleError(path, say("rule_file.malformed_rule", name=name, error=error)) from error
     if unknown := sorted([*fields, *examples]):
-        raise MappingRuleError(path, f"rule {name!r} has unknown keys {unknown}")
+        raise MappingRuleError(path, say("rule_file.unknown_keys_of_rule", name=name, keys=unknown))
     if fault := _fault(rule):
         raise MappingRuleError(path, f"rule {name!r} {fault}")
     return rule
@@ -195,17 +208,17 @@ def _layer_rule(path: Path, table: dict[str, Any]) -> LayerRule:
 def _fault(rule: LayerRule) -> str:
     """What makes a well-formed rule useless, or ""."""
     if not any(family.classes for family in rule.families.values()):
-        return f"names no class; expected at least one of the tables {', '.join(FAMILIES)}"
+        return say("layer_rule_fault.no_class", families=FAMILIES)
     if not rule.hits or not rule.misses:
-        return "needs examples that hit and examples that miss"
+        return say("layer_rule_fault.no_examples")
     if strange := sorted({name for hit in rule.hits for name in hit} - rule.families.keys()):
-        return f"has examples for {strange} but no such table"
+        return say("layer_rule_fault.examples_without_table", strange=strange)
     roles = {role for family in rule.families.values() for role in family.parameters}
     mentioned = {role for family in rule.families.values() for role in [*family.insert_axis, *family.dropped]}
     families = rule.families.values()
     foreign = {r for f in families for r in (*f.always, *f.alone, *f.fill, *f.may_lack) if r not in f.parameters}
     if strange := sorted(mentioned - roles | foreign):
-        return f"mentions the roles {strange}, which no parameter of it has"
+        return say("layer_rule_fault.unknown_roles", strange=strange)
     return _form_fault(rule)
 
 
@@ -215,9 +228,9 @@ def _form_fault(rule: LayerRule) -> str:
     for form in rule.files:
         listed = {name for name in (*form.attributes, *form.optional) if "." not in name}
         if strange := sorted(listed - known):
-            return f"has a file form with {strange}, which torch's layer does not have"
+            return say("layer_rule_fault.form_beyond_layer", strange=strange)
         if strange := sorted({*form.ndim, *form.gates, *form.same_shape, *form.same_first} - listed):
-            return f"has a file form that says something of {strange}, which it does not list"
+            return say("layer_rule_fault.form_not_listed", strange=strange)
     return ""
 
 
@@ -250,16 +263,14 @@ def _file_form(table: dict[str, Any]) -> FileForm:
 
 def _whole_number(value: object) -> int:
     if type(value) is not int:
-        msg = f"expected a whole number, got {value!r}"
-        raise TypeError(msg)
+        raise TypeError(say("rule_file.no_whole_number", value=value))
     return value
 
 
 def _axes(numbers: object) -> tuple[int, ...]:
     listed = numbers if isinstance(numbers, list) else [numbers]
     if not listed or not all(type(number) is int and number >= 0 for number in listed):
-        msg = f"expected a number of axes or a list of them, got {numbers!r}"
-        raise TypeError(msg)
+        raise TypeError(say("rule_file.no_axes", value=numbers))
     return tuple(listed)
 
 
@@ -269,15 +280,13 @@ def _numbered(pattern: str) -> list[str]:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        msg = f"expected a text, got {value!r}"
-        raise TypeError(msg)
+        raise TypeError(say("rule_file.no_text", value=value))
     return value
 
 
 def _texts(values: object) -> tuple[str, ...]:
     if not isinstance(values, list):
-        msg = f"expected a list of texts, got {values!r}"
-        raise TypeError(msg)
+        raise TypeError(say("rule_file.no_texts", value=values))
     return tuple(_text(value) for value in values)
 
 

@@ -8,7 +8,6 @@ names are its own: a model is recognised only if all of its names are.
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -16,13 +15,9 @@ from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from align.errors import MappingRuleError, UsageError
-from align.rules.layer_rules import layer_rules, mappings_folder
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from align.errors import UsageError
+from align.rules.layer_rules import layer_rules, mappings_folder, read_rules
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -189,8 +184,9 @@ def read_family(name: str) -> ModelFamily:
     files = _files()
     if name not in files:
         close = get_close_matches(name, files, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise UsageError(f"no model family is called {name!r}", f"{hint}known: {', '.join(files) or 'none'}")
+        raise UsageError.of(
+            "rule_name.no_family", name=name, close="".join(map(repr, close)), known=[*files] or ["none"]
+        )
     return _read(files[name])
 
 
@@ -205,10 +201,7 @@ def _files() -> dict[str, Path]:
 
 @cache
 def _read(path: Path) -> ModelFamily:
-    try:
-        return _family(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise MappingRuleError(path, f"the family is malformed: {error!r}") from error
+    return read_rules(path, lambda table: _family(path.stem, table), "rule_file.malformed_family")
 
 
 def _family(name: str, table: dict[str, Any]) -> ModelFamily:
@@ -231,8 +224,7 @@ def _family(name: str, table: dict[str, Any]) -> ModelFamily:
 
 def _check_keys(what: str, table: dict[str, Any], *known: str) -> None:
     if unknown := sorted(table.keys() - set(known)):
-        msg = f"unknown keys {unknown} of {what}; known: {', '.join(known)}"
-        raise ValueError(msg)
+        raise ValueError(say("rule_file.unknown_keys", keys=unknown, what=what, known=known))
 
 
 def _rules(group: dict[str, Any]) -> Iterator[PlaceRule]:
@@ -253,18 +245,15 @@ def _rule(
 ) -> PlaceRule:
     rule = PlaceRule(torch, mindspore, kind, (shapes[0], shapes[1]) if shapes else None)
     if min(len(torch), len(mindspore)) != 1:
-        msg = f"{torch} and {mindspore}: one side must be one path"
-        raise ValueError(msg)
+        raise ValueError(say("rule_file.two_splits", torch=str(torch), mindspore=str(mindspore)))
     if len({len(_NUMBER.findall(path)) for path in (*torch, *mindspore)}) != 1:
-        msg = f"{torch} and {mindspore} must hold the same number of #"
-        raise ValueError(msg)
+        raise ValueError(say("rule_file.other_numbers", torch=str(torch), mindspore=str(mindspore)))
     return rule
 
 
 def _kind(kind: str) -> str:
     if kind != AS_IS and not any(kind in (rule.kind, rule.id) for rule in layer_rules()):
-        msg = f"no layer rule is of the kind {kind!r}"
-        raise ValueError(msg)
+        raise ValueError(say("rule_file.no_such_kind", kind=kind))
     return kind
 
 

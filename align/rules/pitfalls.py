@@ -16,6 +16,7 @@ from align.core.verdicts import Severity
 from align.errors import PitfallFileError
 from align.rules.layer_rules import mappings_folder
 from align.rules.setting_forms import FORMS, Form
+from align.words.catalogue import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -98,7 +99,7 @@ def pitfalls() -> tuple[Pitfall, ...]:
         rules += read
         faults += [f"{path.name}: {fault}" for fault in wrong]
     ids = [rule.id for rule in rules]
-    faults += [f"two rules are called {name!r}" for name in sorted({name for name in ids if ids.count(name) > 1})]
+    faults += [say("rule_file.id_twice", name=name) for name in sorted({name for name in ids if ids.count(name) > 1})]
     if faults:
         raise PitfallFileError(mappings_folder() / "pitfalls", faults)
     return tuple(sorted(rules, key=lambda rule: (rule.topic, rule.id)))
@@ -112,8 +113,7 @@ def read_pitfalls(path: Path) -> tuple[list[Pitfall], list[str]]:
         return [], [f"not TOML: {error}"]
     tables = document.pop("pitfall", None)
     if document or not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
-        faults = ["expected [[pitfall]] tables and nothing else"]
-        return [], faults
+        return [], [say("rule_file.no_pitfalls")]
     faults = [f"rule {table.get('id', '?')!r}: {fault}" for table in tables for fault in _faults(table)]
     return ([] if faults else [_pitfall(path.stem, table) for table in tables]), faults
 
@@ -137,64 +137,66 @@ def _frozen(value: Any) -> Any:
 
 def _faults(table: dict[str, Any]) -> Iterator[str]:
     texts = {name: table.get(name) for name in ("id", "setting", "severity", "effect")}
-    yield from (f"{name} is no text: {value!r}" for name, value in texts.items() if not _is_text(value))
+    yield from (
+        say("pitfall_fault.no_text", name=name, value=value) for name, value in texts.items() if not _is_text(value)
+    )
     yield from (f"unknown key {key!r}" for key in sorted(table.keys() - {*texts, *OTHER_KEYS}))
     if table.get("severity") not in get_args(Severity):
-        yield f"severity {table.get('severity')!r} is none of {', '.join(get_args(Severity))}"
+        yield say("pitfall_fault.severity", severity=table.get("severity"), known=get_args(Severity))
     forms = table.get("forms")
     if not isinstance(forms, list) or not forms or not all(isinstance(form, dict) for form in forms):
-        yield "forms is no list of tables"
+        yield say("pitfall_fault.forms")
     else:
         yield from (f"form {number}: {fault}" for number, form in enumerate(forms) for fault in _form_faults(form))
     if not isinstance(table.get("idle", {}), dict):
-        yield "idle is no table of attributes and values"
+        yield say("pitfall_fault.idle")
     yield from _training_faults(table)
     yield from _example_faults(table.get("examples"))
 
 
 def _training_faults(table: dict[str, Any]) -> Iterator[str]:
     if not isinstance(table.get("training_only", False), bool):
-        yield f"training_only is neither true nor false: {table['training_only']!r}"
+        yield say("pitfall_fault.training_only", value=table["training_only"])
     absent = table.get("absent", 0)
     if isinstance(absent, bool) or not isinstance(absent, (int, float)):
-        yield f"absent is no number: {absent!r}"
+        yield say("pitfall_fault.absent", absent=absent)
     if "absent" in table and table.get("training_only") is not True:
-        yield "absent is for settings that are training_only"
+        yield say("pitfall_fault.absent_alone")
 
 
 def _form_faults(form: dict[str, Any]) -> Iterator[str]:
     yield from (f"unknown key {key!r}" for key in sorted(form.keys() - {one.name for one in fields(Form)}))
     if not _is_list(form.get("classes")):
-        yield "classes is no list of names"
+        yield say("pitfall_fault.classes")
     if ("reads" in form) == ("always" in form):
-        yield "expected either reads, the attribute that holds the setting, or always, the value that cannot be changed"
+        yield say("pitfall_fault.reads_or_always")
     if not {"always", "takes"}.isdisjoint(form) and not _is_text(form.get("instead")):
-        yield "a setting that cannot be changed, or not to all values, needs instead, what to write in its place"
+        yield say("pitfall_fault.needs_instead")
     if not (_is_text(form.get("reads", "x")) or _is_list(form.get("reads"))):
-        yield f"reads is no attribute and no list of them: {form['reads']!r}"
+        yield say("pitfall_fault.reads", reads=form["reads"])
     if not _is_pairs(form.get("values", []), 3):
-        yield "values is no list of pairs, each with a third at most"
+        yield say("pitfall_fault.values")
     if not _is_pairs(form.get("beside", []), 2):
-        yield "beside is no list of pairs of an argument and a value"
+        yield say("pitfall_fault.beside")
     for key in ("means", "writes_as"):
         if key in form and form[key] not in FORMS:
-            yield f"{key} {form[key]!r} is none of {', '.join(FORMS)}"
+            yield say("pitfall_fault.unknown_form", name=key, form=form[key], forms=FORMS)
 
 
 def _example_faults(examples: Any) -> Iterator[str]:
     if not isinstance(examples, dict):
-        yield "examples are missing"
+        yield say("pitfall_fault.no_examples")
         return
     known = {one.name: one for one in fields(Examples)}
-    yield from (f"unknown key {key!r} of examples" for key in sorted(examples.keys() - known.keys()))
+    yield from (say("pitfall_fault.unknown_example_key", name=key) for key in sorted(examples.keys() - known.keys()))
     for key in [name for name, one in known.items() if one.default is MISSING]:
         pairs = examples.get(key)
         if not isinstance(pairs, list) or not pairs or not all(_is_list(pair) and len(pair) == 2 for pair in pairs):
-            yield f"examples that {key} are no list of pairs of layers"
+            yield say("pitfall_fault.no_pairs", name=key)
     if examples.get("judge", "output") not in JUDGES:
-        yield f"judge {examples['judge']!r} is none of {', '.join(JUDGES)}"
+        yield say("pitfall_fault.judge", judge=examples["judge"], judges=JUDGES)
     yield from (
-        f"{key} of examples is no list of texts"
+        say("pitfall_fault.no_texts", name=key)
         for key in ("inputs", "unrun")
         if key in examples and not _is_list(examples[key])
     )

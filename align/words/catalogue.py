@@ -39,11 +39,11 @@ def say(key: str, **facts: object) -> str:
     return _filled(key, facts, ENGLISH)
 
 
-def texts(key: str, **facts: object) -> tuple[str, ...]:
-    """Return the texts of a key that has several, such as an error's message and its hint, with the facts filled in."""
+def texts(key: str, **facts: object) -> tuple[str, str]:
+    """Return the two texts of a key, an error's message (or reason) and its hint, with the facts filled in."""
     section, _, name = key.partition(".")
-    several: list[str] = catalogue()[section][name]
-    return tuple(_Formatter(ENGLISH).vformat(text, (), facts) for text in several)
+    message, hint = (_Formatter(ENGLISH).vformat(text, (), facts) for text in catalogue()[section][name])
+    return message, hint
 
 
 def sentence(key: str, **facts: Any) -> Sentence:

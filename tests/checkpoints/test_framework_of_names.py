@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from align.checkpoints.names_in_file import source_framework
-from align.checkpoints.naming_direction import NamingDirection, check_kept, exporter_warnings, naming_direction
+from align.checkpoints.names_in_file import (
+    NamingDirection,
+    check_kept,
+    exporter_warnings,
+    naming_direction,
+    source_framework,
+)
 from align.errors import UsageError
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from align.checkpoints.names_in_file import COUNTER, STATE, training_state
 from align.core.checkpoints import StoredTensor
-from align.rules.training_state_rules import training_state_rules
+from align.rules.training_rules import training_state_rules
 
 WEIGHTS = {"conv.weight": (4, 3, 3, 3), "bn.gamma": (4,), "bn.moving_mean": (4,)}
 NUMBERS = {"global_step": (1,), "learning_rate": (), "momentum": ()}

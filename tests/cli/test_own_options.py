@@ -13,7 +13,7 @@ import typer
 import align
 from align.cli.main import build_app, main
 from align.cli.parts.own_options import EVERYWHERE, options_in, options_of, own_hint, typed_options
-from align.errors.failures import FailureKind, ModelFailure, failure_hint, hint_in_model
+from align.errors.models import FailureKind, ModelFailure, failure_hint, hint_in_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

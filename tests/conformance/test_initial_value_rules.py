@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.rules.initial_value_rules import initial_value_rules
+from align.rules.training_rules import initial_value_rules
 from align.training.initial.draw_values import DrawnParameter
 from align.training.initial.name_distribution import Sizes, name_distribution
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.errors.failures import ModelFailure, failure_hint, failure_kind, hint_in_model
+from align.errors.models import ModelFailure, failure_hint, failure_kind, hint_in_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.errors.failures import FailureKind
+    from align.errors.models import FailureKind
 
 
 def kind_of(code: Callable[[], Any]) -> FailureKind:

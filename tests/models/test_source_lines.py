@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.models.call_lines import called_at
+from align.models.calls_in_code import called_at
 from align.models.source_lines import made_at
 
 if TYPE_CHECKING:
@@ -261,20 +261,6 @@ def test_a_class_defined_twice_or_inside_a_function_is_the_live_one(module: Any,
     )
     assert made_at(loaded.build(True), "norm") == line_with("made", tmp_path / "port.py")
     assert made_at(loaded.build(False), "norm") != line_with("made", tmp_path / "port.py")
-
-
-def test_a_list_that_is_the_model_itself_is_made_by_the_function_that_returns_it(module: Any, tmp_path: Path) -> None:
-    loaded = module(
-        """
-        def build():
-            norm = Norm()  # made
-            return Sequential(Layer(),
-                              norm)
-        """
-    )
-    assert made_at(loaded.build(), "1", loaded.build) == line_with("made", tmp_path / "port.py")
-    assert made_at(loaded.build(), "1", len) == made_at(loaded.build(), "1") == ""
-    assert made_at(loaded.build(), "2", loaded.build) == ""
 
 
 @pytest.mark.frameworks

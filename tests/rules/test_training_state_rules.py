@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from align.errors import MappingRuleError
-from align.rules import training_state_rules as module
-from align.rules.training_state_rules import training_state_rules
+from align.rules import training_rules as module
+from align.rules.training_rules import training_state_rules
 
 
 def test_every_optimizer_has_a_name_and_a_state_of_its_own() -> None:

@@ -7,8 +7,8 @@ from dataclasses import fields
 import pytest
 
 from align.errors import MappingRuleError
-from align.rules import update_rule_forms as module
-from align.rules.update_rule_forms import setting_at, update_rule_form, update_rule_forms
+from align.rules import training_rules as module
+from align.rules.training_rules import setting_at, update_rule_form, update_rule_forms
 from align.training.updates.update_formulas import FORMULAS
 from align.training.updates.update_rules import UpdateRule
 

@@ -67,10 +67,10 @@ def test_every_fact_that_a_text_names_is_given():
 
 
 def calls_with_a_key(tree):
-    """Keys in a call of `say`, `sentence` or `of` of an error, and the facts beside them; no calls with `**facts`."""
+    """Keys in calls of `say`, `sentence`, `texts` or `of` of an error, and their facts; no calls with `**facts`."""
     for node in ast.walk(tree):
         name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
-        if name in ("say", "sentence", "of"):
+        if name in ("say", "sentence", "texts", "of"):
             key, given = node.args[0], {one.arg for one in node.keywords}
             if isinstance(key, ast.Constant) and None not in given:
                 yield str(key.value), given

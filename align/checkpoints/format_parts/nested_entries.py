@@ -27,7 +27,7 @@ from align.errors import (
     UnsupportedCheckpointError,
     WholeModuleError,
 )
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence, texts
 from align.words.message_words import counted
 
 if TYPE_CHECKING:
@@ -47,27 +47,21 @@ class TreeReader(Protocol):
 
     def mapping(self, value: Any) -> dict[Any, Any] | None:
         """The items of what is a mapping, None for all else."""
-        ...
 
     def is_tensor(self, value: Any) -> bool:
         """Tell whether the value is a tensor of any kind."""
-        ...
 
     def size(self, name: str, tensor: Any) -> tuple[int, int]:
         """Elements and bytes of a tensor; (0, 0) for one that is of no plain kind."""
-        ...
 
     def module(self, value: Any) -> str:
         """Class of a whole pickled module, "" for all else."""
-        ...
 
     def describe(self, value: Any) -> str:
         """A few words for a value that is not converted."""
-        ...
 
     def parts(self, value: Any) -> Iterable[Any]:
         """Whatever lies directly inside a value."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +85,9 @@ def choose_entry(path: Path, tree: Any, reader: TreeReader, key: str | None) -> 
     if key in whole:
         raise WholeModuleError(path, {key: whole[key]})
     if not found:
-        raise WholeModuleError(path, whole) if whole else _nothing_found(path, tree, reader)
+        if whole:
+            raise WholeModuleError(path, whole)
+        raise UnsupportedCheckpointError(path, *texts("nested_file.holds", contents=_contents_fault(tree, reader)))
     names = _dotted(found)
     sizes = {keys: _sizes(values, reader) for keys, values in found.items()}
     entries = {keys: Entry(names[keys], len(s), sum(nbytes for _, nbytes in s)) for keys, s in sizes.items()}
@@ -266,25 +262,20 @@ def _asked_for(path: Path, key: str, names: Mapping[Keys, str]) -> Keys:
     raise MissingEntryError(path, key, list(names.values()))
 
 
-def _nothing_found(path: Path, tree: Any, reader: TreeReader) -> UnsupportedCheckpointError:
-    hint = "save a state_dict with torch.save(model.state_dict(), ...), or NumPy arrays with numpy.savez"
-    return UnsupportedCheckpointError(path, f"it holds {_contents_fault(tree, reader)}", hint)
-
-
 def _contents_fault(tree: Any, reader: TreeReader) -> str:
     if reader.is_tensor(tree):
-        return "a single tensor without a name"
+        return say("nested_file.lone_tensor")
     mapping = reader.mapping(tree)
     if mapping is None:
-        return f"no named tensors, but: {reader.describe(tree)}"
+        return say("nested_file.no_tensors", contents=reader.describe(tree))
     if not mapping:
-        return "an empty dict, no tensors"
+        return say("nested_file.empty")
     shown = list(mapping.items())[:ENTRIES_SHOWN]
     listed = ", ".join(
         f"{_word(name, reader)[:LONGEST_ENTRY_NAME]} ({reader.describe(value)})" for name, value in shown
     )
     left = len(mapping) - len(shown)
-    return f"no named tensors, but: {listed}" + (f" and {counted(left, 'more entry', 'more entries')}" if left else "")
+    return say("nested_file.no_tensors_among", listed=listed, left=left)
 
 
 def _joined(keys: Keys) -> str:
@@ -344,12 +335,11 @@ class _Walk:
                 else:
                     waiting += [part for part in self.reader.parts(item) if not _is_bare(part)]
                 if self.visits + len(seen) > MOST_VISITED_VALUES:
-                    raise HostileFileError(self.path, "its entries share their values too often to be counted")
+                    raise HostileFileError(self.path, say("nested_file.shares_values"))
         self.visits += len(seen)
         return count
 
     def name_entry(self) -> None:
-        """Count an entry that gets a name."""
         self.entries += 1
         if self.entries > MOST_NAMED_ENTRIES:
-            raise HostileFileError(self.path, f"it holds more than {MOST_NAMED_ENTRIES:,} entries beside its tensors")
+            raise HostileFileError(self.path, say("nested_file.too_many_entries", most=MOST_NAMED_ENTRIES))

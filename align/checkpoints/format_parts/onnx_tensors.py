@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.checkpoints.extents import mapped
-from align.checkpoints.format_parts.claims import sound_shape
-from align.checkpoints.format_parts.external_files import ExternalPlace
+from align.checkpoints.format_parts.claims import ExternalPlace, sound_shape
 from align.checkpoints.format_parts.protobuf import EIGHT_BYTES, FOUR_BYTES, NUMBER, ProtobufScan, field_key, scanned
 from align.checkpoints.thresholds import MOST_OFFSET_DIGITS
 from align.core.checkpoints import Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,9 +84,7 @@ def read_initializer(scan: ProtobufScan, start: int, end: int) -> Initializer:
             _add_pair(scan, external, value, stop)
         elif key in SINGLE:
             if key in single:
-                raise HostileFileError(
-                    scan.path, f"the initializer that ends at byte {end} has the field {key:#x} twice"
-                )
+                raise HostileFileError(scan.path, say("onnx_file.field_twice", end=end, field=key))
             single[key] = value, stop
     item.name = scan.text(*single.get(NAME, (0, 0)))
     item.type = single.get(TYPE, (0, 0))[0]
@@ -95,8 +93,7 @@ def read_initializer(scan: ProtobufScan, start: int, end: int) -> Initializer:
     if single.get(LOCATION, (0, 0))[0] == IS_EXTERNAL:
         item.external = external
     if SEGMENT in single:
-        hint = "save the model with whole tensors"
-        raise UnsupportedCheckpointError(scan.path, f"initializer {item.name!r} is a segment of a tensor", hint)
+        raise UnsupportedCheckpointError(scan.path, *texts("onnx_file.segment", name=item.name))
     return item
 
 
@@ -104,7 +101,7 @@ def _add_pair(scan: ProtobufScan, table: dict[str, str], start: int, end: int) -
     pair = {key: scan.text(value, stop) for key, value, stop in scan.fields(start, end) if key in (KEY, VALUE)}
     key = pair.get(KEY, "")
     if table.get(key):
-        raise HostileFileError(scan.path, f"an initializer says twice before byte {end} where its data are: {key!r}")
+        raise HostileFileError(scan.path, say("onnx_file.place_twice", end=end, word=key))
     table[key] = pair.get(VALUE, "")
 
 
@@ -118,7 +115,9 @@ def place_of(path: Path, item: Initializer) -> ExternalPlace:
 def _number(path: Path, item: Initializer, key: str, default: int) -> int:
     text = item.external.get(key, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= MOST_OFFSET_DIGITS):
-        raise HostileFileError(path, f"initializer {item.name!r} has the {key} {text[: 2 * MOST_OFFSET_DIGITS]!r}")
+        raise HostileFileError(
+            path, say("onnx_file.odd_place", name=item.name, word=key, text=text[: 2 * MOST_OFFSET_DIGITS])
+        )
     return int(text)
 
 
@@ -131,16 +130,25 @@ def stored_tensor(path: Path, item: Initializer, external: Extent | None) -> Sto
     dtype, number = TYPES[item.type]
     sources = [source for source in (external, item.raw, item.typed) if source]
     if len(sources) > 1 or any(key >> 3 != number for key, _, _ in item.typed):
-        raise HostileFileError(path, f"initializer {name!r} has values in several fields, or in the wrong one")
+        raise HostileFileError(path, say("onnx_file.several_values", name=name))
     extent = external or item.raw or _one_piece(path, item)
     if extent is None and item.typed:
         if prod(shape) > item.end - item.start:
-            raise NotACheckpointError(path, f"initializer {name!r} has fewer values than its shape {shape} needs")
+            raise NotACheckpointError(path, say("onnx_file.fewer_values", name=name, shape=str(shape)))
         return StoredTensor(name, shape, dtype, partial(_load_typed, path, item, shape))
     extent = extent or Extent(path, item.start, 0)
     if extent.nbytes != item.nbytes:
-        reason = f"initializer {name!r} has {extent.nbytes} bytes, {dtype} of shape {shape} needs {item.nbytes}"
-        raise NotACheckpointError(path, reason)
+        raise NotACheckpointError(
+            path,
+            say(
+                "onnx_file.other_size",
+                name=name,
+                nbytes=extent.nbytes,
+                dtype=dtype,
+                shape=str(shape),
+                needed=item.nbytes,
+            ),
+        )
     storage = f"{external.path}:{external.offset}" if external and external.nbytes else None
     return StoredTensor(name, shape, dtype, mapped(extent, shape, dtype), extent, storage)
 
@@ -159,15 +167,16 @@ def _load_typed(path: Path, item: Initializer, shape: Shape) -> Array:
     kind, raw = numpy_dtype(dtype), bytearray()
     with scanned(path) as scan:
         if item.end > len(scan.data):
-            raise NotACheckpointError(path, f"it ends at byte {len(scan.data)}, expected {item.end}")
+            raise NotACheckpointError(path, say("checkpoint_file.too_short", position=len(scan.data), end=item.end))
         try:
             for values in scan.repeated(item.start, item.end, number, TYPED_WIRES[number]):
                 raw += (_narrowed(values, kind) if TYPED_WIRES[number] == NUMBER else values).tobytes()
         except ValueError as error:
-            raise NotACheckpointError(path, f"initializer {item.name!r} cannot be read: {error}") from error
+            raise NotACheckpointError(path, say("onnx_file.unreadable", name=item.name, error=error)) from error
     if len(raw) != item.nbytes:
-        reason = f"initializer {item.name!r} has {len(raw) // kind.itemsize} values, its shape is {shape}"
-        raise NotACheckpointError(path, reason)
+        raise NotACheckpointError(
+            path, say("onnx_file.other_count", name=item.name, count=len(raw) // kind.itemsize, shape=str(shape))
+        )
     return np.ndarray(shape, kind, bytes(raw))
 
 
@@ -180,6 +189,5 @@ def _narrowed(values: Array, kind: np.dtype[Any]) -> Array:
         return values.astype(kind)
     signed, bits = values.view(np.int64), 8 * kind.itemsize
     if bits < 64 and not ((signed >= -(1 << bits - 1)) & (signed < 1 << bits)).all():
-        msg = f"a value is too large for {kind.name}"
-        raise ValueError(msg)
+        raise ValueError(say("onnx_file.too_large", dtype=kind.name))
     return values.astype(f"<u{kind.itemsize}")

@@ -17,6 +17,7 @@ import numpy as np
 from align.checkpoints.thresholds import LONGEST_TEXT_BYTES, MOST_PROTOBUF_FIELDS
 from align.core.thresholds import BLOCK_BYTES, MOST_AXES
 from align.errors import HostileFileError, NotACheckpointError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ def scanned(path: Path) -> Iterator[ProtobufScan]:
         try:
             data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError as error:
-            raise NotACheckpointError(path, "it is empty") from error
+            raise NotACheckpointError(path, say("checkpoint_file.empty")) from error
         with data:
             data.madvise(mmap.MADV_RANDOM)  # reading ahead from header to header would read the whole file
             yield ProtobufScan(path, data)
@@ -94,17 +95,17 @@ class ProtobufScan:
             if byte < 0x80:
                 return value, at + place + 1
         if end - at >= LONGEST_NUMBER:
-            raise HostileFileError(self.path, f"a number at byte {at} is longer than ten bytes")
-        raise NotACheckpointError(self.path, f"it breaks off at byte {end}")
+            raise HostileFileError(self.path, say("protobuf_file.long_number", at=at))
+        raise NotACheckpointError(self.path, say("protobuf_file.breaks_off", end=end))
 
     def text(self, start: int, end: int) -> str:
         """Decode a name; raises HostileFileError if it is absurdly long."""
         if end - start > LONGEST_TEXT_BYTES:
-            raise HostileFileError(self.path, f"the text at byte {start} is {end - start} bytes long")
+            raise HostileFileError(self.path, say("protobuf_file.long_text", start=start, count=end - start))
         try:
             return self.data[start:end].decode("utf-8")
         except UnicodeDecodeError as error:
-            raise NotACheckpointError(self.path, f"the text at byte {start} is not UTF-8") from error
+            raise NotACheckpointError(self.path, say("protobuf_file.not_utf8", start=start)) from error
 
     def add_dims(self, dims: list[int], key: int, value: int, end: int) -> None:
         """Append the dims of a field: one number, or several packed into its bytes."""
@@ -114,7 +115,7 @@ class ProtobufScan:
             dim, value = self.number(value, end)
             dims.append(dim)
         if len(dims) > MOST_AXES:
-            raise HostileFileError(self.path, f"the tensor before byte {end} claims more than {MOST_AXES} axes")
+            raise HostileFileError(self.path, say("protobuf_file.too_many_axes", end=end, most=MOST_AXES))
 
     def repeated(self, start: int, end: int, number: int, wire: int) -> Iterator[Array]:
         """Yield the values of a repeated field, packed or not, many at a time: numbers as uint64, floats as bytes.
@@ -139,10 +140,10 @@ class ProtobufScan:
 
     def _refusal(self, key: int, at: int, end: int) -> NotACheckpointError:
         if not self.left:
-            return HostileFileError(self.path, f"it has more than {MOST_PROTOBUF_FIELDS} fields")
+            return HostileFileError(self.path, say("protobuf_file.too_many_fields", most=MOST_PROTOBUF_FIELDS))
         if at > end:
-            return NotACheckpointError(self.path, f"a field claims to end at byte {at}, what holds it ends at {end}")
-        return NotACheckpointError(self.path, f"the field {key:#x} before byte {at} is of no known kind")
+            return NotACheckpointError(self.path, say("protobuf_file.field_too_long", at=at, end=end))
+        return NotACheckpointError(self.path, say("protobuf_file.unknown_field", field=key, at=at))
 
 
 def _decoded(data: Array) -> Array:
@@ -150,8 +151,7 @@ def _decoded(data: Array) -> Array:
     last = np.flatnonzero(data < 0x80)
     lengths = np.diff(last, prepend=-1)
     if not len(last) or last[-1] != len(data) - 1 or lengths.max() > LONGEST_NUMBER:
-        msg = "packed numbers are cut or too long"
-        raise ValueError(msg)
+        raise ValueError(say("protobuf_file.odd_numbers"))
     values = np.zeros(len(last), np.uint64)
     for place in range(int(lengths.max())):
         longer = np.flatnonzero(lengths > place)

@@ -20,6 +20,7 @@ from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.catalogue import say, texts
 from align.words.message_words import first_few
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ class CkptFormat:
             raise MissingEntryError(path, key, ())
         with scanned(path) as scan:
             if scan.data[:4] in ENCRYPTED:
-                hint = "load it with mindspore.load_checkpoint(dec_key=...) and save it without enc_key"
-                raise UnsupportedCheckpointError(path, "it is encrypted", hint)
+                raise UnsupportedCheckpointError(path, *texts("ckpt_file.encrypted"))
             end, crc = _end_and_crc(scan)
             entries = _joined_entries(path, _entries(scan, end))
         readable = {name: entry for name, entry in entries.items() if entry.kind not in (TEXT, *UNREADABLE)}
@@ -99,11 +99,9 @@ class CkptFormat:
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Name the tensors that MindSpore could not load again: unknown dtypes and empty ones."""
-        found = [
-            f"{t.name}: MindSpore cannot load {t.dtype} from a .ckpt" for t in tensors if t.dtype not in TYPE_NAMES
-        ]
-        found += [f"{t.name}: MindSpore drops an empty tensor {t.shape}" for t in tensors if prod(t.shape) == 0]
-        return found + [f"{t.name!r}: a tensor needs a name" for t in tensors if not t.name]
+        found = [say("ckpt_file.not_loaded", name=t.name, dtype=t.dtype) for t in tensors if t.dtype not in TYPE_NAMES]
+        found += [say("ckpt_file.empty_tensor", name=t.name, shape=str(t.shape)) for t in tensors if prod(t.shape) == 0]
+        return found + [say("ckpt_file.no_name", name=t.name) for t in tensors if not t.name]
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:  # noqa: ARG002
         """Write one entry a tensor, or one for every 512 MiB of it, as `save_checkpoint` does."""
@@ -148,7 +146,7 @@ def _check_crc(path: Path, end: int, written: int) -> None:
         for left in range(end, 0, -BLOCK_BYTES):
             found = zlib.crc32(stream.read(min(left, BLOCK_BYTES)), found)
     if found != written:
-        raise NotACheckpointError(path, f"its crc is {found:#010x}, the file says {written:#010x}: it is damaged")
+        raise NotACheckpointError(path, say("ckpt_file.other_crc", found=found, written=written))
 
 
 def _entries(scan: ProtobufScan, end: int) -> Iterator[_Entry]:
@@ -166,12 +164,11 @@ def _entry(scan: ProtobufScan, start: int, end: int) -> _Entry:
         elif key == TENSOR:
             _read_tensor(scan, value, stop, entry)
         elif key == MAP_TENSOR:
-            hint = "map parameters (hash tables) have no counterpart in torch; remove it before converting"
-            raise UnsupportedCheckpointError(scan.path, f"{entry.name!r} is a map parameter", hint)
+            raise UnsupportedCheckpointError(scan.path, *texts("ckpt_file.map_parameter", name=entry.name))
         else:
             raise _unexpected(scan, key, stop)
     if not entry.name or not entry.kind or not entry.content:
-        raise NotACheckpointError(scan.path, f"the entry {entry.name!r} lacks a name, a type or its content")
+        raise NotACheckpointError(scan.path, say("ckpt_file.entry_lacks", name=entry.name))
     return entry
 
 
@@ -188,7 +185,7 @@ def _read_tensor(scan: ProtobufScan, start: int, end: int, entry: _Entry) -> Non
 
 
 def _unexpected(scan: ProtobufScan, key: int, end: int) -> NotACheckpointError:
-    return NotACheckpointError(scan.path, f"an unknown or second field {key:#x} ends at byte {end}")
+    return NotACheckpointError(scan.path, say("ckpt_file.odd_field", field=key, end=end))
 
 
 def _joined_entries(path: Path, entries: Iterator[_Entry]) -> dict[str, _Entry]:
@@ -198,18 +195,20 @@ def _joined_entries(path: Path, entries: Iterator[_Entry]) -> dict[str, _Entry]:
     for entry in entries:
         if last.name == entry.name:
             if (last.dims, last.kind) != (entry.dims, entry.kind):
-                raise NotACheckpointError(path, f"the slices of {entry.name!r} differ in shape or type")
+                raise NotACheckpointError(path, say("ckpt_file.unlike_slices", name=entry.name))
             last.content += entry.content
         else:
             found.pop(entry.name, None)
             found[entry.name] = last = entry
     if not found:
-        raise NotACheckpointError(path, "it has no entries")
+        raise NotACheckpointError(path, say("ckpt_file.no_entries"))
     return found
 
 
 def _check_types(path: Path, entries: Iterable[_Entry]) -> None:
-    if unknown := [f"{entry.name!r} has the type {entry.kind!r}" for entry in entries if entry.kind not in KNOWN]:
+    if unknown := [
+        say("ckpt_file.unknown_type", name=entry.name, kind=entry.kind) for entry in entries if entry.kind not in KNOWN
+    ]:
         raise UnsupportedCheckpointError(
             path, first_few(unknown), f"known types: {', '.join([*KNOWN, *UNREADABLE, TEXT])}"
         )
@@ -223,8 +222,12 @@ def _tensor(path: Path, entry: _Entry) -> StoredTensor:
     shape = () if entry.dims == [0] and nbytes == itemsize else sound_shape(path, entry.name, entry.dims)
     expected = prod(shape) * itemsize
     if expected != nbytes:
-        reason = f"{entry.name!r} has {nbytes} bytes, {dtype} of shape {shape} needs {expected}"
-        raise NotACheckpointError(path, reason)
+        raise NotACheckpointError(
+            path,
+            say(
+                "ckpt_file.other_size", name=entry.name, nbytes=nbytes, dtype=dtype, shape=str(shape), expected=expected
+            ),
+        )
     extent, *more = entry.content
     if more:
         return StoredTensor(entry.name, shape, dtype, joined(entry.content, shape, dtype), pieces=tuple(entry.content))

@@ -18,20 +18,20 @@ import numpy as np
 
 from align.checkpoints.extents import byte_blocks, mapped
 from align.checkpoints.format_parts.claims import sound_shape
-from align.checkpoints.format_parts.zip_reader import (
+from align.checkpoints.format_parts.zip_records import (
     Record,
+    ZipWriter,
     first_record_name,
     read_record,
     record_pieces,
     zip_records,
 )
-from align.checkpoints.format_parts.zip_writer import ZipWriter
 from align.checkpoints.thresholds import LONGEST_NPY_HEADER_BYTES, LONGEST_RECORD_NAME, USUAL_NPY_HEADER_BYTES
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,8 +87,8 @@ class NpzFormat:
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Name the tensors of a dtype that NumPy does not know, and names that a zip file cannot hold."""
-        unknown = [f"{t.name}: .npz cannot hold {t.dtype}" for t in tensors if t.dtype not in DTYPES]
-        return unknown + [f"{t.name}: .npz cannot hold this name" for t in tensors if not _is_safe(t.name)]
+        unknown = [say("npz_file.cannot_hold", name=t.name, dtype=t.dtype) for t in tensors if t.dtype not in DTYPES]
+        return unknown + [say("npz_file.unsafe_name", name=t.name) for t in tensors if not _is_safe(t.name)]
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:  # noqa: ARG002
         """Write one stored record a tensor."""
@@ -120,17 +120,14 @@ def _read_header(path: Path, record: Record) -> _Header:
         head = read_record(record, start + length)
     found = HEADER.fullmatch(head[start : start + length])
     if head.startswith(MAGIC) and STRUCTURED.match(head, start):
-        hint = "save each field as an array of its own: numpy.savez(path, **{name: array[name] ...})"
-        raise UnsupportedCheckpointError(
-            path, f"array {record.name!r} has a structured dtype, several values each", hint
-        )
+        raise UnsupportedCheckpointError(path, *texts("npz_file.structured", name=record.name))
     if not head.startswith(MAGIC) or width is None or len(head) < start + length or found is None:
-        raise NotACheckpointError(path, f"array {record.name!r} has no sound header")
+        raise NotACheckpointError(path, say("npz_file.no_header", name=record.name))
     try:
         dtype = np.dtype(found["descr"].decode("ascii"))
         shape = tuple(int(n) for n in found["shape"].split(b",") if n.strip())
     except (TypeError, ValueError) as error:
-        raise NotACheckpointError(path, f"array {record.name!r} has an odd header ({error})") from error
+        raise NotACheckpointError(path, say("npz_file.odd_header", name=record.name, error=error)) from error
     header = _Header(shape, dtype, found["fortran"] == b"True", start + length)
     _check_header(path, record, header)
     return header
@@ -138,14 +135,16 @@ def _read_header(path: Path, record: Record) -> _Header:
 
 def _check_header(path: Path, record: Record, header: _Header) -> None:
     if header.dtype.hasobject:
-        hint = "objects are pickled, and no pickle is run here: save plain arrays of numbers"
-        raise UnsupportedCheckpointError(path, f"array {record.name!r} holds Python objects", hint)
+        raise UnsupportedCheckpointError(path, *texts("npz_file.objects", name=record.name))
     expected = header.length + prod(sound_shape(path, record.name, header.shape)) * header.dtype.itemsize
     if record.size != expected:
-        raise NotACheckpointError(path, f"array {record.name!r} has {record.size} bytes, its header says {expected}")
+        raise NotACheckpointError(
+            path, say("npz_file.other_size", name=record.name, size=record.size, expected=expected)
+        )
     if header.dtype.kind not in "SU" and dtype_name(header.dtype) not in DTYPES:
-        hint = "save it as a plain array; bfloat16 belongs into .safetensors"
-        raise UnsupportedCheckpointError(path, f"array {record.name!r} has the dtype {header.dtype.str}", hint)
+        raise UnsupportedCheckpointError(
+            path, *texts("npz_file.unknown_dtype", name=record.name, dtype=header.dtype.str)
+        )
 
 
 def _tensor(path: Path, name: str, record: Record, header: _Header) -> StoredTensor:

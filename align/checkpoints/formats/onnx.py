@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.checkpoints.format_parts.external_files import external_extents
+from align.checkpoints.format_parts.claims import external_extents
 from align.checkpoints.format_parts.onnx_tensors import (
     TEXT,
     TYPES,
@@ -26,6 +26,7 @@ from align.checkpoints.format_parts.protobuf import NUMBER, ProtobufScan, field_
 from align.checkpoints.thresholds import DEEPEST_GRAPH, LONGEST_METADATA_SHOWN, MOST_IR_VERSION
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.catalogue import say, texts
 from align.words.message_words import counted
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class OnnxFormat:
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """It cannot be written at all."""
-        return ["ONNX is read, not written: tensors without a graph are no model"]
+        return [say("onnx_file.read_only")]
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
         """Raise NotImplementedError."""
@@ -119,7 +120,6 @@ class _Model:
     hidden: Counter[str] = field(default_factory=Counter)
 
     def hide(self, place: str, count: int) -> None:
-        """Note the initializers of a subgraph, if it has any."""
         if count:
             self.hidden[place] += count
 
@@ -142,7 +142,7 @@ def _read_model(model: _Model) -> None:
             inner = [(start, stop) for key, start, stop in scan.fields(value, end) if key in TRAINING_GRAPHS]
             model.hide("training", sum(_count(scan, *graph) for graph in inner))
     if graphs != 1:
-        raise NotACheckpointError(scan.path, f"it has {counted(graphs, 'graph')}, a model has one")
+        raise NotACheckpointError(scan.path, say("onnx_file.other_graphs", count=graphs))
     model.metadata["opset"] = ", ".join(opsets)
 
 
@@ -174,16 +174,15 @@ def _read_graph(model: _Model, start: int, end: int) -> None:
 def _add(model: _Model, item: Initializer, what: str = "") -> None:
     path, name = model.scan.path, item.name
     if not name:
-        raise NotACheckpointError(path, f"the initializer that ends at byte {item.end} has no name")
+        raise NotACheckpointError(path, say("onnx_file.no_name", end=item.end))
     if name in model.initializers or name in model.other:
-        raise HostileFileError(path, f"two initializers are called {name!r}")
+        raise HostileFileError(path, say("onnx_file.name_twice", name=name))
     if what := what or UNREADABLE.get(item.type, ""):
         model.other[name] = what
     elif item.type in TYPES:
         model.initializers[name] = item
     else:
-        hint = "save it with an element type of ONNX 1.23 or older"
-        raise UnsupportedCheckpointError(path, f"initializer {name!r} has the element type {item.type}", hint)
+        raise UnsupportedCheckpointError(path, *texts("onnx_file.unknown_type", name=name, type=item.type))
 
 
 def _subgraphs(scan: ProtobufScan, start: int, end: int) -> Iterator[tuple[str, int, int]]:
@@ -211,7 +210,7 @@ def _attribute_graphs(scan: ProtobufScan, start: int, end: int) -> Iterator[tupl
 def _count(scan: ProtobufScan, start: int, end: int, depth: int = 0) -> int:
     """How many initializers a graph has, with those of its own subgraphs."""
     if depth > DEEPEST_GRAPH:
-        raise HostileFileError(scan.path, f"its graphs are nested more than {DEEPEST_GRAPH} deep")
+        raise HostileFileError(scan.path, say("onnx_file.too_deep", most=DEEPEST_GRAPH))
     found = 0
     for key, value, stop in scan.fields(start, end):
         if key in (INITIALIZER, SPARSE_INITIALIZER):

@@ -17,6 +17,7 @@ from align.checkpoints.thresholds import LONGEST_SAFETENSORS_HEADER_BYTES
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,13 +66,15 @@ class SafetensorsFormat:
         """Name the tensors that the format, or MindSpore reading it, has no dtype for."""
         refused = NOT_IN_MINDSPORE if metadata.get("format") == "ms" else frozenset[str]()
         held = CODES.keys() - refused
-        found = [f"{t.name}: .safetensors cannot hold {t.dtype}" for t in tensors if t.dtype not in CODES]
+        found = [
+            say("safetensors_file.cannot_hold", name=t.name, dtype=t.dtype) for t in tensors if t.dtype not in CODES
+        ]
         found += [
-            f"{t.name}: MindSpore cannot read a .safetensors that holds {t.dtype}"
+            say("safetensors_file.not_in_mindspore", name=t.name, dtype=t.dtype)
             for t in tensors
             if t.dtype in CODES and t.dtype not in held
         ]
-        return found + [f"{t.name}: this name is reserved" for t in tensors if t.name == METADATA]
+        return found + [say("safetensors_file.reserved_name", name=t.name) for t in tensors if t.name == METADATA]
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
         """Write the header, padded to 8 bytes, then the tensors by falling element size and name."""
@@ -93,38 +96,41 @@ def _read_header(path: Path, size: int) -> tuple[dict[str, Any], int]:
     with path.open("rb") as stream:
         length = _length(stream.read(LENGTH))
         if length > LONGEST_SAFETENSORS_HEADER_BYTES or length > size - LENGTH:
-            reason = f"its header claims {length} bytes of a file of {size}"
+            reason = say("safetensors_file.long_header", length=length, size=size)
             raise (HostileFileError if length > LONGEST_SAFETENSORS_HEADER_BYTES else NotACheckpointError)(path, reason)
         raw = stream.read(length)
     try:
         header = parse_json(raw)
     except ValueError as error:
-        raise NotACheckpointError(path, f"its header is not sound JSON ({error})") from error
+        raise NotACheckpointError(path, say("safetensors_file.no_json", error=error)) from error
     if not isinstance(header, dict):
-        raise NotACheckpointError(path, "its header is no JSON object")
+        raise NotACheckpointError(path, say("safetensors_file.no_object"))
     return header, LENGTH + length
 
 
 def _metadata(path: Path, table: object) -> dict[str, str]:
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-        raise NotACheckpointError(path, f"{METADATA} is not a table of strings")
+        raise NotACheckpointError(path, say("safetensors_file.odd_metadata", name=METADATA))
     return table
 
 
 def _tensor(path: Path, start: int, name: str, entry: object) -> StoredTensor:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise NotACheckpointError(path, f"tensor {name!r} lacks dtype, shape or data_offsets")
+        raise NotACheckpointError(path, say("safetensors_file.lacks", name=name))
     shape, offsets = entry["shape"], entry["data_offsets"]
     if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
-        raise HostileFileError(path, f"tensor {name!r} has a malformed shape or malformed offsets")
+        raise HostileFileError(path, say("safetensors_file.malformed", name=name))
     if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
-        hint = f"known dtypes: {', '.join(sorted(DTYPES))}"
-        raise UnsupportedCheckpointError(path, f"tensor {name!r} has the dtype {entry['dtype']!r}", hint)
+        raise UnsupportedCheckpointError(
+            path, *texts("safetensors_file.unknown_dtype", name=name, dtype=entry["dtype"], known=sorted(DTYPES))
+        )
     dtype = DTYPES[entry["dtype"]]
     (begin, end), shape = offsets, sound_shape(path, name, shape)
     expected = prod(shape) * numpy_dtype(dtype).itemsize
     if end - begin != expected:
-        raise HostileFileError(path, f"tensor {name!r} needs {expected} bytes, its offsets say {begin} to {end}")
+        raise HostileFileError(
+            path, say("safetensors_file.other_size", name=name, expected=expected, begin=begin, end=end)
+        )
     extent = Extent(path, start + begin, expected)
     return StoredTensor(name, shape, dtype, mapped(extent, shape, dtype), extent)
 
@@ -140,13 +146,11 @@ def _check_cover(path: Path, tensors: Iterable[StoredTensor], start: int, size: 
         ((t.extent, t.name) for t in tensors if t.extent), key=lambda e: (e[0].offset, e[0].nbytes)
     ):
         if extent.offset != position:
-            kind = "overlaps" if extent.offset < position else "leaves a gap after"
-            raise HostileFileError(
-                path, f"tensor {name!r} starts at byte {extent.offset} and {kind} what ends at {position}"
-            )
+            fault = "safetensors_file.overlap" if extent.offset < position else "safetensors_file.gap"
+            raise HostileFileError(path, say(fault, name=name, offset=extent.offset, position=position))
         position = extent.offset + extent.nbytes
     if position != size:
-        raise NotACheckpointError(path, f"its tensors end at byte {position}, the file at {size}")
+        raise NotACheckpointError(path, say("safetensors_file.other_end", position=position, size=size))
 
 
 def _header_bytes(tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> bytes:

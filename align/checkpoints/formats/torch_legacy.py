@@ -13,18 +13,20 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from align.checkpoints.format_parts.pickle import UnsupportedTensorError, mapping_of, read_pickle, read_storage
-from align.checkpoints.format_parts.torch_entries import RESAVE_HINT, collector_paused, torch_checkpoint
+from align.checkpoints.format_parts.pickle.interpreter import mapping_of, read_pickle
+from align.checkpoints.format_parts.pickle.torch_tensors import UnsupportedTensorError, read_storage
+from align.checkpoints.format_parts.torch_entries import collector_paused, torch_checkpoint
 from align.checkpoints.thresholds import HEAD_BYTES
 from align.core.checkpoints import Extent
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from align.checkpoints.format_parts.pickle import Persistent, Storage
+    from align.checkpoints.format_parts.pickle.interpreter import Persistent
+    from align.checkpoints.format_parts.pickle.torch_tensors import Storage
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.protocols import FrameworkName
 
@@ -60,7 +62,7 @@ class TorchLegacyFormat:
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Say that nothing is written in this form."""
-        return ["the old form of torch files is read only: choose a destination that ends in .pth"]
+        return [say("torch_file.old_read_only")]
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
         """Refuse, in the words of `problems`."""
@@ -76,9 +78,9 @@ def _is_tar(head: bytes) -> bool:
 
 def _refuse_older(path: Path, head: bytes) -> None:
     if _is_tar(head):
-        raise NeedsItsCodeError(path, "it is a tar file, the oldest form of torch.save", RESAVE_HINT)
+        raise NeedsItsCodeError(path, *texts("torch_file.tar"))
     if HEAD.match(head) is None:
-        raise UnsupportedCheckpointError(path, "it is a bare pickle, which is not run", RESAVE_HINT)
+        raise UnsupportedCheckpointError(path, *texts("torch_file.bare_pickle"))
 
 
 def _read_pickles(path: Path, data: mmap.mmap) -> tuple[Any, dict[str, Extent]]:
@@ -86,10 +88,10 @@ def _read_pickles(path: Path, data: mmap.mmap) -> tuple[Any, dict[str, Extent]]:
     magic = read_pickle(path, data)
     protocol = read_pickle(path, data, magic.end)
     if magic.value != MAGIC or protocol.value != PROTOCOL:
-        raise NotACheckpointError(path, "it does not start with the magic number and the version of torch.save")
+        raise NotACheckpointError(path, say("torch_file.no_magic"))
     machine = read_pickle(path, data, protocol.end)
     if (mapping_of(machine.value) or {}).get("little_endian") is not True:
-        raise UnsupportedCheckpointError(path, "it was not saved on a little-endian machine", RESAVE_HINT)
+        raise UnsupportedCheckpointError(path, *texts("torch_file.not_little_endian"))
     tree = read_pickle(path, data, machine.end)
     keys = read_pickle(path, data, tree.end)
     storages = _storages(path, tree.references)
@@ -108,19 +110,20 @@ def _storages(path: Path, references: Sequence[Persistent]) -> dict[str, Storage
             raise UnsupportedCheckpointError(path, fault.reason, fault.remedy) from fault
         first = found.setdefault(storage.key, storage)
         if storage.nbytes != first.nbytes:
-            reason = f"storage {storage.key!r} is said to have {first.nbytes} bytes and {storage.nbytes}"
-            raise HostileFileError(path, reason)
+            raise HostileFileError(
+                path, say("torch_file.two_sizes", storage=storage.key, first=first.nbytes, second=storage.nbytes)
+            )
     return found
 
 
 def _listed(path: Path, keys: Any, storages: Mapping[str, Storage]) -> list[Storage]:
     """The storages in the order of their bytes."""
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise HostileFileError(path, "it has no list of storages")
+        raise HostileFileError(path, say("torch_file.no_storages"))
     if len(set(keys)) != len(keys):
-        raise HostileFileError(path, "its list of storages names one twice")
+        raise HostileFileError(path, say("torch_file.storage_twice"))
     if unknown := [key for key in keys if key not in storages]:
-        raise HostileFileError(path, f"its list of storages names {unknown[0][:60]!r}, to which nothing refers")
+        raise HostileFileError(path, say("torch_file.unknown_storage", storage=unknown[0][:60]))
     return [storages[key] for key in keys]
 
 
@@ -130,11 +133,12 @@ def _extents(path: Path, data: mmap.mmap, start: int, storages: Sequence[Storage
     for storage in storages:
         end = at + COUNT + storage.nbytes
         if end > len(data):
-            raise NotACheckpointError(path, f"it has {len(data)} bytes, storage {storage.key!r} ends at byte {end}")
+            raise NotACheckpointError(path, say("torch_file.too_short", count=len(data), storage=storage.key, end=end))
         count = int.from_bytes(data[at : at + COUNT], "little", signed=True)
         if count != storage.count:
-            reason = f"storage {storage.key!r} has {count} elements in place, the pickle says {storage.count}"
-            raise NotACheckpointError(path, reason)
+            raise NotACheckpointError(
+                path, say("torch_file.other_count", storage=storage.key, count=count, claimed=storage.count)
+            )
         extents[storage.key] = Extent(path, at + COUNT, storage.nbytes)
         at = end
     return extents

@@ -15,12 +15,21 @@ from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.checkpoints.extents import byte_blocks
-from align.checkpoints.format_parts.pickle import DTYPES, STORAGES, read_pickle
-from align.checkpoints.format_parts.torch_entries import RESAVE_HINT, collector_paused, torch_checkpoint
-from align.checkpoints.format_parts.zip_reader import ZIP_HEAD, Record, first_record_name, read_record, zip_records
-from align.checkpoints.format_parts.zip_writer import ALIGNMENT, ZipWriter
+from align.checkpoints.format_parts.pickle.interpreter import read_pickle
+from align.checkpoints.format_parts.pickle.torch_tensors import DTYPES, STORAGES
+from align.checkpoints.format_parts.torch_entries import collector_paused, torch_checkpoint
+from align.checkpoints.format_parts.zip_records import (
+    ALIGNMENT,
+    ZIP_HEAD,
+    Record,
+    ZipWriter,
+    first_record_name,
+    read_record,
+    zip_records,
+)
 from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +71,7 @@ class TorchFormat:
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Name the tensors of a dtype that torch does not have."""
-        return [f"{t.name}: torch has no {t.dtype}" for t in tensors if t.dtype not in DTYPES]
+        return [say("torch_file.unknown_dtype", name=t.name, dtype=t.dtype) for t in tensors if t.dtype not in DTYPES]
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:  # noqa: ARG002
         """Write what `torch.save` makes of a state_dict; tied tensors come back as one storage."""
@@ -79,23 +88,20 @@ def _is_pickle(name: str) -> bool:
 def _folder(path: Path, records: Mapping[str, Record]) -> str:
     pickles = [name for name in records if _is_pickle(name)]
     if len(pickles) != 1:
-        raise NotACheckpointError(path, f"it holds {len(pickles)} records data.pkl, expected one")
+        raise NotACheckpointError(path, say("torch_file.other_pickles", count=len(pickles)))
     return pickles[0].removesuffix(f"/{PICKLE}")
 
 
 def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -> None:
     if (size := records[f"{folder}/{PICKLE}"].size) > LONGEST_PICKLE_BYTES:
-        raise HostileFileError(path, f"its pickle is {size} bytes long, more than any checkpoint needs")
+        raise HostileFileError(path, say("torch_file.long_pickle", size=size))
     if f"{folder}/constants.pkl" in records or any(name.startswith(f"{folder}/code/") for name in records):
-        hint = "load it with torch.jit.load and save its state_dict() with torch.save"
-        raise NeedsItsCodeError(path, "it is a TorchScript program", hint)
+        raise NeedsItsCodeError(path, *texts("torch_file.script"))
     if packed := [name for name, record in records.items() if record.compressed]:
-        raise HostileFileError(
-            path, f"{len(packed)} records are compressed ({packed[0]!r}); torch.save never does that"
-        )
+        raise HostileFileError(path, say("torch_file.packed_records", count=len(packed), name=packed[0]))
     order = records.get(f"{folder}/byteorder")
     if order is not None and order.size < 16 and read_record(order) != b"little":
-        raise UnsupportedCheckpointError(path, "it was saved on a big-endian machine", RESAVE_HINT)
+        raise UnsupportedCheckpointError(path, *texts("torch_file.big_endian"))
 
 
 def _storages(folder: str, records: Mapping[str, Record]) -> dict[str, Extent]:
@@ -129,7 +135,6 @@ class _Pickle:
     numbers: dict[bytes, int] = field(default_factory=dict)
 
     def constant(self, code: bytes) -> None:
-        """Add what may have come before."""
         if code in self.numbers:
             self.code += pickle.BINGET + bytes([self.numbers[code]])
         else:

@@ -1,4 +1,4 @@
-"""Sums over the elements of four tensors, before and after on both sides, in one pass and in float64.
+"""Tensors read side by side, and sums over four of them, before and after on both sides, in one pass and in float64.
 
 An update is the difference of two stored numbers, so it is known no better than these are rounded: each of the four
 may be off by half a unit in its last place.
@@ -77,7 +77,7 @@ def sum_updates(tensors: Sequence[StoredTensor]) -> UpdateSums:
     """
     sums = UpdateSums()
     units = [EPSILON.get(rounded_as(one.dtype), 0.0) for one in tensors]
-    for values in _blocks(tensors):
+    for values in array_blocks(tensors, real=True):
         sums.add([one.astype(np.float64) for one in values], units)
     return sums
 
@@ -87,11 +87,14 @@ def _last_place(values: Wide, unit: float) -> Wide:
     return np.ldexp(unit * (values != 0.0), np.frexp(values)[1] - 1) if unit else np.zeros_like(values)
 
 
-def _blocks(tensors: Sequence[StoredTensor]) -> Iterator[list[Array]]:
-    """Blocks of all of them, cut where the blocks of any end; complex numbers as two real ones each."""
-    streams = [_arrays(one) for one in tensors]
+def array_blocks(tensors: Sequence[StoredTensor], *, real: bool = False) -> Iterator[list[Array]]:
+    """Yield the elements of tensors of one size side by side, in blocks that are cut where those of any end.
+
+    With `real`, complex numbers are two real ones each.
+    """
+    streams = [_arrays(one, real=real) for one in tensors]
     held = [np.empty(0) for _ in tensors]
-    done, size = 0, prod(tensors[0].shape) * (2 if is_complex(tensors[0].dtype) else 1)
+    done, size = 0, prod(tensors[0].shape) * (2 if real and is_complex(tensors[0].dtype) else 1)
     while done < size:
         held = [one if one.size else next(stream) for one, stream in zip(held, streams, strict=True)]
         step = min(one.size for one in held)
@@ -99,7 +102,7 @@ def _blocks(tensors: Sequence[StoredTensor]) -> Iterator[list[Array]]:
         held, done = [one[step:] for one in held], done + step
 
 
-def _arrays(tensor: StoredTensor) -> Iterator[Array]:
-    real = numpy_dtype(rounded_as(tensor.dtype) or tensor.dtype)
+def _arrays(tensor: StoredTensor, *, real: bool) -> Iterator[Array]:
+    dtype = numpy_dtype((real and rounded_as(tensor.dtype)) or tensor.dtype)
     for block in byte_blocks(tensor, SHARED_BLOCK * numpy_dtype(tensor.dtype).itemsize):
-        yield np.frombuffer(block, real)
+        yield np.frombuffer(block, dtype)

@@ -10,13 +10,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.checkpoints.names_in_file import REASONS, FrameworkName, declared_framework, source_framework, training_state
-from align.checkpoints.naming_direction import (
+from align.checkpoints.names_in_file import (
+    REASONS,
+    FrameworkName,
     NamingDirection,
     check_kept,
     check_target,
+    declared_framework,
     exporter_warnings,
     naming_direction,
+    source_framework,
+    training_state,
 )
 from align.checkpoints.wrapper_prefixes import (
     shared_prefixes,
@@ -25,16 +29,15 @@ from align.checkpoints.wrapper_prefixes import (
     without_wrappers,
     wrapper_words,
 )
-from align.convert.planning.map_direction import EndFrameworks, choose_direction, names_known
-from align.convert.planning.plan_conversion import plan_conversion
-from align.convert.planning.refill_dropped import default_fill, with_counted_steps
+from align.convert.planning.plan_conversion import default_fill, plan_conversion, with_counted_steps
+from align.convert.planning.two_way_map import EndFrameworks, choose_direction, names_known
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.models.open_side import open_side
 from align.names.infer_names import map_from_file
 from align.names.model_facts import layer_kinds, model_faults, model_warnings
-from align.rules.training_state_rules import training_state_rules
-from align.words.catalogue import sentence
+from align.rules.training_rules import training_state_rules
+from align.words.catalogue import say, sentence, texts
 from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
@@ -168,17 +171,12 @@ def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
     try:
         inferred = map_from_file(tensors, way.family, task.request.layers)
     except OpenNamesError as error:
-        error.hint = f"{error.hint}{_family_hint(tensors, task.source)}"
+        from align.names.family_maps import recognise_families
+
+        for known in recognise_families(tensors, task.source):  # suggested and not taken: the port may be another one
+            error.hint += say("names_usage.known_family", about=known.family.about, name=known.name)
         raise
     return _inferred(inferred, way, sentence("names_origin.file"))
-
-
-def _family_hint(tensors: Tensors, source: FrameworkName) -> str:
-    """Families that know all names: suggested and not taken, since the port may be another one."""
-    from align.names.family_maps import recognise_families
-
-    known = recognise_families(tensors, source)
-    return "".join(f"; all names are those of {found.family.about}: --family {found.name}" for found in known)
 
 
 def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
@@ -191,10 +189,8 @@ def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
     label = rules.label
     if found.problems:
         sources, targets = names_known(two_way, tensors)
-        known = (
-            f"of the {counted(len(tensors), 'name')} in the file it knows {sources} as sources, {targets} as targets"
-        )
-        raise MapError(f"{label} ({known})", found.problems)
+        facts = {"label": label, "count": len(tensors), "sources": sources, "targets": targets}
+        raise MapError(say("given_map.known", **facts), found.problems)
     back = found.backwards and task.source == "mindspore"
     framework = wanted or found.name_map.frameworks[1] or ("torch" if back else "mindspore")
     origin = f"{label}, followed back" if found.backwards else label
@@ -228,8 +224,7 @@ def _by_models(task: _Task, models: MapResult, tensors: Tensors) -> ChosenNames:
     _check_model(task, models.source.label, models.source_parameters, tensors)
     origin = sentence("names_origin.models", source=models.source.label, target=models.target.label)
     if problems := plan_conversion(tensors, models.name_map).problems:
-        sides = f"{models.source.label} {models.target.label}"
-        hint = f"`align map {sides} --out map.toml` writes what pairs: complete it, and give it with --map"
+        hint = say("given_map.not_complete", source=models.source.label, target=models.target.label)
         raise MapError(origin, problems, hint)
     framework = FRAMEWORKS.get(models.target.framework or "", task.destination or "mindspore")
     check_target(framework if framework == "torch" else "nn", task.destination)
@@ -310,25 +305,17 @@ def _if_it_fits(way: Way, tensors: Tensors) -> ChosenNames | None:
 
 def _check_model(task: _Task, label: str, parameters: Sequence[Parameter], tensors: Tensors) -> None:
     if faults := model_faults(parameters, tensors):
-        raise InputsError(
-            f"{task.checkpoint.path} is no checkpoint of {label}:",
-            "give the model whose parameters the file holds; --strip takes a prefix off all names",
-            faults,
-        )
+        raise InputsError(*texts("names_usage.other_model", path=task.checkpoint.path, label=label), faults=faults)
 
 
 def _check_request(request: NameRequest) -> None:
     """Refuse options that do not go together, or that would be idle."""
-    given = {
-        "--map": request.name_map,
-        "--family": request.family,
-        "--source-model": request.source_model,
-    }
+    given = {"--map": request.name_map, "--family": request.family, "--source-model": request.source_model}
     several = [option for option, value in given.items() if value is not None]
     if len(several) > 1:
-        raise UsageError(f"{' and '.join(several)} each decide the names", "give one of them")
+        raise UsageError.of("names_usage.several", options=several)
     if request.target_model is not None and request.source_model is None:
-        raise UsageError("--target-model needs --source-model", "name the model that the source fits as well")
+        raise UsageError.of("names_usage.target_model_alone")
     for what, decided, target in (
         ("a map", request.name_map is not None, request.target in ("nn", "mint")),
         ("--target-model", request.target_model is not None, request.target is not None),
@@ -336,8 +323,7 @@ def _check_request(request: NameRequest) -> None:
     ):
         idle = [option for option, value in (("--target", target), ("--layer", request.layers)) if value]
         if decided and idle:
-            hint = "it names every target: change the names there, or leave one of both out"
-            raise UsageError(f"{' and '.join(idle)} does not go with {what}", hint)
+            raise UsageError.of("names_usage.idle", options=idle, what=what)
 
 
 def _filled(chosen: ChosenNames) -> tuple[tuple[Fill, ...], NameMap]:

@@ -23,6 +23,7 @@ from align.names.fold_names import as_literal
 from align.names.map_file import declared_framework, read_rules
 from align.names.parse_transform import parse_transform
 from align.names.user_rules import NameRules
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -55,8 +56,8 @@ def read_record_map(path: Path) -> TwoWayMap:
     except (ValueError, RecursionError) as error:
         raise MapError(path, [f"not JSON: {error}"]) from error
     if document.get("schema") not in SCHEMAS:
-        fault = f"schema {document.get('schema')!r}, expected {SCHEMAS[0]!r}, which `align convert --json` writes"
-        raise MapError(path, [fault], "a map is given as TOML: `align map ... --out map.toml`")
+        fault = say("given_map.schema", schema=document.get("schema"), expected=SCHEMAS[0])
+        raise MapError(path, [fault], say("given_map.as_toml"))
     faults: list[str] = []
     tensors = _each(document.get("tensors"), "tensors", _tensor, faults)
     dropped = _by_name(document.get("dropped", {}), "dropped", _text, faults)
@@ -118,10 +119,10 @@ def _repeat_faults(tensors: Sequence[_Tensor]) -> Iterable[str]:
             sources[tensor.source].append(tensor)
     for name, found in sources.items():
         if len(found) > 1 and not all(is_cut(tensor.transform) for tensor in found):
-            yield f"tensors: {name} is the source of {len(found)} tensors"
+            yield say("given_map.source_of_several", name=name, count=len(found))
     for name, found in targets.items():
         if len(found) > 1 and (fault := join_fault([tensor.transform for tensor in found])):
-            yield f"tensors: {name} is the target of {len(found)} tensors, and {fault}"
+            yield say("given_map.target_of_several", name=name, count=len(found), fault=fault)
 
 
 def _value(entry: Any) -> Array:
@@ -147,15 +148,14 @@ def _tried(read: Callable[[Any], Any], entry: Any) -> tuple[Any, str]:
 
 def _by_name(table: Any, where: str, read: Callable[[Any], Any], faults: list[str]) -> dict[str, Any]:
     if not isinstance(table, dict):
-        faults.append(f"{where}: expected an object")
+        faults.append(say("given_map.no_object", where=where))
         return {}
     return dict(zip(table, _each(list(table.values()), where, read, faults), strict=True))
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        msg = f"expected a text, got {value!r}"
-        raise TypeError(msg)
+        raise TypeError(say("given_map.no_text", value=value))
     return value
 
 
@@ -165,13 +165,11 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 def _shape(values: Any) -> Shape:
     if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
-        msg = f"expected a shape, got {values!r}"
-        raise TypeError(msg)
+        raise TypeError(say("given_map.no_shape", values=values))
     return tuple(values)
 
 
 def _dtype(name: Any) -> str:
     if not is_numeric(_text(name)):
-        msg = f"expected a dtype, got {name!r}"
-        raise ValueError(msg)
+        raise ValueError(say("given_map.no_dtype", name=name))
     return str(name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.forward.culprit_result import Culprit
-from align.models.call_lines import called_at
+from align.models.calls_in_code import called_at
 from align.models.source_lines import made_at
 from align.words.catalogue import joined
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from align.core.name_map import SIDES
 from align.core.verdicts import Finding
 from align.forward.thresholds import SHARE_DIGITS
-from align.lint.compare_settings import LayerPair, compare_settings
-from align.lint.pair_layers import pair_layers
+from align.lint.compare_settings import LayerPair, compare_settings, pair_layers
 from align.names.fold_names import fold_alike
 from align.rules.pitfalls import pitfalls
 from align.rules.setting_forms import equal_settings

@@ -7,20 +7,28 @@ what the model returns, so that one backward pass of whoever calls it, the user'
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from align.core.dtypes import dtype_name
 from align.core.traces import Capture
 from align.models.nested_values import leaves, with_leaves
+from align.models.thresholds import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from align.core.dtypes import Array
+    from align.core.traces import CaptureSink
     from align.core.training import StepSink
+
+    ToArray = Callable[[Any], Array]
+    FromArray = Callable[[Array, Any], Any]
 
 
 class GradientForms(Protocol):
@@ -28,35 +36,27 @@ class GradientForms(Protocol):
 
     def to_array(self, value: Any) -> Array | None:
         """Copy out a tensor; None for anything else."""
-        ...
 
     def has_gradient(self, value: Any) -> bool:
         """Tell whether a tensor can have one."""
-        ...
 
     def awaits(self, tensor: Any) -> bool:
         """Tell whether one may come back to it, as far as the framework knows."""
-        ...
 
     def watched(self, tensor: Any, arrived: Callable[[Array], None]) -> Any:
         """Return the same tensor as a place of its own on the way back, which tells what arrives."""
-        ...
 
     def copy_back(self, tensor: Any, given: Any, returned: Any) -> None:
         """If a call wrote into the tensor that it was given, bring what it returned into the one the caller holds."""
-        ...
 
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
         """Return another value in the dtype and place of a tensor, which tells what arrives and passes nothing on."""
-        ...
 
     def tied(self, tensor: Any, given: Callable[[], Array | None]) -> Any:
         """Return a scalar 0: if it is used, the gradient `given` goes back to the tensor."""
-        ...
 
     def joined(self, tensor: Any, ties: Sequence[Any]) -> Any:
         """Return the tensor with these zeros added to it."""
-        ...
 
 
 class StepCalls:
@@ -142,3 +142,44 @@ class StepCalls:
             return self._forms.watched(leaf, arrived)
         self._ties.append(self._forms.tied(leaf, partial(self._sink.sent_back, capture)))
         return self._forms.cut(leaf, other, arrived)
+
+
+class GradientRecorder:
+    """Hands the gradient of every tensor that a module returned to a sink, in the order in which they arrive."""
+
+    def __init__(self, sink: CaptureSink, to_array: ToArray, has_gradient: Callable[[Any], bool]) -> None:
+        self._sink, self._to_array, self._has_gradient = sink, to_array, has_gradient
+        self._calls: Counter[str] = Counter()
+        self._order = 0
+
+    @contextlib.contextmanager
+    def watching(self, modules: Iterable[tuple[str, Any]]) -> Iterator[None]:
+        """See what these modules return, given by path; hooks are taken off again."""
+        with contextlib.ExitStack() as stack:
+            for path, module in modules:
+                hook = partial(self._returned, path, type(module).__name__)
+                stack.callback(module.register_forward_hook(hook).remove)
+            yield
+
+    def _returned(self, path: str, class_name: str, _module: Any, _inputs: Any, output: Any) -> None:
+        call = self._calls[path]
+        self._calls[path] += 1
+        for name, leaf in leaves(output):
+            if self._has_gradient(leaf):
+                leaf.register_hook(partial(self._arrived, path, call, name, class_name))
+
+    def _arrived(self, path: str, call: int, name: str, class_name: str, gradient: Any) -> None:
+        value = self._to_array(gradient)
+        shape = tuple(value.shape)
+        self._sink.add(Capture(self._order, path, call, name, class_name, shape, value.dtype.name), value)
+        self._order += 1
+
+
+def random_weighted_sum(output: Any, has_gradient: Callable[[Any], bool], like: FromArray) -> Any:
+    """Sum of all tensors with a gradient in `output`, each element times a standard normal number.
+
+    The numbers are the same for outputs of the same structure and shapes; `like` makes a tensor of them.
+    """
+    generator = np.random.default_rng(SEED)
+    found = [leaf for _, leaf in leaves(output) if has_gradient(leaf)]
+    return sum((leaf * like(generator.standard_normal(tuple(leaf.shape)), leaf)).sum() for leaf in found)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.layer_settings import LayerSettings
-from align.core.parameters import Module, Parameter, ParameterSet
-from align.models.check_state_dict import check_state_dict
+from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.models.live.tensor_memory import array_memory
 from align.models.record_calls import CallRecorder, bound_batches, run_on_batches
 from align.models.restore_state import fixed_seed

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.layer_scripts import ScriptForms
 from align.core.layer_settings import LayerSettings
-from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.errors import UnreadableModelError, UserCodeError
 from align.models.adapter_parts.mindspore.arrays import (
     fill,
@@ -27,22 +27,24 @@ from align.models.adapter_parts.mindspore.arrays import (
     to_array,
     to_tensor,
 )
-from align.models.adapter_parts.mindspore.copies import built_cell, copied_network, mindspore_memory, rebuilt_cell
-from align.models.adapter_parts.mindspore.functions import captured_operators, elementwise_functions
-from align.models.adapter_parts.mindspore.gradients import differentiate
-from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
-from align.models.adapter_parts.mindspore.placing import (
+from align.models.adapter_parts.mindspore.copies import (
+    built_cell,
+    copied_network,
     in_mode,
     jitted_code,
     layer_by_layer,
+    mindspore_memory,
     place_network,
     placed_cell,
+    rebuilt_cell,
 )
+from align.models.adapter_parts.mindspore.functions import captured_operators, elementwise_functions
+from align.models.adapter_parts.mindspore.gradients import differentiate
+from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
 from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
 from align.models.adapter_parts.mindspore.training import MindSporeTrainer
-from align.models.check_state_dict import check_state_dict
-from align.models.live.overwrite_inputs import Overwriter
+from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,
     bind_inputs,
@@ -52,8 +54,9 @@ from align.models.record_calls import (
     run_on_batches,
 )
 from align.models.user_code import run_user_code
+from align.rules.layer_facts import inputs_first
 from align.rules.layer_rules import is_statistic
-from align.rules.linear_layouts import inputs_first
+from align.words.catalogue import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -250,9 +253,7 @@ def _refuse_doubled(places: Iterable[tuple[str, str]], label: str) -> None:
     for name, place in places:
         by_name[name].append(place)
     if doubled := [f"{name}: {', '.join(own)}" for name, own in by_name.items() if len(own) > 1]:
-        reason = f"{label} has several tensors of one name, of which a checkpoint keeps one"
-        hint = "give each a name of its own where the network is built: `cell.weight.name = ...` (`parameter.name`)"
-        raise UnreadableModelError(reason, hint, doubled)
+        raise UnreadableModelError(*texts("mindspore_model.name_twice", label=label), lines=doubled)
 
 
 def _own_parameters(

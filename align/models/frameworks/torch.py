@@ -13,21 +13,28 @@ import numpy as np
 
 from align.core.layer_scripts import ScriptForms
 from align.core.layer_settings import LayerSettings
-from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.core.traces import Influences
 from align.errors import MissingClassError, UserCodeError
 from align.models.adapter_parts.torch.arrays import dtype_name, fitted, plain_tree, to_array, to_tensor
-from align.models.adapter_parts.torch.copies import built_module, copied_model, rebuilt_module, torch_memory
-from align.models.adapter_parts.torch.functions import captured_functions
-from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
-from align.models.adapter_parts.torch.optimizers import TorchOptimizers
-from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
-from align.models.adapter_parts.torch.precision_modes import (
+from align.models.adapter_parts.torch.copies import (
+    built_module,
+    copied_model,
+    place_model,
+    placed_layer,
+    rebuilt_module,
+    torch_memory,
+    widened_model,
+)
+from align.models.adapter_parts.torch.function_modes import (
+    captured_functions,
     compute_wide,
     replace_functions,
     round_at_random,
     seen_wide,
 )
+from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
+from align.models.adapter_parts.torch.optimizers import TorchOptimizers
 from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
 from align.models.adapter_parts.torch.state import (
     evaluated,
@@ -40,8 +47,7 @@ from align.models.adapter_parts.torch.state import (
     writes,
 )
 from align.models.adapter_parts.torch.training import TorchTrainer
-from align.models.check_state_dict import check_state_dict
-from align.models.live.overwrite_inputs import Overwriter
+from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,
     bind_inputs,
@@ -51,7 +57,8 @@ from align.models.record_calls import (
     run_on_batches,
 )
 from align.models.user_code import run_user_code
-from align.rules.linear_layouts import inputs_first
+from align.rules.layer_facts import inputs_first
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -335,10 +342,10 @@ def _own_parameters(path: str, module: Model, first_name: dict[int, str]) -> Ite
 
 def _load_failed(path: Path, error: BaseException) -> AlignError:
     if isinstance(error, ImportError):
-        return MissingClassError(path, f"the module {error.name!r}", str(error))
+        return MissingClassError(path, say("torch_file.module", name=error.name), str(error))
     if isinstance(error, AttributeError) and (found := MISSING_CLASS.search(str(error))):
-        return MissingClassError(path, f"{found['module']}.{found['name']}", "the module has no such name")
-    return UserCodeError(f"loading {path} with torch", error)
+        return MissingClassError(path, f"{found['module']}.{found['name']}", say("torch_file.no_such_name"))
+    return UserCodeError(say("torch_file.loading", path=path), error)
 
 
 PLUGIN = TorchFramework()

@@ -85,8 +85,6 @@ def given_back(part: Returned, other: Array, from_array: Callable[[Array, Any], 
 
 
 class _Parts:
-    """Walks through what the model returned."""
-
     def __init__(self, to_array: Callable[[Any], Array | None], floats: str) -> None:
         self._to_array, self._floats = to_array, floats
         self.values = ReturnedValues()

@@ -22,7 +22,7 @@ from align.models.open_side import Side, SideRequest, open_side, open_sides
 from align.names.from_file.infer_layers import read_groups
 from align.rules.directed_rules import directed_rules
 from align.rules.layer_rules import layer_rules
-from align.rules.training_state_rules import training_state_rules
+from align.rules.training_rules import training_state_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

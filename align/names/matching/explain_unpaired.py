@@ -16,7 +16,7 @@ from align.names.fold_names import NUMBER
 from align.names.layers.path_words import numbered
 from align.names.layers.read_layers import whole_of
 from align.names.thresholds import LIKENESS_OF_SUGGESTIONS, SUGGESTED_NAMES
-from align.rules.computed_constants import constant_reason
+from align.rules.layer_facts import constant_reason
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

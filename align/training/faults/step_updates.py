@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.rules.update_rule_forms import CONVENTIONS, optimizer_of_rule, update_rule_form
+from align.rules.training_rules import CONVENTIONS, optimizer_of_rule, update_rule_form
 from align.training.compare_updates import explain_updates
 from align.training.step_result import ComparedUpdate, StepCulprit
 from align.training.steps.compare_values import paired_values

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr
 
-from align.rules.initial_value_rules import initial_value_rules
+from align.rules.training_rules import initial_value_rules
 from align.training.initial_values_result import Distribution
 from align.training.thresholds import (
     BOUND_ERRORS,
@@ -26,7 +26,7 @@ from align.training.thresholds import (
 if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.parameters import Parameter, ParameterSet
-    from align.rules.initial_value_rules import Fan
+    from align.rules.training_rules import Fan
     from align.training.initial.draw_values import DrawnParameter
     from align.training.initial_values_result import Family
 

@@ -16,7 +16,7 @@ from align.core.verdicts import Finding
 from align.measure.limits import coarsest_dtype
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import RELATIVE_BY_DTYPE
-from align.rules.update_rule_forms import moment_kinds
+from align.rules.training_rules import moment_kinds
 from align.training.step_result import ComparedMoment
 from align.training.steps.compare_values import paired_value
 from align.training.thresholds import MOMENT_FACTOR_TOLERANCE, MOMENT_SHARE

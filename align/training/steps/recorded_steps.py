@@ -13,7 +13,7 @@ from align.core.training import MomentReader
 from align.errors import CannotRunError, UsageError
 from align.lint.compare_schedules import steps_to_sample
 from align.lint.thresholds import USUAL_STEPS
-from align.models.call_lines import called_at
+from align.models.calls_in_code import called_at
 from align.models.inputs import read_batches
 from align.models.recompute_layers import recompute_noted
 from align.models.source_lines import made_at

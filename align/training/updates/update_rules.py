@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
-from align.rules.update_rule_forms import update_rule_form
+from align.rules.training_rules import update_rule_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable

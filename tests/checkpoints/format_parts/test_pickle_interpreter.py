@@ -9,7 +9,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from align.checkpoints.format_parts.pickle import read_pickle
+from align.checkpoints.format_parts.pickle.interpreter import read_pickle
 from align.errors import NotACheckpointError
 
 PATH = Path("file.pth")

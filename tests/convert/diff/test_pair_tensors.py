@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.convert.diff.pair_tensors import judge_diff, judge_pair, naming_warning, pair_tensors
+from align.convert.diff.pair_checkpoints import judge_diff, judge_pair, naming_warning, pair_tensors
 from align.core.checkpoints import StoredTensor
 from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.verdicts import Outcome

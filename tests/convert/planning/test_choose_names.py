@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from align.convert.planning.choose_names import NameRequest, choose_names
-from align.convert.planning.plan_conversion import plan_conversion
-from align.convert.planning.refill_dropped import KEPT, with_counted_steps
+from align.convert.planning.plan_conversion import KEPT, plan_conversion, with_counted_steps
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.core.name_map import Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, MissingFileError, OpenNamesError, UsageError

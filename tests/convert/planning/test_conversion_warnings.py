@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.convert.planning.conversion_warnings import CastLoss, cast_loss
+from align.convert.conversion_result import CastLoss, cast_loss
 
 NAN, INF = float("nan"), float("inf")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.convert.planning.map_direction import EndFrameworks, choose_direction
-from align.convert.planning.two_way_map import TwoWayMap, as_two_way
+from align.convert.planning.two_way_map import EndFrameworks, TwoWayMap, as_two_way, choose_direction
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.name_map import NameMap, Pairing

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from align.checkpoints.extents import byte_blocks
-from align.convert.diff.pair_tensors import pair_tensors
+from align.convert.diff.pair_checkpoints import pair_tensors
 from align.convert.planning.plan_conversion import plan_conversion, with_dtype
 from align.convert.planning.two_way_map import as_two_way, follow_backward, follow_forward
 from align.core.checkpoints import Extent, StoredTensor

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from align.checkpoints.extents import byte_blocks, mapped
-from align.convert.planning.plan_conversion import plan_conversion, with_dtype
-from align.convert.planning.transformed_tensors import transformed_tensor
+from align.convert.planning.plan_conversion import plan_conversion, transformed_tensor, with_dtype
 from align.core.checkpoints import Extent, StoredTensor
 from align.core.name_map import Fill, NameMap, Pairing
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained

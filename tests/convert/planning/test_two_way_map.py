@@ -9,9 +9,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from align.convert.planning.map_direction import EndFrameworks, choose_direction
 from align.convert.planning.plan_conversion import plan_conversion
-from align.convert.planning.two_way_map import TwoWayMap, as_two_way
+from align.convert.planning.two_way_map import EndFrameworks, TwoWayMap, as_two_way, choose_direction
 from align.core.checkpoints import StoredTensor
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained

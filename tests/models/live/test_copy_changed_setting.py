@@ -10,7 +10,7 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from align.models.live.copy_changed_setting import BuiltLayers, LayerTypes, copy_changed_setting
+from align.models.rebuild_from_settings import BuiltLayers, LayerTypes, copy_changed_setting
 
 NUMBERS = count()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.models.live.overwrite_inputs import Overwriter
+from align.models.live.tensor_memory import Overwriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

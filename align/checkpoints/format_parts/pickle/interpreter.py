@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from align.checkpoints.format_parts.pickle.opcodes import CODES, NAMES, READERS
 from align.checkpoints.thresholds import LONGEST_GLOBAL_NAME, LONGEST_PICKLE_BYTES, MOST_COSTLY_OPCODES, MOST_OPCODES
 from align.errors import HostileFileError, NotACheckpointError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,15 +96,13 @@ def read_pickle(path: Path, data: Buffer, start: int = 0) -> Pickled:
         end = machine.run(data, start)
         value = machine.stack.pop()
     except (ValueError, OverflowError, struct.error) as error:
-        raise NotACheckpointError(path, f"its pickle is damaged ({error})") from error
+        raise NotACheckpointError(path, say("pickle_file.damaged", error=error)) from error
     except (IndexError, KeyError) as error:
-        raise HostileFileError(path, f"its pickle uses what it never made ({error!r})") from error
+        raise HostileFileError(path, say("pickle_file.never_made", error=error)) from error
     return Pickled(value, end, machine.references)
 
 
 class _Machine:
-    """Stack, marks and memo of one pickle."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.stack: list[Any] = []
@@ -117,7 +116,7 @@ class _Machine:
         at, end = start, min(len(data), start + LONGEST_PICKLE_BYTES)
         for _ in range(MOST_OPCODES):
             if at >= end:
-                raise NotACheckpointError(self.path, f"its pickle has no end within {end - start} bytes")
+                raise NotACheckpointError(self.path, say("pickle_file.no_end", count=end - start))
             code = data[at]
             reader = _READER_OF[code]
             if reader is None:
@@ -128,7 +127,17 @@ class _Machine:
                 _ACTION_WITH[code](self, argument)
             if code == STOP:
                 return at
-        raise HostileFileError(self.path, f"its pickle has more than {MOST_OPCODES} opcodes")
+        raise HostileFileError(self.path, say("pickle_file.too_many_opcodes", most=MOST_OPCODES))
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def popped(self, count: int) -> list[Any]:
+        if len(self.stack) < count:
+            raise IndexError("pop from empty list")
+        items = self.stack[-count:]
+        del self.stack[-count:]
+        return items
 
     def popped_mark(self) -> list[Any]:
         items, self.stack = self.stack, self.outer.pop()
@@ -140,7 +149,7 @@ class _Machine:
             target.items = {} if target.items is None else target.items
             target = target.items
         if not isinstance(target, dict) or len(flat) % 2:
-            raise HostileFileError(self.path, "its pickle puts items into what is no dict")
+            raise HostileFileError(self.path, say("pickle_file.no_dict"))
         target.update(zip(map(_key, flat[::2]), flat[1::2], strict=True))
 
     def add_elements(self, elements: list[Any]) -> None:
@@ -149,7 +158,7 @@ class _Machine:
             target.elements = [] if target.elements is None else target.elements
             target = target.elements
         if not isinstance(target, list):
-            raise HostileFileError(self.path, "its pickle appends to what is no list")
+            raise HostileFileError(self.path, say("pickle_file.no_list"))
         target.extend(elements)
 
     def make(self, callee: Any, arguments: Any) -> None:
@@ -164,7 +173,7 @@ class _Machine:
 
     def name_global(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
-            raise HostileFileError(self.path, "its pickle names a global by something other than text")
+            raise HostileFileError(self.path, say("pickle_file.odd_global"))
         self.pay(1)
         self.stack.append(Global(module, name))
 
@@ -172,7 +181,7 @@ class _Machine:
         """Count what takes more than other values do."""
         self.left -= count
         if self.left < 0:
-            raise HostileFileError(self.path, "its pickle names, keeps or copies more than any checkpoint needs")
+            raise HostileFileError(self.path, say("pickle_file.too_costly"))
 
 
 def _key(key: Any) -> Any:
@@ -185,20 +194,6 @@ def _key(key: Any) -> Any:
 def _flat(pairs: list[Any]) -> list[Any]:
     """Items of an OrderedDict as Python 2 pickled it: a list of lists of two."""
     return [part for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2 for part in pair]
-
-
-def _push(machine: _Machine, value: Any) -> None:
-    machine.stack.append(value)
-
-
-def _push_marked(machine: _Machine) -> None:
-    items = machine.popped_mark()
-    machine.stack.append(items)
-
-
-def _tuple(machine: _Machine) -> None:
-    items = machine.popped_mark()
-    machine.stack.append(tuple(items))
 
 
 def _tuple_of(count: int) -> Callable[[_Machine], None]:
@@ -221,16 +216,6 @@ def _frozen_set(machine: _Machine) -> None:
     elements = machine.popped_mark()
     machine.make(FROZEN_SET, ())
     machine.add_elements(elements)
-
-
-def _set_item(machine: _Machine) -> None:
-    value, key = machine.stack.pop(), machine.stack.pop()
-    machine.set_items([key, value])
-
-
-def _append(machine: _Machine) -> None:
-    element = machine.stack.pop()
-    machine.add_elements([element])
 
 
 def _reduce(machine: _Machine) -> None:
@@ -261,11 +246,6 @@ def _object(machine: _Machine) -> None:
     machine.make(callee, tuple(arguments))
 
 
-def _stack_global(machine: _Machine) -> None:
-    name, module = machine.stack.pop(), machine.stack.pop()
-    machine.name_global(module, name)
-
-
 def _mark(machine: _Machine) -> None:
     machine.outer.append(machine.stack)
     machine.stack = []
@@ -281,8 +261,8 @@ def _put(machine: _Machine, index: int) -> None:
 
 
 def _refuse(machine: _Machine, code: int) -> None:
-    name = NAMES.get(code, f"the unknown opcode {code}")
-    raise HostileFileError(machine.path, f"its pickle uses {name}, which torch.save never does")
+    name = NAMES.get(code, say("pickle_file.unknown_opcode", code=code))
+    raise HostileFileError(machine.path, say("pickle_file.odd_opcode", name=name))
 
 
 def _ignore(_machine: _Machine, _argument: Any = None) -> None:
@@ -303,19 +283,19 @@ _ACTIONS: dict[str, Callable[[_Machine], object]] = {
     "POP_MARK": lambda m: m.popped_mark(),
     "DUP": lambda m: m.stack.append(m.stack[-1]),
     "MEMOIZE": lambda m: _put(m, len(m.memo)),
-    "LIST": _push_marked,
-    "TUPLE": _tuple,
+    "LIST": lambda m: m.push(m.popped_mark()),
+    "TUPLE": lambda m: m.push(tuple(m.popped_mark())),
     "TUPLE1": _tuple_of(1),
     "TUPLE2": _tuple_of(2),
     "TUPLE3": _tuple_of(3),
     "FROZENSET": _frozen_set,
     "DICT": _dict,
-    "SETITEM": _set_item,
+    "SETITEM": lambda m: m.set_items(m.popped(2)),
     "SETITEMS": lambda m: m.set_items(m.popped_mark()),
-    "APPEND": _append,
+    "APPEND": lambda m: m.add_elements(m.popped(1)),
     "APPENDS": lambda m: m.add_elements(m.popped_mark()),
     "ADDITEMS": lambda m: m.add_elements(m.popped_mark()),
-    "STACK_GLOBAL": _stack_global,
+    "STACK_GLOBAL": lambda m: m.name_global(*m.popped(2)),
     "REDUCE": _reduce,
     "NEWOBJ": _reduce,
     "NEWOBJ_EX": _new_with_keywords,
@@ -339,4 +319,4 @@ _TAKING: dict[str, Callable[[_Machine, Any], object]] = {
 }
 _READER_OF = [READERS.get(code) for code in range(256)]
 _ACTION_OF = [_ACTIONS.get(NAMES.get(code, ""), partial(_refuse, code=code)) for code in range(256)]
-_ACTION_WITH = [_TAKING.get(NAMES.get(code, ""), _push) for code in range(256)]
+_ACTION_WITH = [_TAKING.get(NAMES.get(code, ""), _Machine.push) for code in range(256)]

@@ -13,6 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +39,7 @@ def _counted(width: int, convert: Callable[[bytes], Any]) -> Reader:
         start = at + width
         end = start + int.from_bytes(data[at:start], "little")
         if end - start > LONGEST_PICKLE_BYTES or end > len(data):
-            msg = f"an argument of {end - start} bytes at byte {at}, where {max(len(data) - start, 0)} are left"
-            raise ValueError(msg)
+            raise ValueError(say("pickle_file.long_argument", count=end - start, at=at, left=max(len(data) - start, 0)))
         return convert(data[start:end]), end
 
     return read
@@ -51,8 +51,7 @@ def _lines(count: int, convert: Callable[[io.BytesIO], Any]) -> Reader:
         for _ in range(count):
             end = data.find(b"\n", end, at + LONGEST_PICKLE_BYTES) + 1
             if not end:
-                msg = f"a line without end at byte {at}"
-                raise ValueError(msg)
+                raise ValueError(say("pickle_file.line_without_end", at=at))
         return convert(io.BytesIO(data[at:end])), end
 
     return read

@@ -16,6 +16,7 @@ from align.checkpoints.thresholds import DEEPEST_WRAPPING, LONGEST_GLOBAL_NAME, 
 from align.core.dtypes import numpy_dtype
 from align.core.thresholds import MOST_AXES
 from align.errors import HostileFileError
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,12 +124,12 @@ def read_view(path: Path, name: str, value: Any) -> TensorView:
     """
     for _ in range(DEEPEST_WRAPPING):
         if not is_tensor(value):
-            raise HostileFileError(path, f"tensor {name!r} is made out of what is no tensor")
+            raise HostileFileError(path, say("pickle_file.no_tensor", name=name))
         kind, arguments = value.callee.name, value.arguments
         if kind in STRIDED:
             return _strided(path, name, kind, arguments)
         value = _unwrapped(name, kind, arguments)
-    raise HostileFileError(path, f"tensor {name!r} is wrapped in itself")
+    raise HostileFileError(path, say("pickle_file.wrapped_in_itself", name=name))
 
 
 def shape_of(value: Any) -> Shape | None:
@@ -153,11 +154,10 @@ def read_storage(path: Path, what: str, reference: Any) -> Storage:
     numbers that no writer produces; `what` names the tensor in the messages.
     """
     if not isinstance(reference, tuple) or len(reference) < 5 or reference[0] != "storage":
-        hint = "save the state_dict of a model on the CPU or on a device, not of the meta device"
-        raise UnsupportedTensorError(f"{what} has no storage in the file", hint)
+        raise UnsupportedTensorError(*texts("pickle_file.no_storage", what=what))
     _, kind, key, _, count = reference[:5]
     if not isinstance(key, str) or not isinstance(kind, Global) or not _are_counts((count,)):
-        raise HostileFileError(path, f"{what} refers to its storage in an unknown way")
+        raise HostileFileError(path, say("pickle_file.odd_storage", what=what))
     itemsize = 1 if kind == UNTYPED else ITEMSIZES.get(kind.name, 0)
     if not itemsize or (kind != UNTYPED and kind.module not in STORAGE_MODULES):
         raise _unknown_dtype(what, kind)
@@ -177,26 +177,26 @@ def _unwrapped(name: str, kind: str, arguments: tuple[Any, ...]) -> Any:
         if str(arguments[1]) in PLAIN_TYPES:
             return Made(arguments[0], arguments[2])
         subclass = f" ({arguments[1]})"
-    hint = "convert it to a plain dense tensor in torch and save the state_dict again"
-    raise UnsupportedTensorError(f"{name!r} is no plain tensor: {kind.removeprefix('_rebuild_')}{subclass}", hint)
+    raise UnsupportedTensorError(
+        *texts("pickle_file.not_plain", name=name, kind=kind.removeprefix("_rebuild_"), subclass=subclass)
+    )
 
 
 def _strided(path: Path, name: str, kind: str, arguments: tuple[Any, ...]) -> TensorView:
     if len(arguments) < 4 or (kind == "_rebuild_tensor_v3" and len(arguments) < 7):
-        raise HostileFileError(path, f"tensor {name!r} lacks its geometry")
+        raise HostileFileError(path, say("pickle_file.no_geometry", name=name))
     reference, offset, shape, stride = arguments[:4]
     metadata = arguments[6:7] if kind == "_rebuild_tensor_v2" else arguments[7:8]
     if any(mapping_of(table) for table in metadata):
-        hint = "save tensor.resolve_conj().resolve_neg() instead"
-        raise UnsupportedTensorError(f"{name!r} is a lazily conjugated or negated view", hint)
+        raise UnsupportedTensorError(*texts("pickle_file.lazy_view", name=name))
     what = f"tensor {name!r}"
     storage = read_storage(path, what, reference.reference if isinstance(reference, Persistent) else None)
     typed = arguments[6] if kind == "_rebuild_tensor_v3" else None
     dtype = _dtype(what, storage, typed)
     if not _are_counts((offset,)) or not _are_dims(shape) or not _are_dims(stride):
-        raise HostileFileError(path, f"{what} has a malformed shape, stride or offset")
+        raise HostileFileError(path, say("pickle_file.odd_geometry", what=what))
     if len(shape) != len(stride):
-        raise HostileFileError(path, f"{what} has {len(shape)} axes and {len(stride)} strides")
+        raise HostileFileError(path, say("pickle_file.other_strides", what=what, axes=len(shape), strides=len(stride)))
     shape, count = sound_shape(path, name, shape), storage.elements * storage.itemsize
     # Torch takes any stride for an axis of one element, where it means nothing; NumPy takes none beyond 63 bits.
     stride = tuple([0 if n == 1 else step for n, step in zip(shape, stride, strict=True)])
@@ -212,7 +212,7 @@ def _window(path: Path, what: str, view: Any, count: int) -> tuple[int, int]:
     """First element and number of elements of a storage that is a view of another: `(key, offset, count)`."""
     sound = isinstance(view, tuple) and len(view) == 3 and isinstance(view[0], str) and _are_counts(view[1:])
     if not sound or view[1] + view[2] > count:
-        raise HostileFileError(path, f"{what} lies outside the storage that it views")
+        raise HostileFileError(path, say("pickle_file.outside_storage", what=what))
     return view[1], view[2]
 
 
@@ -225,15 +225,18 @@ def _dtype(what: str, storage: Storage, typed: Any) -> str:
 
 
 def _unknown_dtype(what: str, kind: Global) -> UnsupportedTensorError:
-    hint = "cast it to a dtype that NumPy or ml_dtypes knows and save the state_dict again"
-    return UnsupportedTensorError(f"{what} has the dtype {kind}", hint)
+    return UnsupportedTensorError(*texts("pickle_file.unknown_dtype", what=what, kind=kind))
 
 
 def _check_bounds(path: Path, what: str, view: TensorView) -> None:
     if view.needs > view.storage_bytes:
-        raise HostileFileError(path, f"{what} reaches to byte {view.needs} of a storage of {view.storage_bytes}")
+        raise HostileFileError(
+            path, say("pickle_file.beyond_storage", what=what, needs=view.needs, stored=view.storage_bytes)
+        )
     if view.nbytes > max(view.storage_bytes, MOST_REPEATED_BYTES):
-        raise HostileFileError(path, f"{what} claims {view.nbytes} bytes by repeating {view.storage_bytes}")
+        raise HostileFileError(
+            path, say("pickle_file.repeats", what=what, nbytes=view.nbytes, stored=view.storage_bytes)
+        )
 
 
 def _are_dims(values: Any) -> bool:

@@ -35,8 +35,7 @@ def captured_operators(model: Model, recorder: CallRecorder) -> AbstractContextM
     try:
         from mindspore.utils.ms_dispatch import MsDispatchMode
     except ImportError as error:
-        reason = f"MindSpore {mindspore.__version__} cannot show functional calls: it has no dispatch mode"
-        raise CannotRunError(reason, "leave --functions out, or install MindSpore 2.10 or newer") from error
+        raise CannotRunError.of("mindspore_model.no_functions", version=mindspore.__version__) from error
 
     own = {path for path, cell in model.cells_and_names() if type(cell).__module__.startswith("mindspore.")}
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from align.models.adapter_parts.gradients import GradientRecorder, random_weighted_sum
 from align.models.adapter_parts.mindspore.arrays import launched, to_array, to_tensor
+from align.models.adapter_parts.step_calls import GradientRecorder, random_weighted_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
-    from align.models.adapter_parts.gradients import FromArray, ToArray
+    from align.models.adapter_parts.step_calls import FromArray, ToArray
 
 
 class MindSporeGradients:

@@ -227,7 +227,7 @@ def rates_of(optimizer: Any) -> list[Any]:
     sources = _rate_sources(optimizer)
     held = [getattr(one, "learning_rate", None) if isinstance(one, mindspore.nn.Cell) else one for one in sources]
     if any(not isinstance(one, mindspore.Tensor) for one in held):
-        raise CannotRunError("the learning rate is computed from the step", "give the optimizer a list of rates")
+        raise CannotRunError.of("optimizer_fault.computed_rate")
     return list({id(one): one for one in held}.values())
 
 

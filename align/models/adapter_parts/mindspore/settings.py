@@ -10,8 +10,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from align.core.layer_settings import plain_settings
-from align.models.adapter_parts.class_weights import weights_as_setting
+from align.core.layer_settings import plain_settings, weights_as_setting
 
 if TYPE_CHECKING:
     from align.core.layer_settings import Setting

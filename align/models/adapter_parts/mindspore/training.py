@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.errors import UserCodeError
+from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, split_batch
 from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
+from align.models.adapter_parts.mindspore.copies import in_mode, layer_by_layer
 from align.models.adapter_parts.mindspore.gradients import MindSporeGradients
 from align.models.adapter_parts.mindspore.optimizers import (
     living_schedulers,
@@ -22,11 +24,8 @@ from align.models.adapter_parts.mindspore.optimizers import (
     schedules_put_back,
     step_schedulers,
 )
-from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
 from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
-from align.models.adapter_parts.split_batch import split_batch
 from align.models.adapter_parts.step_calls import StepCalls
-from align.models.adapter_parts.step_loss import loss_of_step, own_loss, scalar
 from align.models.recompute_layers import layers_run_once, note_recompute
 from align.models.record_calls import bind_inputs
 from align.models.spilled_arrays import SpilledArrays

@@ -9,6 +9,7 @@ import numpy as np
 from align.core import dtypes
 from align.core.checkpoints import OddTensor, StoredTensor
 from align.core.dtypes import is_numeric, numpy_dtype
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,9 +93,7 @@ def plain_tree(value: Any, name: str, known: dict[int, tuple[Any, Any]]) -> Any:
 
 def _stored(name: str, tensor: Any) -> StoredTensor | OddTensor:
     if odd := _odd_fault(tensor):
-        hint = "convert it to a plain dense tensor in torch and save the state_dict again"
-        fault = f"{name!r} is no plain tensor: {odd}"
-        return OddTensor(fault, hint)
+        return OddTensor(*texts("pickle_file.not_plain", name=name, kind=odd, subclass=""))
     value = to_array(tensor).view()
     value.flags.writeable = False
     place = f"{tensor.untyped_storage().data_ptr()}+{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
@@ -111,5 +110,5 @@ def _odd_fault(tensor: Any) -> str:
     if tensor.is_quantized or tensor.is_nested or tensor.layout != torch.strided:
         return "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
     if tensor.is_meta:
-        return "on the meta device, without values"
+        return say("torch_model.on_meta")
     return "" if is_numeric(dtype_name(tensor)) else str(tensor.dtype)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.thresholds import FLOAT64_ROUNDING
 from align.core.traces import capture_key
-from align.models.adapter_parts.gradients import GradientRecorder, random_weighted_sum
+from align.models.adapter_parts.step_calls import GradientRecorder, random_weighted_sum
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.state import is_scripted
 from align.models.nested_values import leaves
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
-    from align.models.adapter_parts.gradients import FromArray, ToArray
+    from align.models.adapter_parts.step_calls import FromArray, ToArray
 
 
 class TorchGradients:
@@ -198,7 +198,6 @@ class _Mix:
         self._generator = torch.Generator().manual_seed(SEED)
 
     def add(self, path: str, _module: Any, _inputs: Any, output: Any) -> None:
-        """Take what one call of a module returned."""
         import torch
 
         for name, leaf in leaves(output):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.layer_settings import LayerSettings, group_paths, plain_settings
-from align.models.adapter_parts.class_weights import weights_as_setting
+from align.core.layer_settings import LayerSettings, group_paths, plain_settings, weights_as_setting
 from align.models.adapter_parts.torch.arrays import to_array
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ def group_settings(optimizer: Model) -> list[LayerSettings]:
 
 
 def _weights(module: Model) -> dict[str, Setting]:
-    """The weights of classes that a loss keeps as buffers."""
     from torch.nn.modules.loss import _Loss
 
     buffers = vars(module).get("_buffers", {}) if isinstance(module, _Loss) else {}

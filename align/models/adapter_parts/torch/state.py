@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import CannotRunError, UnreadableModelError
 from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
+from align.words.catalogue import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 _EXPORTED = "torch.export._unlift"  # where the class stands of which `ExportedProgram.module()` is one
 _PROGRAM = ("torch.export.exported_program", "ExportedProgram")
-_OPERATORS_FAULT = (
-    "a program of torch.export, which calls operators in the place of its layers, and has no evaluation mode"
-)
 _ACCELERATORS = ("cuda", "npu", "xpu")
 # What nearly all attributes of modules are: asking torch takes three times as long.
 _NO_TENSORS = frozenset({type(None), bool, int, float, str, tuple, list, set, dict, OrderedDict})
@@ -136,23 +134,15 @@ def refuse_unrunnable(model: Model) -> None:
     """Raise CannotRunError for a traced or scripted model, and for one that `torch.export` made, or that holds one."""
     exported = [path for path, module in model.named_modules() if _is_exported(module)]
     if exported:
-        what = f"its module {exported[0]!r} is" if exported[0] else "it is"
-        raise CannotRunError(
-            f"the torch model cannot be run layer by layer: {what} {_OPERATORS_FAULT}",
-            "give the model that it was exported from; names alone can be mapped without a run",
-        )
+        raise CannotRunError.of("torch_model.exported", module=exported[0] and repr(exported[0]))
     if is_scripted(model):
-        raise CannotRunError(
-            f"{model.original_name} is a TorchScript model: it runs its layers where none can be seen",
-            "give the model that it was traced or scripted from; names alone can be mapped without a run",
-        )
+        raise CannotRunError.of("torch_model.script", name=model.original_name)
 
 
 def refuse_program(model: object) -> None:
     """Raise CannotRunError for what `torch.export.export` returns, which is no module but holds one."""
     if (type(model).__module__, type(model).__name__) == _PROGRAM:
-        hint = "give the model that it was exported from; the names of its `.module()` can be mapped without a run"
-        raise CannotRunError(f"the torch model cannot be run layer by layer: it is {_OPERATORS_FAULT}", hint)
+        raise CannotRunError.of("torch_model.program")
 
 
 def _is_exported(module: Model) -> bool:
@@ -164,8 +154,7 @@ def refuse_shapeless(tensors: Mapping[str, Any], label: str) -> None:
     from torch.nn.parameter import is_lazy
 
     if lazy := [name for name, tensor in tensors.items() if is_lazy(tensor)]:
-        hint = "run the model once on inputs of their true shapes before the function returns it"
-        raise UnreadableModelError(f"{label} has lazy layers, whose tensors have no shape yet", hint, lazy)
+        raise UnreadableModelError(*texts("torch_model.lazy", label=label), lines=lazy)
 
 
 def refuse_empty(tensors: Mapping[str, Any]) -> None:
@@ -173,5 +162,4 @@ def refuse_empty(tensors: Mapping[str, Any]) -> None:
     label = "the torch model"
     refuse_shapeless(tensors, label)
     if meta := [name for name, tensor in tensors.items() if tensor.is_meta]:
-        hint = "build it on the CPU, random weights will do: without `torch.device('meta')` or `init_empty_weights`"
-        raise UnreadableModelError(f"{label} has tensors on the meta device, without values", hint, meta)
+        raise UnreadableModelError(*texts("torch_model.meta", label=label), lines=meta)

@@ -13,10 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.errors import UserCodeError
+from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, split_batch
 from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
-from align.models.adapter_parts.split_batch import split_batch
 from align.models.adapter_parts.step_calls import StepCalls
-from align.models.adapter_parts.step_loss import loss_of_step, own_loss, scalar
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.gradients import TorchGradients
 from align.models.adapter_parts.torch.optimizers import schedulers_of, set_rates_zero, step_schedulers
@@ -271,7 +270,6 @@ class _Once:
 
     @staticmethod
     def apply(function: Callable[..., Any], _keeps_random_state: bool, *args: Any) -> Any:
-        """Call the function."""
         note_recompute()
         return function(*args)
 
@@ -314,8 +312,6 @@ def _run_undistributed(model: Model) -> Iterator[None]:
 
 
 class _Inner:
-    """Calls the module that a wrapper holds."""
-
     def __init__(self, wrapper: Any) -> None:
         self._wrapper = wrapper
 

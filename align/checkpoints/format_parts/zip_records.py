@@ -1,32 +1,36 @@
-"""The records of a zip file, each checked to lie inside it before anything is read.
+"""The records of a zip file: each checked to lie inside it before anything is read, or written as a stream.
 
 The payload's offset comes from the record's own header: the central directory tells where that header is, but its
 name and extra field may have other lengths there. Records that overlap, share a name or leave the archive's root are
-what attacks are made of and what no sound writer produces.
+what attacks are made of. Written, each crc comes behind its bytes, so that nothing is ever gone back to. Padding and
+zip64 fields are where torch's own writer puts them (`.format_version` 1), because its loader may calculate from them
+where a record begins. Without times and modes, equal records make equal files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import struct
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.checkpoints.thresholds import LONGEST_DIRECTORY_BYTES, MOST_DEFLATED, PACKED_BLOCK_BYTES
 from align.core.checkpoints import Extent
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import HostileFileError, NotACheckpointError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from io import RawIOBase
     from pathlib import Path
 
 ZIP_HEAD = b"PK\x03\x04"
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
-ENCRYPTED, UTF8_NAME = 0x1, 0x800  # format: general purpose flags, bits 0 and 11
+ENCRYPTED, CRC_FOLLOWS, UTF8_NAME = 0x1, 0x8, 0x800  # format: general purpose flags, bits 0, 3 and 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def zip_records(path: Path) -> dict[str, Record]:
             infos, end = archive.infolist(), archive.start_dir
             records = [_record(path, stream, info) for info in infos]
     except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
-        raise NotACheckpointError(path, f"the zip directory is damaged ({error})") from error
+        raise NotACheckpointError(path, say("zip_file.damaged", error=error)) from error
     _check_layout(path, infos, records, end)
     return {record.name: record for record in records}
 
@@ -85,8 +89,7 @@ def record_pieces(record: Record, first: int = BLOCK_BYTES) -> Iterator[bytes]:
             left -= len(piece)
             yield piece
     if left:
-        reason = f"its record {record.name!r} is shorter than the {record.size} bytes it claims"
-        raise NotACheckpointError(path, reason)
+        raise NotACheckpointError(path, say("zip_file.short_record", name=record.name, size=record.size))
 
 
 def _stored(record: Record, stream: RawIOBase, first: int) -> Iterator[bytes]:
@@ -110,15 +113,16 @@ def _unpacked(record: Record, stream: RawIOBase) -> Iterator[bytes]:
         left, crc = left - len(piece), zlib.crc32(piece, crc)
         yield piece
     if crc != record.crc and record.size:
-        raise NotACheckpointError(record.extent.path, f"its record {record.name!r} is damaged: the crc differs")
+        raise NotACheckpointError(record.extent.path, say("zip_file.other_crc", name=record.name))
 
 
 def _decompress(record: Record, machine: zlib._Decompress, raw: bytes, most: int) -> bytes:
     try:
         return machine.decompress(raw, most)
     except zlib.error as error:
-        reason = f"its record {record.name!r} cannot be unpacked ({error})"
-        raise NotACheckpointError(record.extent.path, reason) from error
+        raise NotACheckpointError(
+            record.extent.path, say("zip_file.not_unpacked", name=record.name, error=error)
+        ) from error
 
 
 class _Directory(io.BufferedReader):
@@ -129,9 +133,8 @@ class _Directory(io.BufferedReader):
         self._path = path
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read as any file does."""
         if size is not None and size > LONGEST_DIRECTORY_BYTES:
-            raise HostileFileError(self._path, f"its zip directory claims {size} bytes")
+            raise HostileFileError(self._path, say("zip_file.long_directory", size=size))
         return super().read(size)
 
 
@@ -139,21 +142,17 @@ def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
     stream.seek(info.header_offset)
     header = stream.read(LOCAL_HEADER.size)
     if len(header) < LOCAL_HEADER.size or not header.startswith(ZIP_HEAD):
-        raise NotACheckpointError(
-            path, f"there is no zip record at byte {info.header_offset}, where {info.filename!r} starts"
-        )
+        raise NotACheckpointError(path, say("zip_file.no_record", start=info.header_offset, name=info.filename))
     fields = LOCAL_HEADER.unpack(header)
     name_length, extra_length = fields[9], fields[10]
     encoding = "utf-8" if fields[2] & UTF8_NAME else "cp437"
     name = stream.read(name_length).decode(encoding)
     if name != info.orig_filename:
-        raise HostileFileError(
-            path, f"a zip record is called {info.orig_filename!r} in the directory and {name!r} in place"
-        )
+        raise HostileFileError(path, say("zip_file.two_names", listed=info.orig_filename, name=name))
     if (fields[2] | info.flag_bits) & ENCRYPTED:
-        raise NotACheckpointError(path, f"its record {name!r} is encrypted")
+        raise NotACheckpointError(path, say("zip_file.encrypted", name=name))
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise NotACheckpointError(path, f"its record {name!r} is compressed by an unknown method")
+        raise NotACheckpointError(path, say("zip_file.unknown_method", name=name))
     offset = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
     extent = Extent(path, offset, info.compress_size)
     return Record(name, extent, info.file_size, info.CRC, info.compress_type != zipfile.ZIP_STORED)
@@ -161,9 +160,9 @@ def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
 
 def _check_layout(path: Path, infos: list[zipfile.ZipInfo], records: list[Record], end: int) -> None:
     if not records:
-        raise NotACheckpointError(path, "its zip directory is empty")
+        raise NotACheckpointError(path, say("zip_file.empty"))
     if len({record.name for record in records}) != len(records):
-        raise HostileFileError(path, "two zip records have one name")
+        raise HostileFileError(path, say("zip_file.one_name"))
     for record in records:
         _check_record(path, record)
     spans = sorted(zip((info.header_offset for info in infos), records, strict=True), key=lambda span: span[0])
@@ -171,17 +170,84 @@ def _check_layout(path: Path, infos: list[zipfile.ZipInfo], records: list[Record
     for (_, record), following in zip(spans, starts, strict=True):
         last = record.extent.offset + record.extent.nbytes
         if last > following:
-            raise HostileFileError(
-                path, f"zip record {record.name!r} ends at byte {last}, in what follows at {following}"
-            )
+            raise HostileFileError(path, say("zip_file.overlap", name=record.name, last=last, following=following))
 
 
 def _check_record(path: Path, record: Record) -> None:
     parts = record.name.split("/")
     if record.name.startswith("/") or ".." in parts or "\\" in record.name or "\0" in record.name:
-        raise HostileFileError(path, f"a zip record is called {record.name!r}, which leaves the archive")
+        raise HostileFileError(path, say("zip_file.leaves_archive", name=record.name))
     stored = record.extent.nbytes
     if not record.compressed and stored != record.size:
-        raise HostileFileError(path, f"zip record {record.name!r} claims {record.size} bytes and has {stored}")
+        raise HostileFileError(path, say("zip_file.other_size", name=record.name, size=record.size, stored=stored))
     if record.compressed and record.size > MOST_DEFLATED * (stored + 1):
-        raise HostileFileError(path, f"zip record {record.name!r} claims {record.size} bytes out of {stored}")
+        raise HostileFileError(path, say("zip_file.unpacked_size", name=record.name, size=record.size, stored=stored))
+
+
+ALIGNMENT = 64  # format: torch's own writer starts each record at a multiple of it
+LARGE = 0xFFFFFFFF  # format: a size or an offset from which on the zip64 fields hold it
+DESCRIPTOR, LARGE_DESCRIPTOR = struct.Struct("<4s3L"), struct.Struct("<4sL2Q")
+CENTRAL, END = struct.Struct("<4s6H3L5H2L"), struct.Struct("<4s4H2LH")
+END64, LOCATOR = struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL")
+ZIP64_VERSION = 45  # format: the version of zip that reads zip64 (APPNOTE 4.4.3)
+
+
+@dataclass(slots=True)
+class ZipWriter:
+    """A zip file in the making; `directory` grows with the records and is written last."""
+
+    stream: BinaryIO
+    position: int = 0
+    records: int = 0
+    directory: bytearray = field(default_factory=bytearray)
+
+    def add(self, name: str, content: bytes) -> None:
+        """Write a record whose content is at hand."""
+        self.add_blocks(name, len(content), (content,))
+
+    def add_blocks(self, name: str, size: int, blocks: Iterable[bytes | memoryview]) -> None:
+        """Write a record of `size` bytes that come in blocks."""
+        title, start, crc = name.encode("utf-8"), self.position, 0
+        flags = UTF8_NAME | (CRC_FOLLOWS if size else 0)
+        large = _zip64([size, size] * (size >= LARGE) + [start] * (start >= LARGE))
+        extra = large + _padding(start + LOCAL_HEADER.size + len(title) + len(large))
+        self._put(LOCAL_HEADER.pack(ZIP_HEAD, 0, flags, 0, 0, 0, 0, 0, 0, len(title), len(extra)) + title + extra)
+        for block in blocks:
+            crc = zlib.crc32(block, crc)
+            self._put(block)
+        if size:
+            self._put((LARGE_DESCRIPTOR if large else DESCRIPTOR).pack(b"PK\7\x08", crc, size, size))
+        short, place = min(size, LARGE), min(start, LARGE)
+        lengths = len(title), len(large), 0
+        entry = CENTRAL.pack(b"PK\1\2", 0, 0, flags, 0, 0, 0, crc, short, short, *lengths, 0, 0, 0, place)
+        self.directory += entry + title + large
+        self.records += 1
+
+    def fingerprint(self) -> bytes:
+        """Forty digits that stand for this content; torch makes its own of the names and crcs too."""
+        digest = hashlib.sha256(self.directory).digest()
+        return b"%040d" % (int.from_bytes(digest, "big") % 10**40)
+
+    def finish(self) -> None:
+        """Write the directory and its end, in the zip64 form and in the old one, as torch always does."""
+        start, size, count = self.position, len(self.directory), self.records
+        self._put(self.directory)
+        self._put(END64.pack(b"PK\6\6", END64.size - 12, 0, ZIP64_VERSION, 0, 0, count, count, size, start))
+        self._put(LOCATOR.pack(b"PK\6\7", 0, start + size, 1))
+        short, place = min(count, 0xFFFF), min(start, LARGE)
+        self._put(END.pack(b"PK\5\6", 0, 0, short, short, min(size, LARGE), place, 0))
+
+    def _put(self, data: bytes | bytearray | memoryview) -> None:
+        self.stream.write(data)
+        self.position += len(data)
+
+
+def _zip64(numbers: Sequence[int]) -> bytes:
+    """The extra field for numbers that have outgrown their own; nothing for none."""
+    return struct.pack(f"<2H{len(numbers)}Q", 1, 8 * len(numbers), *numbers) if numbers else b""
+
+
+def _padding(position: int) -> bytes:
+    """An extra field at `position`, behind which the next aligned byte comes."""
+    length = -(position + 4) % ALIGNMENT
+    return struct.pack("<2sH", b"FB", length) + b"Z" * length

@@ -1,20 +1,19 @@
-"""What each optimizer computes, as fields of a rule: `mappings/update_rules.toml`."""
+"""What the rules say of training, by files of `mappings`.
+
+What each optimizer computes, as fields of a rule (`update_rules.toml`); what training leaves in a checkpoint beside the
+weights (`training_state.toml`); how initial values are drawn, by number or by the sizes of a weight
+(`initial_values.toml`).
+"""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
+from math import sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
-from align.errors import MappingRuleError
-from align.rules.layer_rules import mappings_folder
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from align.rules.layer_rules import mappings_folder, read_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,11 +123,7 @@ def _usual_moments() -> dict[str, str]:
 def update_rule_forms() -> tuple[UpdateRuleForm, ...]:
     """Read the file; raises MappingRuleError for a faulty one."""
     path = mappings_folder() / "update_rules.toml"
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))["optimizer"]
-        return tuple(_form(table) for table in tables)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise MappingRuleError(path, f"malformed: {error!r}") from error
+    return read_rules(path, lambda document: tuple(_form(table) for table in document["optimizer"]))
 
 
 def _form(table: dict[str, Any]) -> UpdateRuleForm:
@@ -143,3 +138,111 @@ def _field_form(given: Any) -> FieldForm:
         return FieldForm(given)
     pairs = tuple(tuple(pair) for pair in given.get("values", ()))
     return FieldForm(**{**given, "values": pairs})
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerState:
+    """How an optimizer calls its state: what it puts before a parameter's name.
+
+    `states` have the parameter's shape and `reduced` a smaller one, and all of them are there; `more` may be missing.
+    """
+
+    id: str
+    states: tuple[str, ...] = ()
+    reduced: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperCounter:
+    """A 0-d integer that a wrapper saves beside its model, whose names start with the prefix."""
+
+    name: str
+    prefix: str
+    wrapper: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStateRules:
+    """`numbers` are globs over the names of what an optimizer or a loss scaler counts and sets.
+
+    `counts` are names of what training counts, which are known where they stand alone.
+    """
+
+    optimizers: tuple[OptimizerState, ...]
+    numbers: tuple[str, ...]
+    counts: tuple[str, ...]
+    counters: tuple[WrapperCounter, ...]
+
+
+@cache
+def training_state_rules() -> TrainingStateRules:
+    """Read the file; raises MappingRuleError for a faulty one."""
+    return read_rules(mappings_folder() / "training_state.toml", _training_state)
+
+
+def _training_state(table: dict[str, Any]) -> TrainingStateRules:
+    entries: list[dict[str, Any]] = [
+        {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+        for entry in table["optimizer"]
+    ]
+    return TrainingStateRules(
+        tuple(OptimizerState(**entry) for entry in entries),
+        tuple(table["numbers"]["names"]),
+        tuple(table["numbers"]["counts"]),
+        tuple(WrapperCounter(**entry) for entry in table["counter"]),
+    )
+
+
+Fan = Literal["in", "out", "sum", "hidden"]
+
+
+@dataclass(frozen=True, slots=True)
+class InitialFamily:
+    """A distribution with one number, its `scale`, and what draws from it in each framework."""
+
+    id: str
+    torch: str
+    mindspore: str
+
+
+@dataclass(frozen=True, slots=True)
+class InitialScheme:
+    """A family whose scale follows from the sizes of the weight: sqrt(factor / fan).
+
+    The texts are what draws so, "" where nothing does in one call.
+    """
+
+    id: str
+    family: str
+    fan: Fan
+    factor: float
+    formula: str
+    torch: str = ""
+    mindspore: str = ""
+
+    def scale(self, fans: Mapping[Fan, int]) -> float | None:
+        """The scale for a weight of these sizes, None if it has no such size."""
+        fan = fans.get(self.fan, 0)
+        return sqrt(self.factor / fan) if fan else None
+
+
+@dataclass(frozen=True, slots=True)
+class InitialValueRules:
+    """Families by id, and the schemes in the order in which they count."""
+
+    families: dict[str, InitialFamily]
+    schemes: tuple[InitialScheme, ...]
+
+
+@cache
+def initial_value_rules() -> InitialValueRules:
+    """Read the file; raises MappingRuleError for a faulty one."""
+    return read_rules(mappings_folder() / "initial_values.toml", _initial_values)
+
+
+def _initial_values(table: dict[str, Any]) -> InitialValueRules:
+    families = [InitialFamily(**entry) for entry in table["family"]]
+    return InitialValueRules(
+        {one.id: one for one in families}, tuple(InitialScheme(**entry) for entry in table["scheme"])
+    )

@@ -1,4 +1,7 @@
-"""How the code of a torch model computes in a run: wide, with every rounding enlarged, or by functions of others.
+"""What torch's modes see of the functions that a model's code calls, and how they let it compute.
+
+It computes wide, with every rounding enlarged, or by functions of others; or functional calls (`F.gelu(x)`, `a + b`)
+are seen. Those inside torch's own modules are how these do their work; they are not captured.
 
 A float64 copy still builds its tables in float32 where the code says so, and casts what it returns; its noise would
 then lack that rounding. An operation that rounds at random shows what rounding does to a model: what float64 moves by
@@ -7,6 +10,7 @@ much more is a branch on the dtype, or random numbers, and no noise.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
@@ -14,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.traces import CodeSeen
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
-from align.models.live.call_sites import user_line
+from align.models.live.call_sites import called_by_user, user_line
+from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +28,10 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
 
     Functions = Mapping[str, Callable[[Array, Array], Array]]
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from align.models.record_calls import CallRecorder
 
 # Operators that return values they were given, or whole numbers: they do not round.
 EXACT = frozenset({
@@ -158,3 +167,31 @@ def _replacing_mode(functions: Functions) -> Any:
             return output.copy_(to_tensor(own(given, to_array(output))))
 
     return Replacing()
+
+
+def captured_functions(model: Model, recorder: CallRecorder) -> AbstractContextManager[Any]:
+    """Hand what functional calls return to the recorder, if its sink wants them."""
+    if not recorder.functions:
+        return nullcontext()
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    own = {path for path, module in model.named_modules() if type(module).__module__.startswith("torch.")}
+
+    class Functions(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(
+            self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            output = func(*args, **(kwargs or {}))
+            name = func.__name__.removeprefix("__").removesuffix("__")
+            if recorder.running is None or recorder.running in own or name in _NO_COMPUTATION:
+                return output
+            if not any(torch.is_tensor(leaf) for _, leaf in leaves(output)) or not called_by_user():
+                return output
+            return recorder.function(name, args, kwargs or {}, output)
+
+    return Functions()
+
+
+# Reading an attribute, and what returns its own argument.
+_NO_COMPUTATION = frozenset({"get", "set", "requires_grad_"})

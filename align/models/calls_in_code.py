@@ -1,8 +1,8 @@
-"""Whether the user's code pads by a function what it hands a layer, so that the layer need not: by live objects.
+"""How the user's code calls a layer of a live model: at which line, and on what it has padded by a function.
 
-Values are followed back from the call: through variables, methods of the model's own, functions of the same file, and
-what works on single elements (an activation, a cast). A layer that mixes elements ends the way: what was padded in
-front of another convolution is not padded for this one.
+A layer that is handed what was padded need not pad. Values are followed back from the call: through variables, methods
+of the model's own, functions of the same file, and what works on single elements (an activation, a cast). A layer that
+mixes elements ends the way: what was padded in front of another convolution is not padded for this one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.models.call_lines import CALLED, calls_own, loop_lines
-from align.models.source_lines import called_name, climb, function_source, is_own, methods_of, own_classes
+from align.models.source_lines import called_name, climb, function_source, is_own, methods_of, own_classes, shown
 from align.models.thresholds import DEEPEST_CALLS
 
 if TYPE_CHECKING:
@@ -105,7 +104,6 @@ class _Way:
     depth: int = 0
 
     def is_padded(self, call: ast.Call) -> bool:
-        """Tell whether an argument of a call was padded."""
         return any(map(self._gives, _arguments(call)))
 
     def _gives(self, value: ast.expr) -> bool:
@@ -201,3 +199,46 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr, tuple[int, in
     value = ast.BinOp(node.target, node.op, node.value) if isinstance(node, ast.AugAssign) else node.value
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         yield target, value, place
+
+
+CALLED = ("forward", "construct")
+
+
+def called_at(owner: object, path: str) -> str:
+    """Return `file.py:12`, the line that calls the layer at `path`, or the list that it stands in; "" if none is."""
+    for names, chain in climb(owner, path):
+        methods = [source for cls in own_classes(chain[0]) for source in methods_of(cls)]
+        forward = [source for source in methods if source.node.name in CALLED]
+        others = [source for source in methods if source.node.name not in (*CALLED, "__init__")]
+        for source in [*forward, *others]:
+            if line := _calling_line(source, names[0]):
+                return shown(source, line)
+    return ""
+
+
+def _calling_line(source: FunctionSource, name: str) -> int:
+    """The line of a method that calls `self.name`, or an item of it in a loop; the first that names it, 0 if none."""
+    nodes = list(ast.walk(source.node))
+    called = [node.lineno for node in nodes if isinstance(node, ast.Call) and calls_own(node, source, name)]
+    looped = [line for node in nodes if isinstance(node, ast.For) for line in loop_lines(node, source, name)]
+    named = [
+        node.lineno
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and is_own(node, source.own, name)
+    ]
+    return min(called or looped or named, default=0)
+
+
+def calls_own(call: ast.Call, source: FunctionSource, name: str) -> bool:
+    """Tell whether a call calls `self.name`, or an item of it."""
+    function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+    return is_own(function, source.own, name)
+
+
+def loop_lines(loop: ast.For, source: FunctionSource, name: str) -> list[int]:
+    """The lines of a loop over `self.name` that call what it loops over."""
+    if not any(is_own(node, source.own, name) for node in ast.walk(loop.iter)):
+        return []
+    targets = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    calls = (node for node in ast.walk(loop) if isinstance(node, ast.Call))
+    return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id in targets]

@@ -1,14 +1,22 @@
-"""Which arrays of a batch go to the model, and which to its loss: by the names that the model's parameters have."""
+"""What a training step is given and returns: arrays that go to the model, or to its loss, and the number of the loss.
+
+The names of the model's parameters tell which arrays are its inputs.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from align.core.dtypes import is_float
 from align.core.training import BatchParts
-from align.errors import InputsError
+from align.errors import CannotRunError, InputsError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -19,10 +27,6 @@ if TYPE_CHECKING:
 _KINDS = inspect.Parameter
 _BY_POSITION = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY)
-_HINT = (
-    "name the arrays of the batch as the parameters of the model's forward or construct, and the labels by other "
-    "names; or give the side a `step(batch)` that hands them out itself"
-)
 
 
 def split_batch(training: Training, batch: Batch, forward: Callable[..., Any]) -> BatchParts:
@@ -82,21 +86,18 @@ def _refuse_unfit(training: Training, batch: Batch, takes: _Takes, parts: BatchP
     lacking = [] if parts.by_position or takes.anything else [name for name in takes.needed if name not in parts.inputs]
     fault = ""
     if not parts.inputs:
-        fault = "none of these names says what goes to it"
+        fault = say("batch_fault.no_name_fits")
     elif lacking:
-        fault = f"nothing bears the name {' or '.join(lacking)}"
+        fault = say("batch_fault.lacks", lacking=lacking)
     elif training.loss is None and parts.targets:
-        fault = f"nothing takes {', '.join(parts.targets)}"
+        fault = say("batch_fault.nothing_takes", targets=[*parts.targets])
     elif training.loss is not None and parts.targets:
         fault = _target_fault(training.loss, parts.targets)
     if fault:
-        names = ", ".join(dict.fromkeys((*takes.places, *takes.names)))
-        raise InputsError(f"the batch has {', '.join(batch)}, the model takes {names or 'nothing'}: {fault}", _HINT)
+        names = [*dict.fromkeys((*takes.places, *takes.names))] or ["nothing"]
+        raise InputsError.of("batch_fault.unfit", batch=[*batch], takes=names, fault=fault)
     if training.loss is not None and not parts.targets:
-        raise InputsError(
-            f"the batch has {', '.join(batch)}, and nothing for the loss",
-            "name the model's inputs as its forward does, and add the labels under another name",
-        )
+        raise InputsError.of("batch_fault.nothing_for_loss", batch=[*batch])
 
 
 def _target_fault(loss: Any, targets: Collection[str]) -> str:
@@ -112,4 +113,63 @@ def _target_fault(loss: Any, targets: Collection[str]) -> str:
     if least <= len(targets) <= most:
         return ""
     wanted = f"{least}" if least == most or len(targets) < least else f"{most}"
-    return f"its loss takes {wanted} beside the outputs, and would get {', '.join(targets)}"
+    return say("batch_fault.loss_takes", wanted=wanted, targets=[*targets])
+
+
+def scalar(loss: Any) -> float | None:
+    """A loss as a number, None if there is none; raises CannotRunError for one of several elements."""
+    if loss is None:
+        return None
+    if _is_number(loss):
+        return float(np.asarray(loss).astype(np.float64).reshape(()))
+    article = "an" if isinstance(loss, np.ndarray) else "a"
+    raise CannotRunError.of("step_loss.no_number", got=f"{article} {_kind(loss)}")
+
+
+def own_loss(outputs: Any) -> Any:
+    """The loss of a model that returns its own: all of it, what it calls `loss`, or the first of several.
+
+    Raises CannotRunError if there is none.
+    """
+    if isinstance(outputs, (tuple, list)):
+        loss = next(iter(outputs), None)
+    else:
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", outputs)
+    if loss is None:
+        raise CannotRunError.of("step_loss.none")
+    return loss
+
+
+def loss_of_step(returned: Any, to_array: Callable[[Any], Any]) -> float | None:
+    """The loss in what a step returned, None for nothing: all of it, `loss` of a dict or object, or the first number.
+
+    `to_array` turns a framework's tensor into an array and leaves all else. Raises CannotRunError where it is not
+    clear which of several parts is the loss.
+    """
+    value = to_array(returned)
+    if isinstance(value, Mapping):
+        if "loss" not in value:
+            raise CannotRunError.of("step_loss.not_in_dict", names=[*map(str, value)] or ["nothing"])
+        value = to_array(value["loss"])
+    elif hasattr(value, "loss"):
+        value = to_array(value.loss)
+    elif isinstance(value, (tuple, list)):
+        value = _first_number([to_array(one) for one in value])
+    return scalar(value)
+
+
+def _first_number(parts: list[Any]) -> Any:
+    """The loss among several parts: the first one, or the only one that is a floating number."""
+    found = [one for one in parts if _is_number(one) and is_float(np.asarray(one).dtype.name)]
+    if not found or (len(found) > 1 and parts[0] is not found[0]):
+        fault = "step_loss.several_numbers" if found else "step_loss.no_single_number"
+        raise CannotRunError.of(fault, kinds=[_kind(one) for one in parts])
+    return found[0]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.ndarray, np.generic)) and np.size(value) == 1
+
+
+def _kind(value: Any) -> str:
+    return f"array of {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
