@@ -26,18 +26,24 @@ from align.training.faults.gradient_scale import OF_LOSS
 from align.training.freeze import without_dropout
 from align.training.open_training import batch_findings, open_training, open_trainings
 from align.training.step_result import StepComparison
-from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings, run_candidate_freely
 from align.training.steps.compare_moments import compare_moments, moment_findings
-from align.training.steps.compare_recorded import see_recorded_steps
 from align.training.steps.compare_values import owners_of
 from align.training.steps.measure_step_noise import UNMEASURED
 from align.training.steps.record_step import COMPUTED
 from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference
 from align.training.steps.refuse_random_steps import refuse_random_steps
+from align.training.steps.see_both_sides import see_recorded_steps, take_steps_beside
 from align.training.steps.step_folder import read_steps
-from align.training.steps.step_tables import compared_gradients, compared_layers, compared_losses, judged_gradients
+from align.training.steps.step_tables import (
+    compare_free_runs,
+    compared_gradients,
+    compared_layers,
+    compared_losses,
+    free_run_findings,
+    judged_gradients,
+    run_candidate_freely,
+)
 from align.training.steps.take_apart import compare_apart, take_apart
-from align.training.steps.take_steps_beside import take_steps_beside
 from align.training.thresholds import STEPS_OF_ONE_BATCH
 from align.words.catalogue import sentence
 from align.words.message_words import counted
