@@ -87,7 +87,7 @@ def compare_initial_values(
     ('distributions differ', 0.02, 0.1)
     """
     if seeds is not None and seeds < FEWEST_SEEDS:
-        raise UsageError(f"{seeds} seeds are too few", f"give {FEWEST_SEEDS} or more, or let align choose")
+        raise UsageError.of("training_error.few_seeds", seeds=seeds, fewest=FEWEST_SEEDS)
     builders = Builder(reference, first_seed), Builder(candidate, first_seed + max(seeds or 0, MOST_SEEDS))
     sets = builders[0].read_parameters(), builders[1].read_parameters()
     chosen = choose_map(name_map, sets)

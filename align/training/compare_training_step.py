@@ -46,7 +46,6 @@ from align.training.steps.step_tables import (
 from align.training.steps.take_apart import compare_apart, take_apart
 from align.training.thresholds import STEPS_OF_ONE_BATCH
 from align.words.catalogue import sentence
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -169,12 +168,11 @@ def _batches(batch: InputsSource | None, steps: int | None, recorded: Sequence[R
     """The batches of all steps: those that are given, or those of captured steps."""
     if not recorded:
         if batch is None:
-            raise UsageError("no batch is given", "give inputs and labels by name: --batch FILE.npz")
+            raise UsageError.of("training_error.no_batch")
         return batches_of_steps(batch, STEPS_OF_ONE_BATCH if steps is None else steps)
     known = recorded[0].batches
     if batch is not None or steps not in (None, len(known)):
-        hint = "leave --batch and --steps out, or capture the steps anew"
-        raise UsageError(f"{recorded[0].label} was captured for {counted(len(known), 'step')} on its own batch", hint)
+        raise UsageError.of("training_error.has_its_batch", side=recorded[0].label, count=len(known))
     return known
 
 

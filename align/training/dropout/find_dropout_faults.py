@@ -71,8 +71,8 @@ def dropout_culprits(paired: PairedDropout, sides: Sides, batch: Batch) -> list[
     """
     alike = [pair for pair in paired.pairs if are_alike(pair)]
     found = [_unlike(pair, sides[1]) for pair in alike if unlike_shares(pair) or unlike_kinds(pair)]
-    found += [_forgotten(one, sides[1]) for one in _alone(paired.alone[0], *sides, batch)]
-    found += [_added(one, *sides) for one in _alone(paired.alone[1], *sides[::-1], batch)]
+    found += [_missing(one, sides, 1) for one in _alone(paired.alone[0], *sides, batch)]
+    found += [_missing(one, sides, 0) for one in _alone(paired.alone[1], *sides[::-1], batch)]
     return [*{(one.reference, one.candidate, one.cause): one for one in found}.values()]
 
 
@@ -104,25 +104,16 @@ def _alone(calls: Iterable[DropoutCall], has: DroppingSide, lacks: DroppingSide,
             yield one
 
 
-def _forgotten(call: DropoutCall, port: DroppingSide) -> StepCulprit:
-    """A layer that the port lacks, or has at the same path and does not call."""
-    idle = next((one for one in port.layers if one.path == call.path), None)
-    path, kind = (idle.path, type(idle.module).__name__) if idle else ("", "")
-    line = made_at(port.opened.training.model, path) if idle else ""
+def _missing(call: DropoutCall, sides: Sides, lacking: int) -> StepCulprit:
+    """A layer that one side, 0 or 1, lacks, or has at the same path and does not call."""
+    idle = next((one for one in sides[lacking].layers if one.path == call.path), None)
+    has, lacks = (call.path, call.class_name), (idle.path, type(idle.module).__name__) if idle else ("", "")
+    mine, theirs = (has, lacks) if lacking else (lacks, has)
+    share = f"{_word(call.share)} vs none" if lacking else f"none vs {_word(call.share)}"
+    line = made_at(sides[1].opened.training.model, theirs[0]) if idle or not lacking else ""
     return StepCulprit(
-        "forward", "layer", call.path, path, call.class_name, kind, 0.0,
-        "dropout-missing", {"p": f"{_word(call.share)} vs none"}, line=line, sureness="confirmed",
-    )  # fmt: skip
-
-
-def _added(call: DropoutCall, reference: DroppingSide, port: DroppingSide) -> StepCulprit:
-    """A layer that the reference lacks, or has at the same path and does not call."""
-    idle = next((one for one in reference.layers if one.path == call.path), None)
-    path, kind = (idle.path, type(idle.module).__name__) if idle else ("", "")
-    line = made_at(port.opened.training.model, call.path)
-    return StepCulprit(
-        "forward", "layer", path, call.path, kind, call.class_name, 0.0,
-        "dropout-missing", {"p": f"none vs {_word(call.share)}"}, line=line, sureness="confirmed",
+        "forward", "layer", mine[0], theirs[0], mine[1], theirs[1], 0.0,
+        "dropout-missing", {"p": share}, line=line, sureness="confirmed",
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from align.training.faults.find_step_faults import value_culprits
 from align.training.faults.gradient_scale import clipped_by_norm
-from align.training.faults.value_terms import GradientGap, value_term
+from align.training.faults.value_terms import GradientGap, rms, value_term
 from align.training.steps.compare_values import judge_values, paired_values
 from align.training.steps.gradient_relations import NOT_CLEARED, GradientRelation
 from align.training.steps.record_step import BEFORE, COMPUTED, GIVEN
@@ -126,7 +126,9 @@ def _decay_form(step: tuple[Gradients, Gradients], values: Gradients) -> Gradien
     computed, given = _paired(*step)
     gaps = {
         name: GradientGap(
-            given[name].astype(np.float64) - computed[name], values[name], ADDED_ROUNDING_SHARE * _rms(given[name])
+            given[name].astype(np.float64) - computed[name],
+            values[name],
+            ADDED_ROUNDING_SHARE * rms(given[name]),
         )
         for name in computed
         if name in values
@@ -135,9 +137,7 @@ def _decay_form(step: tuple[Gradients, Gradients], values: Gradients) -> Gradien
     if found is None or found.kind != "l2":
         return None
     others = (one for name, one in gaps.items() if name not in found.names)
-    same = all(
-        _rms(one.gap) <= UNEXPLAINED_SHARE * _rms(found.coefficient * one.value) + one.rounding for one in others
-    )
+    same = all(rms(one.gap) <= UNEXPLAINED_SHARE * rms(found.coefficient * one.value) + one.rounding for one in others)
     return GradientForm("decay", found.coefficient) if same else None
 
 
@@ -186,12 +186,7 @@ def _rounded(number: float) -> float:
 def _gives(form: GradientForm, computed: Gradients, given: Gradients) -> bool:
     """Tell whether a form gives what was given, each by its own size."""
     expected = dict(form.apply(computed))
-    return all(_rms(given[name] - one) <= FACTOR_TOLERANCE * max(_rms(one), 1e-30) for name, one in expected.items())
-
-
-def _rms(values: Array) -> float:
-    wide = values.astype(np.float64)
-    return float(np.sqrt(np.mean(wide * wide))) if wide.size else 0.0
+    return all(rms(given[name] - one) <= FACTOR_TOLERANCE * max(rms(one), 1e-30) for name, one in expected.items())
 
 
 def _relation(mine: GradientForm, theirs: GradientForm) -> GradientRelation:

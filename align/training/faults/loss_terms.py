@@ -15,15 +15,14 @@ import numpy as np
 
 from align.training.faults.value_terms import GradientGap, value_term
 from align.training.step_result import StepCulprit
-from align.training.steps.compare_values import paired_values
-from align.training.steps.record_step import BEFORE, COMPUTED, StepWriter, UpdateTrace
+from align.training.steps.compare_values import values_of_both
+from align.training.steps.record_step import BEFORE, COMPUTED, take_again
 from align.training.thresholds import SAME_GRADIENTS_SHARE, TERM_UNEXPLAINED_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.training.open_training import TrainingSide
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue
 
@@ -42,15 +41,12 @@ def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[Ste
     off = {one.pairing.target: one for one in alone if one.factor > 1.0 and one.limit is not None and not one.is_noise}
     if not off:
         return [], [*alone]
-    pairs = paired_values(seen.names, seen.traces[0].values(0, COMPUTED), seen.first.computed_gradients)
+    pairs = values_of_both(seen.names, seen.traces[0].values(0, COMPUTED), seen.first.computed_gradients)
     gaps = {}
-    for one in pairs:
-        judged, value = off.get(one.pairing.target), seen.start.get(one.pairing.target)
-        if judged is None or judged.limit is None or one.meant is None or one.value is None or value is None:
-            continue
-        if value.shape == one.value.shape:
-            gap = one.value.astype(np.float64) - one.meant
-            gaps[one.pairing.target] = GradientGap(gap, value, judged.limit.rmse)
+    for pairing, meant, own in pairs:
+        judged, value = off.get(pairing.target), seen.start.get(pairing.target)
+        if judged is not None and judged.limit is not None and value is not None and value.shape == own.shape:
+            gaps[pairing.target] = GradientGap(own.astype(np.float64) - meant, value, judged.limit.rmse)
     found = []
     while (term := value_term(gaps)) is not None:
         half = 2.0 if term.kind == "l2" else 1.0
@@ -107,25 +103,16 @@ def _plain(seen: SeenSteps, side: int, folder: Path) -> Mapping[str, Array] | No
     if live is None or live.training.loss is None:
         return None
     start = seen.start if side else trace.values(0, BEFORE)
-    return _plain_gradients(live, seen, start, folder)
-
-
-def _plain_gradients(
-    live: TrainingSide, seen: SeenSteps, start: Mapping[str, Array], folder: Path
-) -> Mapping[str, Array]:
-    with StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
-        live.trainer.take_steps(replace(live.training, step=None), seen.sides[0].batches[:1], writer)
-    return {name: np.array(one) for name, one in UpdateTrace(folder, writer.losses).values(0, COMPUTED).items()}
+    plain = replace(live, training=replace(live.training, step=None))
+    found = take_again(plain, seen.sides[0].batches[:1], folder, start).values(0, COMPUTED)
+    return {name: np.array(one) for name, one in found.items()}
 
 
 def _joined(seen: SeenSteps, mine: Mapping[str, Array], theirs: Mapping[str, Array]) -> Vectors | None:
     """All gradients that both have, as one vector each."""
-    pairs = [one for one in paired_values(seen.names, mine, theirs) if one.meant is not None and one.value is not None]
-    if not pairs:
-        return None
-    ours = [one.meant.reshape(-1).astype(np.float64) for one in pairs if one.meant is not None]
-    others = [one.value.reshape(-1).astype(np.float64) for one in pairs if one.value is not None]
-    return np.concatenate(ours), np.concatenate(others)
+    pairs = [one[1:] for one in values_of_both(seen.names, mine, theirs)]
+    flat = [[one.reshape(-1).astype(np.float64) for one in own] for own in zip(*pairs, strict=True)]
+    return (np.concatenate(flat[0]), np.concatenate(flat[1])) if pairs else None
 
 
 def _culprit(cause: str, facts: dict[str, float | int | str], names: tuple[str, ...], factor: float) -> StepCulprit:

@@ -13,7 +13,7 @@ from align.lint.compare_schedules import first_unlike_rate, stretched_by
 from align.rules.update_rule_forms import CONVENTIONS, optimizer_of_rule, update_rule_form
 from align.training.compare_updates import explain_updates
 from align.training.step_result import ComparedUpdate, StepCulprit
-from align.training.steps.compare_values import paired_values
+from align.training.steps.compare_values import paired_values, values_of_both
 from align.training.steps.record_step import AFTER, GIVEN
 from align.training.updates.apply_rule import gradient_norm, moved_norm
 from align.training.updates.update_rules import read_rule
@@ -209,12 +209,8 @@ def _meant(
 def _both(
     name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array]
 ) -> dict[Key, tuple[Array, Array]]:
-    pairs = paired_values(name_map, source, target)
-    return {
-        (one.pairing.source, one.pairing.target): (one.meant, one.value)
-        for one in pairs
-        if one.meant is not None and one.value is not None
-    }
+    found = values_of_both(name_map, source, target)
+    return {(pairing.source, pairing.target): (meant, value) for pairing, meant, value in found}
 
 
 def rate_culprits(seen: SeenSteps, faulty: Iterable[str]) -> Iterator[StepCulprit]:

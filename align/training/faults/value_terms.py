@@ -40,7 +40,7 @@ def value_term(gaps: Mapping[str, GradientGap]) -> ValueTerm | None:
 
     Where all values are of one size there is none either: a constant is no multiple of the value.
     """
-    clear = {name: one for name, one in gaps.items() if _rms(one.gap) > CLEAR_GAP_ROUNDINGS * one.rounding}
+    clear = {name: one for name, one in gaps.items() if rms(one.gap) > CLEAR_GAP_ROUNDINGS * one.rounding}
     found = [*_terms("l2", clear), *_terms("l1", clear)]
 
     def size(term: ValueTerm) -> int:
@@ -72,7 +72,7 @@ def _coefficient(kind: TermKind, one: GradientGap) -> float | None:
     if not weight or not np.isfinite(gap).all():
         return None
     found = float(gap @ direction) / weight
-    return found if found and _rms(gap - found * direction) <= max(TERM_TOLERANCE * _rms(gap), one.rounding) else None
+    return found if found and rms(gap - found * direction) <= max(TERM_TOLERANCE * rms(gap), one.rounding) else None
 
 
 def _together(kind: TermKind, gaps: Sequence[GradientGap]) -> float:
@@ -83,5 +83,7 @@ def _together(kind: TermKind, gaps: Sequence[GradientGap]) -> float:
     return float(f"{found:.3g}")
 
 
-def _rms(values: Array) -> float:
-    return float(np.sqrt(np.mean(values * values))) if values.size else 0.0
+def rms(values: Array) -> float:
+    """The root mean square in float64; 0 of an empty array."""
+    wide = values.astype(np.float64)
+    return float(np.sqrt(np.mean(wide * wide))) if wide.size else 0.0

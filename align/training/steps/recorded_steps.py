@@ -21,7 +21,6 @@ from align.training.steps.free_run import rounding_growth, run_rounded
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import StepTrace, StepWriter
 from align.training.steps.refuse_random_steps import refuse_random_steps
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -78,7 +77,7 @@ class ReferenceSteps:
 def batches_of_steps(batch: InputsSource, steps: int) -> list[Batch]:
     """The batch of each step: several follow one another, and begin anew where they are fewer than the steps."""
     if steps < 1:
-        raise UsageError(f"{steps} is no number of steps", "give 1 or more")
+        raise UsageError.of("training_error.no_steps", steps=steps)
     given = read_batches(batch)
     return [given[number % len(given)] for number in range(max(steps, len(given)))]
 
@@ -154,10 +153,7 @@ def trained_parameters(opened: TrainingSide) -> ParameterSet:
     """Read all parameters; raises CannotRunError if none is trainable."""
     found = opened.side.reader.read_parameters(opened.side.model, opened.label)
     if not any(one.trainable for one in found.parameters):
-        raise CannotRunError(
-            f"{opened.label} has no trainable parameter, of {counted(len(found.parameters), 'parameter')}",
-            "set requires_grad where the function builds it",
-        )
+        raise CannotRunError.of("training_error.nothing_trainable", side=opened.label, count=len(found.parameters))
     return found
 
 

@@ -11,10 +11,9 @@ import numpy as np
 
 from align.errors import CannotRunError
 from align.models.restore_state import other_seed
-from align.training.steps.record_step import COMPUTED, GIVEN, StepWriter, UpdateTrace
+from align.training.steps.record_step import COMPUTED, GIVEN, UpdateTrace, take_again
 from align.training.thresholds import SAME_GRADIENTS_SHARE
 from align.training.updates.apply_rule import blocks_of
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,16 +47,12 @@ def refuse_random_steps(
     if side.training.step is None and _shows_the_same(values, trace.losses[0], free):
         return
     with other_seed():
-        again = _taken(side, batches[:1], folder, start)
+        again = take_again(side, batches[:1], folder, start)
     apart = _distance(values, again.values(0, COMPUTED))
     if side.training.step is not None:
-        _refuse_kept(side, trace, (again, _taken(side, batches, folder.with_name(f"{folder.name}-all"), start)))
+        _refuse_kept(side, trace, (again, take_again(side, batches, folder.with_name(f"{folder.name}-all"), start)))
     if (apart is not None and apart > SAME_GRADIENTS_SHARE) or not _is_same_loss(trace.losses[0], again.losses[0]):
-        raise CannotRunError(
-            f"a training step of {side.label} draws random numbers: from another seed gradients differ by {apart:.2g}",
-            "switch off what draws (dropout in code, noise, augmentation), or give it as a part of the batch; "
-            "align check-determinism names what draws",
-        )
+        raise CannotRunError.of("training_error.step_draws", side=side.label, apart=apart)
 
 
 def _shows_the_same(values: Mapping[str, Array], loss: Loss, free: FreeRun) -> bool:
@@ -77,12 +72,6 @@ def _is_same_loss(one: Loss, other: Loss) -> bool:
     return abs(one - other) <= SAME_GRADIENTS_SHARE * abs(one)
 
 
-def _taken(side: TrainingSide, batches: Sequence[Batch], folder: Path, start: Mapping[str, Array]) -> UpdateTrace:
-    with StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
-        side.trainer.take_steps(side.training, batches, writer)
-    return UpdateTrace(folder, writer.losses)
-
-
 def _refuse_kept(side: TrainingSide, trace: UpdateTrace, takings: Sequence[UpdateTrace]) -> None:
     """Raise CannotRunError where a step updates other parameters than when it was taken first.
 
@@ -92,12 +81,8 @@ def _refuse_kept(side: TrainingSide, trace: UpdateTrace, takings: Sequence[Updat
         for step in range(len(again.losses)):
             before, now = (one.names(step, GIVEN) for one in (trace, again))
             if before != now:
-                raise CannotRunError(
-                    f"step {step + 1} of {side.label} is another one each time that it is taken from the same state: "
-                    f"it updates {counted(len(before), 'parameter')} the first time, {len(now)} another time",
-                    "keep what it counts as an attribute of the model or of an object, or as a plain variable, which "
-                    "are put back, and not in an iterator or a file; or count by what the optimizer keeps",
-                )
+                counts = {"first": len(before), "later": len(now)}
+                raise CannotRunError.of("training_error.step_changes", step=step + 1, side=side.label, **counts)
 
 
 def _distance(ones: Mapping[str, Array], others: Mapping[str, Array]) -> float | None:

@@ -25,6 +25,7 @@ from align.training.thresholds import (
     OTHER_LAYOUT_DISTANCE,
     SAME_LAYOUT_DISTANCE,
 )
+from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,7 +117,7 @@ class PairedLayers:
         return (own.module, own.call) in self._certain
 
 
-class ReplacedStep:
+class ReplacedStep(StepUnseen):
     """A StepSink for one step of a side. `seen` is called with each tensor as the side made it, and each gradient.
 
     It returns the multiple of the limit: where a pair is not certain, only what is within it gives way. The values of
@@ -162,9 +163,6 @@ class ReplacedStep:
                 new[name] = other
         return new
 
-    def add(self, capture: Capture, value: Array) -> None:
-        """Nothing: outputs are seen where they give way."""
-
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Let an output give way."""
         mine = self._partners.output(capture)
@@ -182,9 +180,6 @@ class ReplacedStep:
         if leader.key in self._reference.gradients:
             self._awaited.setdefault(leader.key, own)
         return np.asarray(self._moved(view.to_candidate(meant)), dtype=value.dtype)
-
-    def awaited(self, capture: Capture) -> None:
-        """Nothing: what the reference's gradients came back to is awaited."""
 
     def arrived(self, capture: Capture, gradient: Array) -> None:
         """Hold a gradient against the reference's."""

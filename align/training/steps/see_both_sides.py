@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.name_map import SIDES
 from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
 from align.models.recompute_layers import recompute_noted
@@ -30,8 +29,7 @@ from align.training.steps.step_precision import StepPrecision
 from align.training.steps.step_tables import gradients_with_owners
 from align.training.thresholds import SAME_START_SHARE
 from align.training.updates.update_rules import read_rule
-from align.words.catalogue import sentence
-from align.words.message_words import first_few
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -98,13 +96,14 @@ def _apart(reference: RecordedSteps, candidate: RecordedSteps) -> Iterator[Findi
 
 def _refuse_other_batches(reference: RecordedSteps, candidate: RecordedSteps) -> None:
     ours, theirs = len(reference.batches), len(candidate.batches)
-    hint = "capture both with one batch file, and with as many steps: `align capture --step FACTORY --batch FILE`"
     both = f"{reference.label} and {candidate.label}"
     if ours != theirs:
-        raise UnlikeTracesError(both, [f"they were captured for {ours} and {theirs} steps"], hint)
+        fault = say("training_reason.other_counts", reference=ours, candidate=theirs)
+        raise UnlikeTracesError(both, [fault], say("training_reason.one_batch_file"))
     for number, (one, other) in enumerate(zip(reference.batches, candidate.batches, strict=True), 1):
         if not _same_batch(one, other):
-            raise UnlikeTracesError(both, [f"their batches of step {number} are not the same"], hint)
+            fault = say("training_reason.other_batches", step=number)
+            raise UnlikeTracesError(both, [fault], say("training_reason.one_batch_file"))
 
 
 def _same_batch(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
@@ -118,9 +117,8 @@ def _refuse_other_start(names: NameMap, sides: tuple[RecordedSteps, RecordedStep
     pairs = paired_values(names, sides[0].trace.values(0, BEFORE), start)
     other = [one.pairing.target for one in pairs if one.meant is not None and not _near(one.meant, one.value)]
     if other:
-        hint = f"fill the {SIDES[1]} with the {SIDES[0]}'s values where it is built (`align convert`); capture it again"
-        fault = f"their steps begin from other values of {first_few(other)}"
-        raise UnlikeTracesError(f"{sides[0].label} and {sides[1].label}", [fault], hint)
+        both, fault = f"{sides[0].label} and {sides[1].label}", say("training_reason.other_start", names=other)
+        raise UnlikeTracesError(both, [fault], say("training_reason.fill_where_built"))
 
 
 def _near(meant: Array, value: Array | None) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding
 from align.training.step_result import ComparedGradient, ComparedLayer, ComparedLoss, FreeStep
-from align.training.steps.compare_values import judge_values, owners_of, paired_value, paired_values
+from align.training.steps.compare_values import judge_values, owners_of, paired_value, paired_values, values_of_both
 from align.training.steps.free_run import FreeRun, filled, shares_of, squared_distance, take_freely, ways_of
 from align.training.steps.record_step import AFTER, COMPUTED
 from align.training.thresholds import (
@@ -59,10 +59,9 @@ def gradients_with_owners(
     Of weights only: that of a bias before a normalisation is what sums leave, few bits of it that any dtype holds.
     """
     mine, theirs = (owners_of(one) for one in parameters)
-    for one in paired_values(name_map, *(trace.values(0, COMPUTED) for trace in traces)):
-        if one.meant is not None and one.value is not None and one.meant.ndim > 1:
-            owners = mine.get(one.pairing.source, ""), theirs.get(one.pairing.target, "")
-            yield owners, (one.meant, one.value)
+    for pairing, meant, value in values_of_both(name_map, *(trace.values(0, COMPUTED) for trace in traces)):
+        if meant.ndim > 1:
+            yield (mine.get(pairing.source, ""), theirs.get(pairing.target, "")), (meant, value)
 
 
 def compared_losses(seen: SeenSteps) -> Iterator[ComparedLoss]:
