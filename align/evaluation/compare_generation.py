@@ -32,7 +32,7 @@ from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, open_sides
 from align.models.user_code import find_function, run_user_code
 from align.traces.transferred_weights import TransferredWeights
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,12 +123,11 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
 def _prompts(inputs: Mapping[str, Array], tokens: int) -> Array:
     """The ids; raises InputsError for anything but one array of whole numbers (sequences, tokens)."""
     if tokens < 1:
-        raise UsageError(f"{tokens} new tokens are none", "give a positive number")
+        raise UsageError.of("evaluation_error.no_tokens", tokens=tokens)
     named = [f"{name} {value.dtype.name}{list(value.shape)}" for name, value in inputs.items()]
     ids = next(iter(inputs.values()))
     if len(inputs) > 1 or ids.dtype.kind not in "iu" or ids.ndim != 2 or not ids.size:
-        hint = "give one input of token ids, for example ids=int64[2,8]<1000, without padding"
-        raise InputsError(f"the prompts must be one array of whole numbers, not {', '.join(named)}", hint)
+        raise InputsError.of("evaluation_error.no_prompts", inputs=named)
     return ids.astype(np.int64)
 
 
@@ -136,8 +135,9 @@ def _read(decoders: tuple[Decoder, Decoder], text: Array, prompt: int) -> dict[L
     """Logits over the text, each with those that it is to equal: by cache only of a model that returns one."""
     mine, theirs = (decoder.logits(text) for decoder in decoders)
     if mine.shape != theirs.shape:
-        said = f"{decoders[0].side.label} has {mine.shape[2]:,} tokens, {decoders[1].side.label} {theirs.shape[2]:,}"
-        raise InputsError(f"the vocabularies differ: {said}", "have the larger one leave its padding out")
+        labels = {"reference": decoders[0].side.label, "candidate": decoders[1].side.label}
+        sizes = {"own": mine.shape[2], "other": theirs.shape[2]}
+        raise InputsError.of("evaluation_error.vocabularies_differ", **labels, **sizes)
     logits: dict[LogitsOf, tuple[Array, Array]] = {"candidate": (mine, theirs)}
     if (cached := decoders[1].cached_logits(text, prompt)) is not None:
         logits["candidate with cache"] = theirs, cached
@@ -200,19 +200,18 @@ class Decoder:
         given = self._caller.as_tensor(np.ascontiguousarray(ids), self.side.model)
         returned = self._guarded(partial(self._step, given, cache), list(ids.shape))
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise InputsError(f"a step of {self.side.label} returns a {type(returned).__name__}", "(logits, cache)")
+            kind = type(returned).__name__
+            raise InputsError.of("evaluation_error.step_returns", side=self.side.label, kind=kind)
         logits = self._caller.as_array(returned[0])
         if logits is None or logits.ndim != 3 or logits.shape[:2] != ids.shape:
             got = type(returned[0]).__name__ if logits is None else f"an array {list(logits.shape)}"
-            hint = "it must return logits (sequences, tokens, vocabulary) of every token that it is fed"
-            raise InputsError(f"{self.side.label} returns {got} for tokens {list(ids.shape)}", hint)
+            given = {"side": self.side.label, "returned": got, "shape": str(list(ids.shape))}
+            raise InputsError.of("evaluation_error.no_logits", **given)
         return np.array(logits), returned[1]
 
     def _guarded(self, code: Callable[[], Any], shape: list[int] | None = None) -> Any:
-        label = self.side.label
-        if shape is None:
-            return run_user_code(code, lambda error: UserCodeError(f"the adapter of {label}", error))
-        return run_user_code(code, lambda error: UserCodeError(f"{label}, on tokens {shape},", error))
+        key = "evaluation_stage.adapter" if shape is None else "evaluation_stage.on_tokens"
+        return run_user_code(code, lambda error: UserCodeError(say(key, side=self.side.label, shape=str(shape)), error))
 
 
 def _usual_step(model: Model) -> Step:

@@ -29,7 +29,7 @@ from align.models.open_side import Side, open_sides
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from align.traces.module_calls import CallPair
 
 INPUTS = -1  # no limit: stands for the model's inputs among points
-TEXT_HINT = "write PATH[#CALL][:OUTPUT]=PATH[#CALL][:OUTPUT], the reference's first"
-HINT = 'write one line a point: "path.in.reference" = "path.in.candidate"'
 
 
 def bisect_port(
@@ -166,8 +164,7 @@ def _outputs(pairs: Sequence[CallPair]) -> list[Point]:
     found = [paired for pair in pairs if not pair.reference.module for paired in _paired(pair)]
     unlike = [obstacle for _, obstacle in found if obstacle]
     if unlike or not found:
-        error = f"the models' outputs cannot be compared: {unlike[0] if unlike else 'there are none'}"
-        raise CannotRunError(error, "give the port the original's outputs")
+        raise CannotRunError.of("forward_error.unlike_outputs", obstacle=unlike[0] if unlike else "there are none")
     return [point for point, _ in found]
 
 
@@ -275,9 +272,11 @@ def read_points(path: Path) -> dict[str, str]:
     try:
         table = tomllib.loads(existing_file(path, "points file").read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputsError(f"{path} is not TOML: {error}", HINT) from error
-    if faults := [f"{name}: {value!r} is no text" for name, value in table.items() if not isinstance(value, str)]:
-        raise InputsError(f"{path} is no table of points:", HINT, faults)
+        raise InputsError.of("forward_error.points_no_toml", path=path, error=error) from error
+    odd = {name: repr(value) for name, value in table.items() if not isinstance(value, str)}
+    if faults := [say("forward_fault.no_text", name=name, value=value) for name, value in odd.items()]:
+        message, hint = texts("forward_error.no_table_of_points", path=path)
+        raise InputsError(message, hint, faults)
     return table
 
 
@@ -285,5 +284,6 @@ def parse_points(specs: Sequence[str]) -> dict[str, str]:
     """Read points of the form `REFERENCE=CANDIDATE`; raises InputsError listing all that are not."""
     pairs = [(spec, *(part.strip() for part in spec.split("="))) for spec in specs]
     if faults := [pair[0] for pair in pairs if len(pair) != len(("spec", "reference", "candidate")) or "" in pair]:
-        raise InputsError("points that name no two places:", TEXT_HINT, faults)
+        message, hint = texts("forward_error.no_two_places")
+        raise InputsError(message, hint, faults)
     return {reference: candidate for _, reference, candidate in pairs}

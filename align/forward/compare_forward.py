@@ -24,12 +24,18 @@ from align.forward.isolation.isolate_layers import Bench, isolate_layers
 from align.forward.layers.accept_deviations import accept_deviations, check_allowances, coarser_layers
 from align.forward.layers.compare_traces import compare_traces, first_divergence
 from align.forward.layers.describe_rows import culprits_in_batches, described_rows, with_texts
-from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
+from align.forward.layers.judge_forward import (
+    failure_finding,
+    judge_forward,
+    judge_until_failure,
+    no_part_at_fault,
+    paired_until,
+    read_failure,
+)
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import probe_unseen, unseen_findings, with_unseen
 from align.forward.measure_power import power_of, with_power
-from align.forward.port_failure import failure_finding, judge_until_failure, paired_until, read_failure
-from align.forward.running.noise_of_candidate import with_carried, with_functions
+from align.forward.running.measure_noise import with_carried, with_functions
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.call_model import bound_findings, read_bindings
 from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers

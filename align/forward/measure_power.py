@@ -128,7 +128,7 @@ def _runs_on_other_inputs(
 def _parameters(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]) -> tuple[ParameterPower, ...]:
     """Rows of all parameters that may have a gradient; raises CannotRunError where the model has no backward pass."""
     if not isinstance(side.runner, Differentiator):
-        raise CannotRunError(f"{side.reader.name} models are run forwards only")
+        raise CannotRunError.of("forward_error.forwards_only", framework=side.reader.name)
     scales = tensor_scales(trace, limits)
     gradients = side.runner.gradients(side.model, inputs, scales)
     values = side.reader.read_values(side.model)

@@ -1,6 +1,7 @@
 """What a name map comes to: whether every parameter has its counterpart, surely, in its place, and no target twice.
 
-No conversion follows a map that makes a target twice, so none is written.
+No conversion follows a map that makes a target twice, so none is written. Parameters that one side trains and the other
+does not are told too: no run without training shows them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from align.errors import MapError
 from align.models.describe_sides import copied_sides, unregistered_layers
 from align.models.unregistered_tensors import unregistered_tensors
 from align.names.fold_names import fold_names
-from align.names.frozen_parameters import folded_names, freezing, frozen_apart
 from align.words.catalogue import joined, sentence
 from align.words.message_words import first_few
 
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.name_map import NameMap, Pairing
+    from align.core.parameters import Parameter, ParameterSet
     from align.core.transforms import Transform
     from align.names.from_file.map_sides import MapSide
-    from align.names.frozen_parameters import FrozenApart
-
 
 Note = tuple[str, dict[str, Any]]  # the key of a sentence, and its facts
 
@@ -184,3 +183,47 @@ def _overlap(transforms: Sequence[Transform]) -> bool:
         return True
     spans = sorted((part.start, part.stop) for part in parts)
     return any(later[0] < earlier[1] for earlier, later in pairwise(spans))
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenApart:
+    """How many paired parameters each side trains, and which only one side does not: the pairs, in the source's order.
+
+    A buffer is trained by nobody. Where a parameter is cut into several, each piece counts.
+    """
+
+    trainable: tuple[int, int]
+    frozen_in_source: tuple[Pairing, ...] = ()
+    frozen_in_target: tuple[Pairing, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.frozen_in_source or self.frozen_in_target)
+
+
+def frozen_apart(name_map: NameMap, source: ParameterSet, target: ParameterSet) -> FrozenApart:
+    """Compare what is trained of the paired parameters; those of a file, which cannot tell, are left out."""
+    known = [
+        (pairing, bool(left.trainable), bool(right.trainable))
+        for pairing in name_map.pairings
+        if (left := _known(source, pairing.source)) and (right := _known(target, pairing.target))
+    ]
+    return FrozenApart(
+        (sum(mine for _, mine, _ in known), sum(theirs for _, _, theirs in known)),
+        tuple(pairing for pairing, mine, theirs in known if theirs and not mine),
+        tuple(pairing for pairing, mine, theirs in known if mine and not theirs),
+    )
+
+
+def folded_names(names: Sequence[str]) -> str:
+    """Names that differ in their numbers as one, the first few."""
+    return first_few(fold_names(names))
+
+
+def freezing(names: Sequence[str], *, frozen: bool) -> str:
+    """The line that freezes these parameters, or no longer does: an attribute that both frameworks have."""
+    return f"requires_grad = {not frozen} for {folded_names(names)}"
+
+
+def _known(side: ParameterSet, name: str) -> Parameter | None:
+    found = side.by_name.get(name)
+    return found if found is not None and (found.trainable is not None or found.buffer) else None

@@ -41,8 +41,7 @@ def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], na
     """
     missing = [p.source for p in name_map.pairings if p.source not in source or p.target not in target]
     if missing:
-        listed = first_few(missing, MOST_LISTED_PARAMETERS)
-        raise CannotRunError(f"the models lack parameters of the name map: {listed}", "make the map again: align map")
+        raise CannotRunError.of("traces_error.map_of_others", names=first_few(missing, MOST_LISTED_PARAMETERS))
     findings = []
     for pairing in name_map.pairings:
         meant, held, _ = paired_values(pairing, source, target)

@@ -30,8 +30,7 @@ from align.training.steps.compare_moments import compare_moments, moment_finding
 from align.training.steps.compare_values import owners_of
 from align.training.steps.measure_step_noise import UNMEASURED
 from align.training.steps.record_step import COMPUTED
-from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference
-from align.training.steps.refuse_random_steps import refuse_random_steps
+from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference, refuse_random_steps
 from align.training.steps.see_both_sides import see_recorded_steps, take_steps_beside
 from align.training.steps.step_folder import read_steps
 from align.training.steps.step_tables import (

@@ -23,16 +23,12 @@ STILL_WORDED_ERRORS = {
     "convert": 23,
     "core": 6,
     "curves": 37,
-    "evaluation": 19,
-    "forward": 18,
     "lint": 6,
     "models": 48,
     "names": 22,
     "report": 9,
     "rules": 9,
     "runs": 12,
-    "traces": 18,
-    "training": 23,
 }
 WORD = re.compile(r"(?:^|\s)[A-Za-z']{2,}(?=[\s,;:.]|$)")
 EXPRESSION = re.compile(r"\(\?|\[\^")

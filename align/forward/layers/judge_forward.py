@@ -1,20 +1,28 @@
-"""From rows to a verdict: something must have been compared, and nothing compared may be off."""
+"""From rows to a verdict: something must have been compared, and nothing compared may be off.
+
+Of a port that raises, the verdict says where it did, and what the layers that ran before show.
+"""
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
+from align.errors import NothingInCommonError
+from align.forward.forward_result import PortFailure
 from align.traces.compare_weights import CODE as NEVER_GIVEN
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from align.core.traces import Trace
+    from align.errors import ModelFailedError
     from align.forward.culprit_result import Culprit
     from align.forward.forward_result import LayerComparison
-    from align.traces.module_calls import UnpairedLayer
+    from align.traces.module_calls import CallPairs, UnpairedLayer
 
 LAYER_OUTPUTS = "forward_unit.layer_outputs"
 
@@ -126,3 +134,47 @@ def _named(layer: LayerComparison) -> str:
         batch=layer.batch,
         batches=layer.batches,
     )
+
+
+def read_failure(error: ModelFailedError) -> PortFailure:
+    """Take an error apart."""
+    place = error.failure
+    return PortFailure(place.layer, place.class_name, place.after, place.line, error.kind, error.happened, error.hint)
+
+
+def failure_finding(error: ModelFailedError, label: str) -> Finding:
+    """Say where the port raised and what to do, as an error: nothing behind it was compared."""
+    message = sentence("forward_finding.candidate_failed", error=error.message, hint=error.hint)
+    return Finding("candidate-failed", "error", error.layer or label, message)
+
+
+def paired_until(failure: ModelFailedError | None, pair: Callable[[], CallPairs], reference: Trace) -> CallPairs:
+    """What `pair` gives; of a run that a failure ended, without the calls of the reference behind its last pair.
+
+    Where there is no pair, the failure is all that is known: it is raised.
+    """
+    if failure is None:
+        return pair()
+    try:
+        calls = pair()
+    except NothingInCommonError:
+        raise failure from failure.__cause__
+    order = {(one.module, one.call): one.order for one in reference.captures}
+    last = max(order[pair.reference.module, pair.reference.call] for pair in calls.pairs)
+    reached = (one for one in calls.unpaired if one.side == "candidate" or order.get((one.module, one.call), 0) <= last)
+    return replace(calls, unpaired=tuple(reached))
+
+
+def judge_until_failure(
+    layers: Sequence[LayerComparison], unpaired: Sequence[UnpairedLayer], error: ModelFailedError
+) -> Verdict:
+    """Not compared, whatever ran before; the reason says how that compares."""
+    coverage = judge_forward(layers, unpaired, ()).coverage
+    wrong = [layer for layer in layers if layer.outcome == "not aligned"]
+    before = sentence("forward_verdict.agree_before", count=coverage.compared)
+    if wrong:
+        first = {"layer": wrong[0].candidate, "class_name": wrong[0].candidate_class}
+        before = sentence("forward_verdict.differ_before", total=coverage.compared, count=len(wrong), **first)
+    where, error_line = str(error.failure).strip(), error.happened.partition("\n")[0]
+    reason = sentence("forward_verdict.port_failed", where=where, error=error_line, before=before)
+    return Verdict(Outcome.NOT_COMPARED, reason, coverage)

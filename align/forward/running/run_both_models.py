@@ -85,9 +85,7 @@ def kept_traces(traces: Path | None) -> Iterator[Path]:
             yield Path(folder)
         return
     if traces.exists() and not traces.is_dir():
-        raise DestinationError(
-            f"cannot write the trace {traces}: it is not a folder", "remove it, or name another run folder"
-        )
+        raise DestinationError.of("forward_error.no_folder", path=traces)
     part = traces.with_name(f"{traces.name}.part")
     traces.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock(traces.with_name(f".{traces.name}{LOCK}"), traces, "trace"):

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from align.training.faults.explain_loss import NO_FAULT, explain_loss, explain_loss_inside, explain_outputs
 from align.training.faults.find_recompute_faults import find_recompute_faults
-from align.training.faults.find_step_faults import LayerFaults, value_culprits
+from align.training.faults.find_step_faults import (
+    LayerFaults,
+    tensors_by_themselves,
+    value_culprits,
+    values_by_themselves,
+)
 from align.training.faults.gradient_forms import (
     explain_given,
     given_by_loops,
@@ -22,7 +27,6 @@ from align.training.faults.gradient_forms import (
     scaled_back,
 )
 from align.training.faults.gradient_scale import clipped_by_norm, named_scale, without_loss_scale
-from align.training.faults.keep_by_itself import tensors_by_themselves, values_by_themselves
 from align.training.faults.loss_terms import OTHER, other_term, value_terms
 from align.training.faults.statistic_faults import statistic_culprits
 from align.training.faults.step_updates import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from align.training.faults.find_step_faults import value_culprits
 from align.training.faults.gradient_scale import clipped_by_norm
-from align.training.faults.value_terms import GradientGap, rms, value_term
+from align.training.faults.loss_terms import GradientGap, rms, value_term
 from align.training.steps.compare_values import judge_values, paired_values
 from align.training.steps.gradient_relations import NOT_CLEARED, GradientRelation
 from align.training.steps.record_step import BEFORE, COMPUTED, GIVEN

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import is_float
-from align.training.faults.find_step_faults import value_culprits
-from align.training.faults.keep_by_itself import values_by_themselves
+from align.training.faults.find_step_faults import value_culprits, values_by_themselves
 from align.training.steps.compare_values import judge_values, owners_of, paired_values
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation
 from align.training.steps.record_step import AFTER
