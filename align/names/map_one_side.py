@@ -28,7 +28,7 @@ from align.names.read_map_rules import MapRules, read_map_rules
 from align.names.user_rules import NameRules, apply_rules
 from align.rules.layer_rules import rule_for
 from align.rules.model_families import read_family
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -97,7 +97,7 @@ def _direction(side: MapSide, target: TargetFamily) -> NamingDirection:
     way = naming_direction(source, target, None)
     if way.family is None:
         other = "torch" if source == "mindspore" else "nn or mint"
-        raise UsageError(f"the names of {label} are {source}'s already", f"give --target {other}, or the other side")
+        raise UsageError.of("names_error.names_already", side=label, framework=source, other=other)
     return way
 
 
@@ -105,11 +105,10 @@ def _inferred(side: MapSide, target: TargetFamily, family: str | None, layers: I
     tensors = side.tensors or side.parameters.by_name
     if family is not None:
         if listed := list(layers):
-            raise UsageError(f"--layer {listed[0]!r} does not go with --family", "leave one of both out")
+            raise UsageError.of("names_error.layer_with_family", layer=listed[0])
         if family == AUTO:
             known = [one.name for one in recognise_families(tensors, side.parameters.framework or "torch")]
-            hint = f"name the family of the port: {', '.join(known) or 'none knows all names of this side'}"
-            raise UsageError("--family auto tells families by both sides, and there is one", hint)
+            raise UsageError.of("names_error.family_of_one_side", known=known, none=not known)
         return map_from_family(read_family(family), tensors, target)
     inferred = infer_from_file(tensors, target, layers, layer_kinds(side.parameters) if side.live else None)
     warnings = model_warnings(side.parameters, side.parameters.by_name) if side.live else _families(side, inferred)
@@ -149,7 +148,8 @@ def _require_apart(pairings: Iterable[Pairing], rules: NameRules) -> None:
         takers.setdefault(pairing.target, []).append(pairing)
     shared = {to: own for to, own in takers.items() if len(own) > 1 and join_fault([one.transform for one in own])}
     if shared:
-        faults = [f"{', '.join(rules.named(one.source) for one in own)} all lead to {to}" for to, own in shared.items()]
+        makers = {to: [rules.named(one.source) for one in own] for to, own in shared.items()}
+        faults = [say("rule_fault.all_lead", names=names, target=to) for to, names in makers.items()]
         raise MapError(rules.label, faults)
 
 
@@ -218,7 +218,7 @@ def model_warnings(model: ParameterSet, tensors: Container[str]) -> Iterable[str
     unknown: dict[str, list[str]] = {}
     for module in model.modules:
         if rule_for(module.classes) is None and any(p.rpartition(".")[2] in USUAL_ROLES for p in module.parameters):
-            unknown.setdefault(module.class_name, []).append(module.path or "the top level")
+            unknown.setdefault(module.class_name, []).append(module.path or say("model_part.top_level"))
     for name, paths in unknown.items():
         yield sentence("map_warning.no_rule", name=name, count=len(paths), paths=paths)
     if absent := [p.name for p in model.parameters if p.name not in tensors]:

@@ -103,7 +103,7 @@ def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
     left, right = (side.live for side in sides)
     if left is None or right is None:
         label = next(side.parameters.label for side in sides if side.live is None)
-        raise UsageError(f"{label} is a checkpoint, which cannot be run", "leave the inputs out, or give two models")
+        raise UsageError.of("names_error.checkpoint_not_run", side=label)
     return left, right
 
 
@@ -146,7 +146,7 @@ def _by_trial(
     from align.names.by_value.settle_by_trial import settle_by_trial
 
     if inputs is None or live is None:
-        raise UsageError("a trial needs inputs to run on", "give them with --inputs, or as `inputs`")
+        raise UsageError.of("names_error.trial_without_inputs")
     try:
         settled = settle_by_trial(*live, name_map, inputs, progress)
     except ModelFailedError as error:

@@ -18,7 +18,7 @@ from align.errors import MapError
 from align.models.describe_sides import copied_sides, unregistered_layers
 from align.models.unregistered_tensors import unregistered_tensors
 from align.names.fold_names import fold_names
-from align.words.catalogue import joined, sentence
+from align.words.catalogue import joined, say, sentence
 from align.words.message_words import first_few
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _unseen_tensors(name_map: NameMap, sides: tuple[MapSide, MapSide]) -> Iterat
 
 def _frozen_notes(found: FrozenApart, labels: tuple[str, str]) -> Iterator[Note]:
     """Yield the key and facts of what each side alone freezes, and of what to write in the target."""
-    counts = f"trainable {found.trainable[0]:,} against {found.trainable[1]:,}"
+    counts = say("map_warning.trainable", source=found.trainable[0], target=found.trainable[1])
     for pairs, label, frozen in ((found.frozen_in_source, labels[0], True), (found.frozen_in_target, labels[1], False)):
         if pairs:
             names = folded_names([pairing.source for pairing in pairs])
@@ -159,10 +159,8 @@ def with_doubled_open(name_map: NameMap) -> tuple[NameMap, list[Note]]:
 def refuse_doubled(name_map: NameMap, path: Path) -> None:
     """Raise MapError naming all targets that are made twice, before a map is written."""
     if doubled := doubled_targets(name_map.pairings):
-        faults = [f"{target}: {first_few(sources)} all lead to it" for target, sources in doubled.items()]
-        raise MapError(
-            path, faults, "nothing was written: leave one source for each target, or parts that do not overlap"
-        )
+        faults = [say("rule_fault.doubled", target=target, sources=sources) for target, sources in doubled.items()]
+        raise MapError(path, faults, say("names_reason.nothing_written"))
 
 
 def doubled_targets(pairings: Iterable[Pairing]) -> dict[str, list[str]]:

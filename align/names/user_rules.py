@@ -21,8 +21,7 @@ from align.errors import MapError
 from align.names.fold_names import WILD
 from align.names.layers.read_layers import USUAL_ROLES, roles_by_name, transform_between
 from align.rules.layer_rules import rule_for
-from align.words.catalogue import sentence
-from align.words.message_words import first_few
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,9 +95,8 @@ class NameRules:
 
     def _endless(self, pattern: re.Pattern[str], name: str) -> MapError:
         rule = renaming(pattern)
-        line = f"line {self.lines[rule]}: " if rule in self.lines else ""
-        fault = f"{line}{rule}: still at {name!r} after {PATTERN_SECONDS} seconds, which no sound pattern is"
-        return MapError(self.label, [fault], "take out repeats that can match nothing, or stand in a repeat")
+        facts = {"rule": rule, "line": self.lines.get(rule), "name": name, "seconds": PATTERN_SECONDS}
+        return MapError(self.label, [say("rule_fault.endless", **facts)], say("names_reason.no_repeats"))
 
     def targets_of(self, source: str) -> tuple[tuple[str, Transform, str], ...]:
         """All that `target_of` says of a source name: several entries for one that is cut, none if no rule pairs it."""
@@ -221,7 +219,7 @@ def check_shapes(name_map: NameMap, source: ParameterSet, target: ParameterSet) 
     known = [p for p in name_map.pairings if p.source in source.by_name and p.target in target.by_name]
     faults = [fault for p in known if (fault := _shape_fault(p, source, target))]
     if faults := [*faults, *_cut_faults(known, source, NameRules())]:
-        raise MapError("the name map", faults)
+        raise MapError(say("names_reason.the_map"), faults)
 
 
 @dataclass
@@ -240,9 +238,7 @@ def _apply_to_source(rules: NameRules, names: Iterable[str]) -> _Applied:
     for name in names:
         pairs, drop = rules.targets_of(name), rules.drop_of("source", name)
         if name in rules.names and rules.drops_exactly("source", name):
-            applied.faults.append(
-                f"{rules.named(name)} is both paired under [names] and dropped under [dropped.source]"
-            )
+            applied.faults.append(say("rule_fault.paired_and_dropped", name=rules.named(name)))
         if pairs and (name in rules.names or not drop):
             applied.pairings += [Pairing(name, to, "user", 1.0, change) for to, change, _ in pairs]
             applied.used.add(pairs[0][2])
@@ -262,9 +258,7 @@ def _apply_to_target(rules: NameRules, applied: _Applied, names: Iterable[str]) 
             applied.dropped.append(Dropped(name, "target", drop[0]))
             applied.used.add(drop[1])
         elif name in taken and rules.drops_exactly("target", name):
-            applied.faults.append(
-                f"{name} is dropped under [dropped.target], and {rules.named(taken[name])} leads to it"
-            )
+            applied.faults.append(say("rule_fault.dropped_and_led_to", name=name, source=rules.named(taken[name])))
 
 
 def _contradictions(rules: NameRules, pairings: Sequence[Pairing], target: Sequence[str] | None) -> list[str]:
@@ -274,15 +268,17 @@ def _contradictions(rules: NameRules, pairings: Sequence[Pairing], target: Seque
     for pairing in pairings:
         first, *_ = takers.setdefault(pairing.target, [])[:1] or [pairing]
         if first is not pairing and not all(apart_from_whole(one.transform)[1] for one in (first, pairing)):
-            both = f"{rules.named(first.source)} and {rules.named(pairing.source)}"
-            faults.append(f"{both} both lead to {pairing.target}")
+            both = {"one": rules.named(first.source), "other": rules.named(pairing.source)}
+            faults.append(say("rule_fault.both_lead", target=pairing.target, **both))
         takers[pairing.target].append(pairing)
         if known is not None and pairing.target not in known:
-            faults.append(f"{rules.named(pairing.source)} -> {pairing.target}: the target has no such parameter")
+            source = rules.named(pairing.source)
+            faults.append(say("rule_fault.no_such_target", source=source, target=pairing.target))
     for name, parts in takers.items():
         changes = [one.transform for one in parts]
         if all(apart_from_whole(change)[1] for change in changes) and (fault := join_fault(changes)):
-            faults.append(f"{name} is not whole: {fault} (by {first_few([rules.named(one.source) for one in parts])})")
+            sources = [rules.named(one.source) for one in parts]
+            faults.append(say("rule_fault.not_whole", name=name, fault=fault, sources=sources))
     return faults
 
 
@@ -344,4 +340,5 @@ def _shape_fault(pairing: Pairing, source: ParameterSet, target: ParameterSet, c
         got = pairing.transform.output_shape(shape)
     except ValueError as error:
         return f"{called} -> {pairing.target}: {error}"
-    return "" if got == wanted else f"{called} {list(got)} -> {pairing.target}: the target has {list(wanted)}"
+    shapes = {"shape": str(list(got)), "wanted": str(list(wanted))}
+    return "" if got == wanted else say("rule_fault.shape", source=called, target=pairing.target, **shapes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.names.thresholds import MOST_NAMES_IN_WARNING
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 from align.words.message_words import first_few
 
 if TYPE_CHECKING:
@@ -137,4 +137,4 @@ def _absent(reading: LayerReading, rule: DirectedRule) -> list[str]:
 
 
 def _paths(prefixes: Sequence[str]) -> list[str]:
-    return [prefix or "the top level" for prefix in prefixes]
+    return [prefix or say("model_part.top_level") for prefix in prefixes]
