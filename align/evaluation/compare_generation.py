@@ -31,7 +31,7 @@ from align.models.describe_sides import copied_sides
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, open_sides
 from align.models.user_code import find_function, run_user_code
-from align.traces.transferred_weights import TransferredWeights
+from align.traces.compare_weights import TransferredWeights
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:

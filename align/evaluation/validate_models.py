@@ -33,7 +33,7 @@ from align.evaluation.validation_result import Validation
 from align.models.call_model import call_model, model_caller, noise_unmeasured, widened_side
 from align.models.describe_sides import copied_sides
 from align.models.open_side import Side, open_sides
-from align.traces.transferred_weights import TransferredWeights
+from align.traces.compare_weights import TransferredWeights
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:

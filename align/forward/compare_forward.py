@@ -58,11 +58,9 @@ if TYPE_CHECKING:
     from align.errors import ModelFailedError
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
-    from align.forward.culprit_result import Culprit
-    from align.forward.forward_result import LayerComparison, UnseenModule
+    from align.forward.forward_result import Culprit, LayerComparison, Power, UnseenModule
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.layers.accept_deviations import Deviations
-    from align.forward.power_result import Power
     from align.forward.running.run_both_models import BothRuns
     from align.models.inputs import InputsSource
     from align.models.open_side import Side

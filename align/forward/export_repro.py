@@ -19,7 +19,7 @@ from align.forward.repro_result import LayerRepro, ReproOutput
 from align.measure.measure_arrays import measure
 from align.models.inputs import read_inputs, save_inputs
 from align.models.open_side import open_sides
-from align.traces.pair_inputs import inputs_of_calls
+from align.traces.module_calls import inputs_of_calls
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import say

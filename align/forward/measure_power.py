@@ -21,6 +21,7 @@ from align.core.measurements import smallest_factor
 from align.core.protocols import Differentiator
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, UserCodeError
+from align.forward.forward_result import OutputPower, Power
 from align.forward.power.parameter_power import (
     names_without_effect,
     parameter_powers,
@@ -28,7 +29,6 @@ from align.forward.power.parameter_power import (
     suspect_elements,
     tensor_scales,
 )
-from align.forward.power_result import OutputPower, Power
 from align.forward.running.measure_noise import measure_noise
 from align.forward.thresholds import LEAST_SATURATED_ELEMENTS, MOST_INPUTS_ALONE, SATURATED_SHARE
 from align.measure.limits import limit_for, rounding_limit
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Inputs, Model
     from align.core.traces import Capture, Trace
     from align.core.verdicts import Verdict
-    from align.forward.power_result import OutputState, ParameterPower
+    from align.forward.forward_result import OutputState, ParameterPower
     from align.models.inputs import InputsSource
 
 

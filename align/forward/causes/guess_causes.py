@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from align.forward.isolation.locate_faults import Fault, ProducerLayer
     from align.forward.relations.relation import Relation
     from align.models.open_side import Side
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey
 
 
 def guess_causes(bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:

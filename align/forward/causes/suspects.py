@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.forward.culprit_result import Culprit
+from align.forward.forward_result import Culprit
 from align.models.call_lines import called_at
 from align.models.source_lines import made_at
 from align.words.catalogue import joined
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from align.forward.isolation.locate_faults import Fault, ProducerLayer
     from align.forward.relations.relation import Relation
     from align.lint.lint_result import SettingFinding
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey
 
 WEIGHTS = "weights-differ"
 

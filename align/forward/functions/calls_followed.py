@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
-    from align.forward.culprit_result import FunctionDifference
+    from align.forward.forward_result import FunctionDifference
     from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall, TensorKey
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, UserCodeError
 from align.forward.causes.suspects import with_relation
-from align.forward.culprit_result import FunctionFault
+from align.forward.forward_result import FunctionFault
 from align.forward.functions.calls_followed import FollowedCalls
 from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall
 from align.forward.isolation.isolated_calls import Isolation
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Inputs
     from align.forward.causes.suspects import Suspect
-    from align.forward.culprit_result import Sureness
+    from align.forward.forward_result import Sureness
     from align.forward.functions.calls_followed import Counterpart
     from align.forward.functions.recorded_calls import RecordedCall
     from align.forward.isolation.isolate_layers import Bench, IsolatedLayers
     from align.forward.isolation.locate_faults import Fault
     from align.models.open_side import Side
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey
 
     _Replaced = dict[CallKey, tuple[RecordedCall, Counterpart]]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from align.core.trace_metadata import CallStart
     from align.core.traces import Capture
     from align.forward.isolation.isolated_calls import Isolation
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey
 
 
 TensorKey = bytes

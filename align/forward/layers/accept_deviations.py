@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from align.core.traces import Capture
     from align.forward.allowances import AcceptedDeviation, Allowances
-    from align.forward.culprit_result import Culprit
-    from align.forward.forward_result import LayerComparison
+    from align.forward.forward_result import Culprit, LayerComparison
     from align.traces.module_calls import CallPair
 
 

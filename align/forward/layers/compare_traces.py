@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
     from align.forward.allowances import Allowances
-    from align.forward.culprit_result import IsolatedOutcome
+    from align.forward.forward_result import IsolatedOutcome
     from align.measure.judge_tensors import JudgedTensor, LimitOf
     from align.measure.limits import RoundingNoise
     from align.traces.module_calls import Call, CallPair

@@ -9,8 +9,7 @@ from align.core.dtypes import rounded_as
 from align.forward.layers.compare_traces import excuse_uncertain
 from align.forward.thresholds import LONGEST_SHOWN_TEXT
 from align.measure.measure_arrays import measure
-from align.traces.module_calls import batch_ends, batch_number, outermost_calls
-from align.traces.pair_inputs import inputs_of_calls, pair_inputs
+from align.traces.module_calls import batch_ends, batch_number, inputs_of_calls, outermost_calls, pair_inputs
 from align.traces.returned_parts import parts_of
 from align.words.catalogue import sentence
 from align.words.message_words import printable
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.traces import Capture, Trace
-    from align.forward.culprit_result import Culprit
-    from align.forward.forward_result import LayerComparison
+    from align.forward.forward_result import Culprit, LayerComparison
 
 Place = tuple[int, int]  # where two arrays lie in memory
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from align.core.traces import Trace
     from align.errors import ModelFailedError
-    from align.forward.culprit_result import Culprit
-    from align.forward.forward_result import LayerComparison
+    from align.forward.forward_result import Culprit, LayerComparison
     from align.traces.module_calls import CallPairs, UnpairedLayer
 
 LAYER_OUTPUTS = "forward_unit.layer_outputs"

@@ -19,7 +19,7 @@ from align.forward.repro_result import ReproSide
 from align.models.nested_values import leaves, with_leaves
 from align.models.rebuild_from_settings import proposed_arguments, wanted_arguments
 from align.models.user_code import find_function, run_user_code
-from align.traces.pair_inputs import pair_inputs
+from align.traces.module_calls import pair_inputs
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.forward.repro_result import BuiltBy
     from align.models.open_side import Side
-    from align.traces.module_calls import CallPair
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey, CallPair
 
 
 def scripter_of(side: Side) -> LayerScripter:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from align.traces.pair_inputs import call_key
+from align.traces.module_calls import call_key
 from align.training.step_result import StepCulprit
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation
 from align.training.thresholds import FITTED_FACTS_TOLERANCE
@@ -15,8 +15,7 @@ from align.training.thresholds import FITTED_FACTS_TOLERANCE
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from align.traces.module_calls import CallPair
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey, CallPair
     from align.training.step_result import FaultKind, FaultyPart, Sureness
     from align.training.steps.compare_values import JudgedValue
     from align.training.steps.judge_step import SeenTensor

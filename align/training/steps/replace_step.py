@@ -17,7 +17,7 @@ from align.core.traces import Capture
 from align.measure.sampled_values import relative_rms_distance
 from align.measure.tensor_layouts import LearnedLayouts, PermutedLayout
 from align.models.spilled_arrays import SpilledArrays
-from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
+from align.traces.module_calls import call_key, inputs_of_calls, pair_inputs
 from align.training.thresholds import (
     LAYOUT_FEWEST_ELEMENTS,
     LAYOUT_MOST_AXES,

@@ -19,7 +19,7 @@ from align.errors import UnlikeTracesError
 from align.measure.sampled_values import relative_rms_distance, sample_values
 from align.models.recompute_layers import recompute_noted
 from align.models.spilled_arrays import SpilledArrays
-from align.traces.pair_inputs import call_key, inputs_of_calls
+from align.traces.module_calls import call_key, inputs_of_calls
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.training.steps.both_steps import SeenSteps
 from align.training.steps.compare_values import carried_over, paired_values
