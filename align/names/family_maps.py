@@ -280,7 +280,7 @@ def _map_from_form(
 ) -> InferredNames:
     backwards = to == "torch"
     if own.unknown:
-        faults = [say("family_fault.no_such_name", name=name) for name in own.unknown]
+        faults = [say("rule_fault.no_such_name", name=name) for name in own.unknown]
         family = say("names_reason.family", name=own.family.name, about=own.family.about)
         raise MapError(family, faults, say("names_reason.other_family"))
     places = {name: own.places[name] for name in tensors if name not in own.dropped}
@@ -321,8 +321,8 @@ def _cut(name: str, shape: Shape, place: Place, index: int) -> Transform:
         return IDENTITY
     size, rest = divmod(shape[0], len(place.paths))
     if rest:
-        fault = say("family_fault.unequal_pieces", name=name, shape=str(shape), count=len(place.paths))
-        raise MapError(say("names_reason.the_family"), [fault])
+        facts = {"name": name, "shape": str(shape), "count": len(place.paths)}
+        raise MapError.of_one("the family", "names_error.unequal_pieces", **facts)
     return Slice(0, index * size, (index + 1) * size, shape)
 
 
@@ -332,8 +332,7 @@ def _reshaped(name: str, shape: Shape, place: Place, *, backwards: bool) -> Tran
         return IDENTITY
     before, after = place.rule.shapes[:: -1 if backwards else 1]
     if len(before) != len(shape) or any(n not in (0, length) for n, length in zip(before, shape, strict=True)):
-        fault = say("family_fault.other_axes", name=name, shape=str(shape), axes=str(before))
-        raise MapError(say("names_reason.the_family"), [fault])
+        raise MapError.of_one("the family", "names_error.other_axes", name=name, shape=str(shape), axes=str(before))
     return Reshape(tuple(shape[axis] if n == 0 else n for axis, n in enumerate(after)), shape)
 
 

@@ -87,8 +87,7 @@ def read_users_rules(path: Path) -> NameRules:
 
 def _text(path: Path) -> str:
     if path.suffix.lower() in (".csv", ".json"):
-        fault = say("map_file_fault.rows", suffix=path.suffix)
-        raise MapError(path, [fault], say("names_reason.map_as_toml"))
+        raise MapError.of_one(path, "names_error.rows_of_a_map", suffix=path.suffix)
     try:
         return existing_file(path, "map file").read_text(encoding="utf-8-sig")  # editors of some systems add a mark
     except UnicodeDecodeError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from align.checkpoints.wrapper_prefixes import without_wrappers, wrapper_words
 from align.core.name_map import Ambiguity
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from align.core.parameters import Parameter, ParameterSet
     from align.core.transforms import Transform
     from align.names.from_file.map_sides import MapSide
-
-Note = tuple[str, dict[str, Any]]  # the key of a sentence, and its facts
+    from align.words.catalogue import Note
 
 
 @dataclass(slots=True)
@@ -51,6 +50,7 @@ def map_warnings(name_map: NameMap, sides: tuple[MapSide, MapSide], facts: MapFa
     """Say what a map rests on, or what stands against it."""
     source, target = (side.parameters for side in sides)
     live = [side.live for side in sides if side.live]
+    copied = [finding.message for finding in copied_sides(*live)]
     lost = [(side, one) for side in live if name_map.unmatched for one in unregistered_layers(side)]
     wrappers = [(side.label, wrapper_words(without_wrappers(side.names))) for side in (source, target)]
     notes: list[Note] = [("map_warning.wrappers", {"side": one, "words": words}) for one, words in wrappers if words]
@@ -65,8 +65,8 @@ def map_warnings(name_map: NameMap, sides: tuple[MapSide, MapSide], facts: MapFa
         for side, one in lost
     ]
     notes += _unseen_tensors(name_map, sides)
-    notes += _frozen_notes(frozen_apart(name_map, source, target), (source.label, target.label))
-    copied = [finding.message for finding in copied_sides(*live)]
+    frozen = frozen_apart(name_map, source, target)
+    notes += _frozen_notes(frozen, (source.label, target.label))
     return (*copied, *(sentence(key, **given) for key, given in notes))
 
 
