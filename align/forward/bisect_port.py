@@ -18,8 +18,8 @@ from align.core.name_map import SIDES, NameMap
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, InputsError, NothingInCommonError
-from align.forward.bisect.corresponding_points import Point, Splice, points_as_given, points_of_runs, worst_factor
 from align.forward.bisect_result import Bisection, SplicePoint, WrongStretch
+from align.forward.corresponding_points import Point, Splice, points_as_given, points_of_runs, worst_factor
 from align.forward.layers.compare_traces import paired_outputs
 from align.forward.running.measure_noise import measure_noise
 from align.models.describe_sides import copied_sides
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
-    from align.forward.bisect.corresponding_points import CorrespondingPoints
     from align.forward.bisect_result import PointState
+    from align.forward.corresponding_points import CorrespondingPoints
     from align.forward.running.measure_noise import Noise
     from align.traces.module_calls import CallPair
 

@@ -21,10 +21,12 @@ from align.forward.forward_result import ForwardComparison
 from align.forward.functions.look_inside import Budget, look_inside
 from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
-from align.forward.layers.accept_deviations import accept_deviations, check_allowances, coarser_layers
 from align.forward.layers.compare_traces import compare_traces, first_divergence
 from align.forward.layers.describe_rows import culprits_in_batches, described_rows, with_texts
 from align.forward.layers.judge_forward import (
+    accept_deviations,
+    check_allowances,
+    coarser_layers,
     failure_finding,
     judge_forward,
     judge_until_failure,
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     from align.forward.causes.compare_live_weights import ComparedWeights
     from align.forward.forward_result import Culprit, LayerComparison, Power, UnseenModule
     from align.forward.isolation.isolate_layers import IsolatedLayers
-    from align.forward.layers.accept_deviations import Deviations
+    from align.forward.layers.judge_forward import Deviations
     from align.forward.running.run_both_models import BothRuns
     from align.models.inputs import InputsSource
     from align.models.open_side import Side

@@ -14,10 +14,15 @@ from align.errors import UnlikeTracesError
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
-from align.forward.layers.accept_deviations import accept_deviations, check_allowances, coarser_layers
 from align.forward.layers.compare_traces import compare_traces, first_divergence
 from align.forward.layers.describe_rows import described_rows, with_texts
-from align.forward.layers.judge_forward import LAYER_OUTPUTS, judge_forward
+from align.forward.layers.judge_forward import (
+    LAYER_OUTPUTS,
+    accept_deviations,
+    check_allowances,
+    coarser_layers,
+    judge_forward,
+)
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import unseen_findings, unseen_modules, with_unseen
 from align.lint.compare_settings import compare_settings

@@ -14,8 +14,8 @@ from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.errors import CannotRunError
 from align.forward.compare_forward import compare_forward
-from align.forward.repro.script_layer import Given, LayerFiles, ScriptedLayer, scripter_of, watch_call
 from align.forward.repro_result import LayerRepro, ReproOutput
+from align.forward.script_layer import Given, LayerFiles, ScriptedLayer, scripter_of, watch_call
 from align.measure.measure_arrays import measure
 from align.models.inputs import read_inputs, save_inputs
 from align.models.open_side import open_sides

@@ -22,7 +22,7 @@ from align.core.protocols import Differentiator
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, UserCodeError
 from align.forward.forward_result import OutputPower, Power
-from align.forward.power.parameter_power import (
+from align.forward.parameter_power import (
     names_without_effect,
     parameter_powers,
     perturb_elements,

@@ -1,9 +1,11 @@
 """Which simple relation makes a layer's output the reference's: found on a few elements, verified on all of them.
 
 Each family of relations yields its simplest; what counts as found is decided in one place (`relation.py`). Unrelated
-arrays, and outputs that hardly vary, give nothing. Two families stand here. Shares over an axis are known by their
+arrays, and outputs that hardly vary, give nothing. Three families stand here. Shares over an axis are known by their
 sums, and their logarithms are what went into a softmax, but for one number that each row has in common. Regions that
-are wrong say where a fault is, and seldom what it is: a border points to padding, zeros to dropout or a mask.
+are wrong say where a fault is, and seldom what it is: a border points to padding, zeros to dropout or a mask. Values
+that a narrower dtype holds exactly were rounded to it: seen in its bits, and no size of error can say it as well; where
+only the errors have the size of such rounding, and no relation to the values, it is a hint and no more.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.measurements import smallest_factor
+from align.core.dtypes import EPSILON, numpy_dtype
+from align.core.measurements import Limit, smallest_factor
 from align.forward.relations.affine import explain_affine, known_number
 from align.forward.relations.moved_values import (
     explain_cut,
@@ -25,11 +28,12 @@ from align.forward.relations.moved_values import (
 )
 from align.forward.relations.pointwise import explain_pointwise, softmax, swap_sides
 from align.forward.relations.relation import Question, Relation, agreement, with_facts
-from align.forward.relations.rounding import explain_error_size, explain_rounding
 from align.forward.relations.slices import other_axes
 from align.forward.thresholds import (
+    CHANCE_CORRELATION_OF_ERRORS,
     DROPOUT_DEVIATIONS,
     ENOUGH_BITS,
+    LEAST_ROUNDED_ELEMENTS,
     MOST_LISTED_PLACES,
     MOST_WRONG_SLICES,
     SHARES_TOLERANCE,
@@ -37,14 +41,16 @@ from align.forward.thresholds import (
     WRONG_THROUGHOUT,
 )
 from align.measure.measure_arrays import measure
+from align.measure.thresholds import TYPICAL_UNITS, WORST_UNITS
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.core.measurements import Limit
     from align.forward.relations.relation import Fact
+
+NARROW = ("bfloat16", "float16")
 
 
 def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Relation, ...]:
@@ -276,6 +282,43 @@ def _ranges(places: Array) -> str:
     runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
     shown = [f"{run[0]}-{run[-1]}" if run.size > 1 else f"{run[0]}" for run in runs[:MOST_LISTED_PLACES]]
     return ", ".join(shown) + (", ..." if len(runs) > MOST_LISTED_PLACES else "")
+
+
+def explain_rounding(question: Question) -> Iterator[Relation]:
+    """Yield the dtype that the bits show: `rounded` (the output only) or `lower-precision` (what is before it too)."""
+    dtype = next((one for one in NARROW if is_exact_in(question.candidate, one)), None)
+    if dtype is None or is_exact_in(question.reference, dtype) or question.wrong * question.bits < ENOUGH_BITS:
+        return
+    measured, unit = measure(question.reference, question.candidate), EPSILON[dtype]
+    for name, typical, worst in (("rounded", 1.0, 1.0), ("lower-precision", TYPICAL_UNITS, WORST_UNITS)):
+        limit = Limit(worst * unit * measured.reference_max, typical * unit * measured.reference_rms, "dtype")
+        if (left := smallest_factor(measured, limit)) <= 1.0:
+            yield Relation(name, left, facts={"dtype": dtype})
+            return
+
+
+def explain_error_size(question: Question) -> Iterator[Relation]:
+    """Yield `rounding-sized`: errors of the size of a few roundings, with no mean and no relation to the values."""
+    reference, error = question.sample, question.candidate_sample - question.sample
+    size, typical = (sqrt(float(np.mean(one**2))) for one in (error, reference))
+    dtype = next((one for one in NARROW[::-1] if EPSILON[one] / 8 <= size / (typical or 1.0) <= EPSILON[one]), None)
+    if dtype is None or reference.size < LEAST_ROUNDED_ELEMENTS or question.bits == 0.0:
+        return
+    with np.errstate(invalid="ignore"):
+        related = [np.corrcoef(error, one)[0, 1] for one in (reference, np.abs(reference), reference**2)]
+    apart = [float(error.mean()) / float(error.std()), *related]
+    if max(map(abs, apart)) * sqrt(reference.size) < CHANCE_CORRELATION_OF_ERRORS:
+        facts: dict[str, Fact] = {"dtype": dtype, "relative_error": size / typical}
+        yield Relation("rounding-sized", question.factor, 0.0, facts=facts)
+
+
+def is_exact_in(values: Array, dtype: str) -> bool:
+    """Whether a narrower dtype holds these values exactly, a thousand of them first."""
+    with np.errstate(over="ignore", under="ignore"):
+        return all(
+            np.array_equal(part.astype(numpy_dtype(dtype)).astype(values.dtype), part)
+            for part in (values.reshape(-1)[:1000], values.reshape(-1))
+        )
 
 
 # Each explains everything or says nothing; those below are asked where none of these does.
