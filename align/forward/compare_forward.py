@@ -14,15 +14,19 @@ from align.core.verdicts import Outcome
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
-from align.forward.causes.guess_causes import guess_causes
-from align.forward.causes.suspects import with_lines
+from align.forward.causes.suspects import guess_causes, with_lines
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
 from align.forward.functions.look_inside import Budget, look_inside
 from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
-from align.forward.layers.compare_traces import compare_traces, first_divergence
-from align.forward.layers.describe_rows import culprits_in_batches, described_rows, with_texts
+from align.forward.layers.compare_traces import (
+    compare_traces,
+    culprits_in_batches,
+    described_rows,
+    first_divergence,
+    with_texts,
+)
 from align.forward.layers.judge_forward import (
     accept_deviations,
     check_allowances,

@@ -14,8 +14,7 @@ from align.errors import UnlikeTracesError
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
-from align.forward.layers.compare_traces import compare_traces, first_divergence
-from align.forward.layers.describe_rows import described_rows, with_texts
+from align.forward.layers.compare_traces import compare_traces, described_rows, first_divergence, with_texts
 from align.forward.layers.judge_forward import (
     LAYER_OUTPUTS,
     accept_deviations,

@@ -31,9 +31,9 @@ from align.forward.parameter_power import (
 )
 from align.forward.running.measure_noise import measure_noise
 from align.forward.thresholds import LEAST_SATURATED_ELEMENTS, MOST_INPUTS_ALONE, SATURATED_SHARE
+from align.measure.judge_tensors import slices_of
 from align.measure.limits import limit_for, rounding_limit
 from align.measure.measure_arrays import measure
-from align.measure.slices import slices_of
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import batches_from_names, named_arrays, read_batches
 from align.models.open_side import Side, open_side

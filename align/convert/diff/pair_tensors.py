@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Measurement
     from align.core.name_map import NameMap
     from align.core.transforms import Transform
-    from align.measure.running_sums import RunningSums
+    from align.measure.measure_arrays import RunningSums
 
 
 @dataclass(frozen=True, slots=True)
