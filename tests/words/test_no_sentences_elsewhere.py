@@ -22,7 +22,6 @@ STILL_WORDED_ERRORS = {
     "cli": 23,
     "convert": 23,
     "core": 6,
-    "curves": 37,
     "lint": 6,
     "models": 48,
     "report": 9,
