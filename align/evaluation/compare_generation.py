@@ -167,7 +167,7 @@ def _cache_findings(label: str, comparisons: Sequence[LogitsComparison]) -> Iter
 class Decoder:
     """One side that is fed token ids (sequences, tokens); `adapter` is the user's, or its name."""
 
-    def __init__(self, side: Side, adapter: str | Adapter | None = None) -> None:
+    def __init__(self, side: Side, adapter: str | Adapter | None) -> None:
         self.side = side
         self._caller = model_caller(side)
         make = find_function(adapter) if isinstance(adapter, str) else adapter

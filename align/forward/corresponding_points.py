@@ -159,7 +159,7 @@ class Splice:
         reference: Trace,
         noise: Mapping[str, Measurement] | None,
         points: Iterable[Point],
-        spliced: Set[str] = frozenset(),
+        spliced: Set[str],
     ) -> None:
         self._trace, self._noise, self._spliced = reference, noise, spliced
         self._points = {point.candidate.key: point.reference for point in points}

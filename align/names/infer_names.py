@@ -82,8 +82,8 @@ def map_from_file(
 def infer_from_file(
     tensors: Mapping[str, StoredTensor | Parameter],
     family: TargetFamily,
-    layers: Iterable[str] = (),
-    known_kinds: Mapping[str, Sequence[str]] | None = None,
+    layers: Iterable[str],
+    known_kinds: Mapping[str, Sequence[str]] | None,
 ) -> InferredNames:
     """Return what `map_from_file` does, with what is open; raises UsageError for choices that cannot be applied."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}

@@ -127,7 +127,7 @@ def _backward_runner(side: Side) -> BackwardRunner:
 
 
 def _write_run(
-    side: Side, folder: Path, head: TraceHead, run: Callable[[CallWriter], None], later: Sequence[str] = ()
+    side: Side, folder: Path, head: TraceHead, run: Callable[[CallWriter], None], later: Sequence[str]
 ) -> None:
     kind = GivenWriter if head.layer_inputs else CallWriter
     try:

@@ -72,7 +72,7 @@ def calls_to_force(
     pairs: Iterable[CallPair],
     calls: Mapping[CallKey, IsolatedCall],
     way: IsolationOptions,
-    helpless: Set[CallKey] = frozenset(),
+    helpless: Set[CallKey],
 ) -> set[CallKey]:
     """Calls that are off, and that the port gives something else than the reference does: it may be that alone.
 
