@@ -161,15 +161,12 @@ def _pairs(
 
 def _outputs(pairs: Sequence[CallPair]) -> list[Point]:
     """The outputs of the models; raises CannotRunError where one cannot be compared."""
-    found = [paired for pair in pairs if not pair.reference.module for paired in _paired(pair)]
+    whole = [pair for pair in pairs if not pair.reference.module]
+    found = [(Point(a, b), off) for pair in whole for a, b, off in paired_outputs(pair.reference, pair.candidate)]
     unlike = [obstacle for _, obstacle in found if obstacle]
     if unlike or not found:
         raise CannotRunError.of("forward_error.unlike_outputs", obstacle=unlike[0] if unlike else "there are none")
     return [point for point, _ in found]
-
-
-def _paired(pair: CallPair) -> list[tuple[Point, str]]:
-    return [(Point(a, b), obstacle) for a, b, obstacle in paired_outputs(pair.reference, pair.candidate)]
 
 
 def _stretch(found: FoundStretch, points: Sequence[Point], candidate: TraceFolder) -> WrongStretch:

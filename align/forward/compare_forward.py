@@ -276,6 +276,7 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, explained: _
         probe_unseen(role, side, inputs, trace)
         for role, side, inputs, trace in zip(SIDES, task.sides, run.inputs, run.traces, strict=True)
     ]
+    labels = task.sides[0].label, task.sides[1].label
     findings = (
         *run.noise.findings,
         *unseen_layers(*task.sides),
@@ -284,21 +285,17 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, explained: _
         *(one for own, side in zip(unseen, task.sides, strict=True) for one in unseen_findings(own, side.label)),
         *alone.findings,
         *explained.findings,
-        *left_out(run.traces, [side.label for side in task.sides]),
+        *left_out(run.traces, labels),
         *open_names(gathered.names.name_map),
         *weights.findings,
         *coarser_layers(run.candidate.captures, task.allowances.coarsest),
-        *(() if weights.weights.never_given else no_part_at_fault(layers, culprits, _labels(task.sides))),
+        *(() if weights.weights.never_given else no_part_at_fault(layers, culprits, labels)),
         *not_judged(gathered.names.parameters, gathered.names.settings, gathered.names.name_map, calls),
     )
     known = accept_deviations(layers, culprits, task.allowances.accepted)
     verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)
     hidden = (*unseen[0], *unseen[1])
     return _Judged(known, findings, with_unseen(verdict, hidden, gathered.names.parameters), hidden)
-
-
-def _labels(sides: tuple[Side, Side]) -> tuple[str, str]:
-    return sides[0].label, sides[1].label
 
 
 def _judge_failed(task: _Task, gathered: _Gathered, error: ModelFailedError) -> _Judged:

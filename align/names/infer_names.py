@@ -168,7 +168,10 @@ def infer_names(
         name_map=_name_map(shapes, changes, family, renames),
         open=tuple(open_layers),
         faults=tuple(choice_faults(choices, used, readings, rules, ways)),
-        fills=tuple(_fill(name, value) for name, value in added.items()),
+        fills=tuple(
+            Fill(name, np.array(value, np.int64), sentence("fill_reason.default", value=value))
+            for name, value in added.items()
+        ),
         warnings=inferred_name_warnings(readings, otherwise, family, paths),
     )
 
@@ -226,10 +229,6 @@ def _renamed_path(path: str, renames: dict[str, str]) -> str:
     return ".".join(part for part in new if part) if renames else path
 
 
-def _fill(name: str, value: int) -> Fill:
-    return Fill(name, np.array(value, np.int64), sentence("fill_reason.default", value=value))
-
-
 def choice_faults(
     choices: Iterable[LayerChoice],
     used: Set[LayerChoice | None],
@@ -277,7 +276,8 @@ def open_names_error(layers: Sequence[OpenLayer]) -> OpenNamesError:
         globs.append(common_glob([layers[place].prefix for place in places]))
         line = _line(name, layers[places[0]])
         folded.append(f"{line} [{len(places)} layers: --layer '{globs[-1]}=KIND']" if len(places) > 1 else line)
-    return OpenNamesError(lines, _hint(globs[0], layers[0]), folded)
+    hint = say("names_reason.say_which", choices=_choices(globs[0], layers[0]), top=not layers[0].prefix)
+    return OpenNamesError(lines, hint, folded)
 
 
 def open_names(layers: Sequence[OpenLayer]) -> list[Unmatched]:
@@ -303,10 +303,6 @@ def _line(name: str, layer: OpenLayer) -> str:
 
 def _ways(layer: OpenLayer) -> str:
     return "; ".join(f"{ids} -> {', '.join(names)}" for ids, names in layer.alternatives)
-
-
-def _hint(glob: str, layer: OpenLayer) -> str:
-    return say("names_reason.say_which", choices=_choices(glob, layer), top=not layer.prefix)
 
 
 def _choices(glob: str, layer: OpenLayer) -> str:

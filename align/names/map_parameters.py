@@ -141,13 +141,9 @@ def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     """
     name_map = _matched(source, target, rules)
     if (source.parameters or target.parameters) and not name_map.pairings and not name_map.ambiguous:
-        raise NothingInCommonError(source.label, target.label, "parameter", _bare(source, target))
+        bare = next((side.label for side in (source, target) if not side.parameters), "")
+        raise NothingInCommonError(source.label, target.label, "parameter", bare)
     return name_map
-
-
-def _bare(source: ParameterSet, target: ParameterSet) -> str:
-    """The side that has no parameter at all, "" if both have some."""
-    return next((side.label for side in (source, target) if not side.parameters), "")
 
 
 def _matched(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:

@@ -116,7 +116,7 @@ def show_trace(folder: Path | str) -> TraceSummary:
         head=trace.manifest.head,
         environment=trace.environment,
         complete=trace.complete,
-        running=tuple(_name(start) for start in trace.manifest.running),
+        running=tuple(one.module + (f"#{one.call}" if one.call else "") for one in trace.manifest.running),
         failure=trace.manifest.failure,
         calls=tuple(_calls(trace)),
         tensors=len(trace.captures),
@@ -157,10 +157,6 @@ def _tensor(trace: TraceFolder, capture: Capture) -> TracedTensor:
     place = trace.manifest.places.get(capture.key)
     kept = 0 if place is None else prod(place.shape)
     return TracedTensor(capture.output, capture.shape, capture.dtype, trace.manifest.statistics.get(capture.key), kept)
-
-
-def _name(start: CallStart) -> str:
-    return start.module + (f"#{start.call}" if start.call else "")
 
 
 def trace_faults(reference: TraceHead, candidate: TraceHead) -> Iterator[str]:

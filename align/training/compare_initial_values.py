@@ -197,7 +197,8 @@ class Judged:
 def judge_pair(ours: DrawnParameter, theirs: DrawnParameter) -> Judged:
     """Compare a pair; `same` still hangs on the p-value, where there is one."""
     if ours.whole.shape != theirs.whole.shape:
-        return Judged("shapes differ", note=_shapes(ours.whole, theirs.whole))
+        shapes = {"reference": str(list(ours.whole.shape)), "candidate": str(list(theirs.whole.shape))}
+        return Judged("shapes differ", note=sentence("initial_note.shapes", **shapes))
     if ours.random != theirs.random:
         return Judged("random on one side")
     if not ours.random:
@@ -215,10 +216,6 @@ def _compare_fixed(ours: Array, theirs: Array) -> Judged:
         return Judged("same", one.size)
     note = sentence("initial_note.elements", unlike=int(np.count_nonzero(unlike)), count=one.size)
     return Judged("values differ", one.size, note=note)
-
-
-def _shapes(ours: Array, theirs: Array) -> str:
-    return sentence("initial_note.shapes", reference=str(list(ours.shape)), candidate=str(list(theirs.shape)))
 
 
 def _compare_random(ours: Array, theirs: Array) -> Judged:

@@ -109,7 +109,8 @@ class Explainer:
         if not np.isfinite(own.moved):
             return Untrained("not finite", sentence("untrained_reason.update_not_finite"))
         if own.moved > 0.0:
-            return Untrained("trained", _held_twice(own))
+            twice = own.holders > 1
+            return Untrained("trained", sentence("untrained_reason.held_twice", count=own.holders) if twice else "")
         return Untrained("did not move", self._why_still(own))
 
     def _why_still(self, own: ParameterStep) -> str:
@@ -147,10 +148,6 @@ class Explainer:
         if not self._runs(one):
             return sentence("untrained_reason.module_not_called")
         return sentence("untrained_reason.no_part_of_loss")
-
-
-def _held_twice(own: ParameterStep) -> str:
-    return sentence("untrained_reason.held_twice", count=own.holders) if own.holders > 1 else ""
 
 
 def _not_finite(gradient: float, moved: float) -> str:

@@ -54,7 +54,8 @@ def explain_parameters(question: Question, values: Mapping[str, Array]) -> Itera
         if bias is not None:
             found += [_sum(question, "bias-missing", bias), _sum(question, "bias-twice", bias, -1.0)]
         if weight is not None:
-            found.append(_rescaled(question, "weight-missing", weight, 0.0 if bias is None else bias))
+            shift = 0.0 if bias is None else bias
+            found.append(_sum(question, "weight-missing", shift - shift * weight, scale=weight))
         if bias is not None and weight is not None:
             found.append(_sum(question, "weight-and-bias-missing", bias, scale=weight))
         yield from (one for each in found if (one := with_facts(each, {"axis": axis})))
@@ -68,10 +69,6 @@ def _sum(question: Question, name: str, term: Array, sign: float = 1.0, scale: A
     return question.confirm(
         name, question.candidate.astype(np.float64) * (1.0 if scale is None else scale) + sign * term
     )
-
-
-def _rescaled(question: Question, name: str, weight: Array, bias: Array | float) -> Relation | None:
-    return _sum(question, name, bias - bias * weight, scale=weight)
 
 
 def _is(question: Question, name: str, value: Array) -> Relation | None:

@@ -169,7 +169,8 @@ def _follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], named: Names) -
             groups.setdefault((cut, whole, role), []).append(follower)
     shapes = {parameter.name: parameter.shape for parameter in sides.parameters[0].parameters}
     found = ([one for one in group if one is not None] for group in groups.values() if None not in group)
-    return [one for group in found if _is_whole(group, shapes) and _are_free(group, named) for one in group]
+    whole = (group for group in found if _is_whole(group, shapes))
+    return [one for group in whole if all(_free(one, named) for one in group) for one in group]
 
 
 def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
@@ -177,10 +178,6 @@ def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
     if isinstance(_places(group[0].transform)[-1], Part):
         return not join_fault([one.transform for one in group])
     return not cut_faults(group, shapes)
-
-
-def _are_free(group: Sequence[Pairing], named: Names) -> bool:
-    return all(one.source not in named[0] and one.target not in named[1] for one in group)
 
 
 def _places(transform: Transform) -> list[Slice | Part | Reorder]:

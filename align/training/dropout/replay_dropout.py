@@ -73,8 +73,11 @@ class DropoutReplay:
         for side in self._sides:
             _list_calls(side, self._batch)
         paired = pair_dropout(self._sides[0].listed, self._sides[1].listed)
-        outside = [(role, side.listed.outside) for role, side in zip(SIDES, self._sides, strict=True)]
-        reasons = [_outside(role, paths) for role, paths in outside if paths]
+        reasons = [
+            sentence("dropout_finding.outside", side=role, paths=[*dict.fromkeys(side.listed.outside)])
+            for role, side in zip(SIDES, self._sides, strict=True)
+            if side.listed.outside
+        ]
         self._reason = joined("; ", reasons) if reasons else ""
         if not self._reason:
             self.culprits = dropout_culprits(paired, self._sides, self._batch)
@@ -156,10 +159,6 @@ def _list_calls(side: DroppingSide, batch: Batch) -> None:
     if isinstance(reader, DropoutReader):
         with hold_dropout(model), reader.masked(side.layers, model, side.listed), layers_recomputed():
             side.opened.trainer.take_steps(side.opened.training, (batch,), StepUnseen())
-
-
-def _outside(role: str, paths: Sequence[str]) -> str:
-    return sentence("dropout_finding.outside", side=role, paths=[*dict.fromkeys(paths)])
 
 
 def _unfit(paired: PairedDropout, sides: tuple[DroppingSide, DroppingSide]) -> str:
