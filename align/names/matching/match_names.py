@@ -169,8 +169,8 @@ def _follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], named: Names) -
             groups.setdefault((cut, whole, role), []).append(follower)
     shapes = {parameter.name: parameter.shape for parameter in sides.parameters[0].parameters}
     found = ([one for one in group if one is not None] for group in groups.values() if None not in group)
-    whole = (group for group in found if _is_whole(group, shapes))
-    return [one for group in whole if all(_free(one, named) for one in group) for one in group]
+    filled = (group for group in found if _is_whole(group, shapes))
+    return [one for group in filled if all(_free(one, named) for one in group) for one in group]
 
 
 def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
