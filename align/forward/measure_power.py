@@ -30,6 +30,7 @@ from align.forward.parameter_power import (
     tensor_scales,
 )
 from align.forward.running.measure_noise import measure_noise
+from align.forward.running.run_both_models import trace_run
 from align.forward.thresholds import LEAST_SATURATED_ELEMENTS, MOST_INPUTS_ALONE, SATURATED_SHARE
 from align.measure.judge_tensors import slices_of
 from align.measure.limits import limit_for, rounding_limit
@@ -38,7 +39,6 @@ from align.models.fit_inputs import run_fitted
 from align.models.inputs import batches_from_names, named_arrays, read_batches
 from align.models.open_side import Side, open_side
 from align.traces.trace_folder import TraceFolder
-from align.traces.trace_writer import TraceWriter
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -66,14 +66,9 @@ def measure_power(side: str | Model | Side, inputs: InputsSource) -> Power:
     """
     opened = open_side(side)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
-        arrays = run_fitted(opened, read_batches(inputs), partial(_trace, opened, Path(folder)))
+        arrays = run_fitted(opened, read_batches(inputs), partial(trace_run, opened, Path(folder)))
         trace = TraceFolder(Path(folder))
         return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace))
-
-
-def _trace(side: Side, folder: Path, inputs: Inputs) -> None:
-    with TraceWriter(folder, side.reader.environment(), inputs=True) as writer:
-        side.runner.run(side.model, inputs, writer)
 
 
 def power_of(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]) -> Power:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from align.core.dtypes import rounded_as
-from align.measure.sampled_values import axis_orders, relative_rms_distance
+from align.measure.tensor_statistics import axis_orders, relative_rms_distance
 from align.measure.thresholds import CLEAR_LAYOUT_DISTANCE, LEAST_LAYOUT_ELEMENTS, MOST_PERMUTED_AXES, SAMPLED_ELEMENTS
 from align.words.catalogue import sentence
 

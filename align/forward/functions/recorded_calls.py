@@ -14,7 +14,7 @@ import numpy as np
 
 from align.forward.thresholds import MOST_RECORDED_BYTES
 from align.measure.judge_tensors import find_sentinels
-from align.measure.sampled_values import axis_orders, relative_rms_distance
+from align.measure.tensor_statistics import axis_orders, relative_rms_distance
 from align.measure.thresholds import SAMPLED_ELEMENTS
 
 if TYPE_CHECKING:

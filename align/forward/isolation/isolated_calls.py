@@ -17,8 +17,8 @@ import numpy as np
 from align.forward.layers.compare_traces import coarser_of
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import limit_by_noise
-from align.measure.sampled_values import sample_values
 from align.measure.tensor_layouts import LearnedLayouts
+from align.measure.tensor_statistics import sample_values
 from align.traces.module_calls import pair_inputs
 from align.traces.rounding_noise import noise_of
 

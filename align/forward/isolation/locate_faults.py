@@ -19,7 +19,7 @@ from align.forward.forward_result import IsolatedComparison
 from align.forward.layers.compare_traces import outcome_of
 from align.forward.thresholds import DRIFT_SHARE, LEAST_DATA_VALUES
 from align.measure.judge_tensors import JudgedTensor
-from align.measure.sampled_values import sample_values
+from align.measure.tensor_statistics import sample_values
 from align.traces.module_calls import call_key
 from align.words.catalogue import sentence
 

@@ -18,7 +18,7 @@ from align.core.name_map import Ambiguity
 from align.core.progress import silent
 from align.core.protocols import Differentiator
 from align.errors import ModelFailedError, UsageError
-from align.measure.sampled_values import relative_rms_distance
+from align.measure.tensor_statistics import relative_rms_distance
 from align.names.by_value.choose_partners import settle_groups
 from align.names.by_value.distinct_values import distinct_values
 from align.names.by_value.trial_groups import fused_piece_orders, open_groups, settle_by_equality

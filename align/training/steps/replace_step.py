@@ -14,8 +14,8 @@ import numpy as np
 
 from align.core.dtypes import dtype_name
 from align.core.traces import Capture
-from align.measure.sampled_values import relative_rms_distance
 from align.measure.tensor_layouts import LearnedLayouts, PermutedLayout
+from align.measure.tensor_statistics import relative_rms_distance
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.module_calls import call_key, inputs_of_calls, pair_inputs
 from align.training.thresholds import (

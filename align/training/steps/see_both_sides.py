@@ -16,7 +16,7 @@ import numpy as np
 
 from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
-from align.measure.sampled_values import relative_rms_distance, sample_values
+from align.measure.tensor_statistics import relative_rms_distance, sample_values
 from align.models.recompute_layers import recompute_noted
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.module_calls import call_key, inputs_of_calls
