@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from align.names.number_ranges import RANGE, expand_ranges
+from align.names.fold_names import RANGE, expand_ranges
 from align.words.catalogue import say
 
 if sys.version_info >= (3, 11):

@@ -11,9 +11,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from align.core.transforms import Identity
-from align.names.fold_names import as_literal
+from align.names.fold_names import as_literal, expand_ranges, fold_ranges, quote_ranges
 from align.names.map_file_parts.map_lines import OURS, Section, marked, sections, table_of, users_text
-from align.names.number_ranges import expand_ranges, fold_ranges, quote_ranges
 from align.names.user_rules import NameRules
 from align.words.catalogue import say
 
