@@ -1,9 +1,9 @@
 """Names that differ only in their numbers, as one: the layers of a model repeat, and a list of all tells no more.
 
-For the eye a fold is `layers.{0…11}.weight`. In a file it is `layers.{0..11}.weight`, of which nothing is lost: a run is
-a full range in each of its numbers, and names that stand side by side (a source and its target) run together, each range
-of one along the same range of the other or along one that is shifted. A name that itself holds such a text is written
-with one more brace before it.
+For the eye a fold is `layers.{0…11}.weight`. In a file it is `layers.{0..11}.weight`, of which nothing is lost: a run
+is a full range in each of its numbers, and names that stand side by side (a source and its target) run together, each
+range of one along the same range of the other or along one that is shifted. A name that itself holds such a text is
+written with one more brace before it.
 """
 
 from __future__ import annotations
