@@ -20,8 +20,7 @@ import numpy as np
 
 from align.measure.choose_kernel import load_loops
 from align.measure.kernels.compiled_kernel import CompiledKernel
-from align.measure.measure_arrays import measure
-from align.measure.running_sums import RunningSums
+from align.measure.measure_arrays import RunningSums, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

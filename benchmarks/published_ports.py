@@ -27,7 +27,7 @@ from align.report.kind_parts.forward_culprits import cause_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from align.forward.culprit_result import Culprit
+    from align.forward.forward_result import Culprit
 
 Found = dict[str, Any]
 LINES = 3  # of one cause that are listed

@@ -29,7 +29,7 @@ from align.core.checkpoints import Extent
 from align.core.dtypes import numpy_dtype
 from align.core.progress import Progress, silent
 from align.measure.choose_kernel import Kernels
-from align.measure.running_sums import RunningSums
+from align.measure.measure_arrays import RunningSums
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.errors.base import CannotRunError, as_lines
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from typing_extensions import Self
+
+    from align.words.catalogue import Note
 
 
 class OpenNamesError(CannotRunError):
@@ -26,6 +31,17 @@ class MapError(CannotRunError):
     def __init__(self, source: Path | str, faults: Sequence[str], hint: str = "docs/map.md describes the file") -> None:
         super().__init__(f"{source} cannot be used as a name map:{as_lines(faults)}", hint)
         self.faults = tuple(faults)
+
+    @classmethod
+    def of_one(cls, source: Path | str, key: str, **facts: object) -> Self:
+        """The error of one fault, whose text stands under `key` in the catalogue, with a hint if it has its own."""
+        fault, *hint = texts(key, **facts)
+        return cls(source, [fault], *hint)
+
+    @classmethod
+    def of_notes(cls, source: Path | str, notes: Iterable[Note]) -> Self:
+        """The error of all faults that the notes tell."""
+        return cls(source, [say(key, **facts) for key, facts in notes])
 
 
 class MappingRuleError(CannotRunError):

@@ -1,7 +1,7 @@
 """Two language models on the same prompts: logits of every token, each model's cache, and the tokens that follow.
 
 The reference continues the prompts greedily, without its cache; over that one text all logits are compared, so that an
-early difference cannot hide what comes after it.
+early difference cannot hide what comes after it; of two decodings the first tokens tell that they choose otherwise.
 A model is called as those of transformers are, with `past_key_values` if its signature has it. Any other is made one by
 the user's adapter, a function that takes the model and returns `step(ids, cache) -> (logits, cache)`.
 """
@@ -15,34 +15,37 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.dtypes import rounded_as
+from align.core.measurements import smallest_factor
 from align.core.progress import silent
-from align.core.verdicts import Finding
+from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, InputsError, UsageError, UserCodeError
-from align.evaluation.compare_logits import (
-    LogitsNoise,
-    compare_logits,
-    first_token_differences,
-    greedy_tokens,
-    judge_generation,
+from align.evaluation.generation_result import (
+    GenerationComparison,
+    LogitsComparison,
+    PositionComparison,
+    TokenDifference,
 )
-from align.evaluation.generation_result import GenerationComparison
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
 from align.models.call_model import forward_of, model_caller, noise_unmeasured, widened_side
 from align.models.describe_sides import copied_sides
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, open_sides
 from align.models.user_code import find_function, run_user_code
-from align.traces.transferred_weights import TransferredWeights
-from align.words.catalogue import sentence
+from align.traces.compare_weights import TransferredWeights
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from align.core.dtypes import Array
+    from align.core.measurements import Limit, Measurement
     from align.core.name_map import NameMap
     from align.core.progress import Progress
     from align.core.protocols import Model
-    from align.evaluation.generation_result import LogitsComparison, LogitsOf
+    from align.evaluation.generation_result import LogitsOf
     from align.models.open_side import Side
 
 STAGES = 4  # no limit: what progress is reported of
@@ -123,12 +126,11 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
 def _prompts(inputs: Mapping[str, Array], tokens: int) -> Array:
     """The ids; raises InputsError for anything but one array of whole numbers (sequences, tokens)."""
     if tokens < 1:
-        raise UsageError(f"{tokens} new tokens are none", "give a positive number")
+        raise UsageError.of("evaluation_error.no_tokens", tokens=tokens)
     named = [f"{name} {value.dtype.name}{list(value.shape)}" for name, value in inputs.items()]
     ids = next(iter(inputs.values()))
     if len(inputs) > 1 or ids.dtype.kind not in "iu" or ids.ndim != 2 or not ids.size:
-        hint = "give one input of token ids, for example ids=int64[2,8]<1000, without padding"
-        raise InputsError(f"the prompts must be one array of whole numbers, not {', '.join(named)}", hint)
+        raise InputsError.of("evaluation_error.no_prompts", inputs=named)
     return ids.astype(np.int64)
 
 
@@ -136,8 +138,9 @@ def _read(decoders: tuple[Decoder, Decoder], text: Array, prompt: int) -> dict[L
     """Logits over the text, each with those that it is to equal: by cache only of a model that returns one."""
     mine, theirs = (decoder.logits(text) for decoder in decoders)
     if mine.shape != theirs.shape:
-        said = f"{decoders[0].side.label} has {mine.shape[2]:,} tokens, {decoders[1].side.label} {theirs.shape[2]:,}"
-        raise InputsError(f"the vocabularies differ: {said}", "have the larger one leave its padding out")
+        labels = {"reference": decoders[0].side.label, "candidate": decoders[1].side.label}
+        sizes = {"own": mine.shape[2], "other": theirs.shape[2]}
+        raise InputsError.of("evaluation_error.vocabularies_differ", **labels, **sizes)
     logits: dict[LogitsOf, tuple[Array, Array]] = {"candidate": (mine, theirs)}
     if (cached := decoders[1].cached_logits(text, prompt)) is not None:
         logits["candidate with cache"] = theirs, cached
@@ -164,7 +167,7 @@ def _cache_findings(label: str, comparisons: Sequence[LogitsComparison]) -> Iter
 class Decoder:
     """One side that is fed token ids (sequences, tokens); `adapter` is the user's, or its name."""
 
-    def __init__(self, side: Side, adapter: str | Adapter | None = None) -> None:
+    def __init__(self, side: Side, adapter: str | Adapter | None) -> None:
         self.side = side
         self._caller = model_caller(side)
         make = find_function(adapter) if isinstance(adapter, str) else adapter
@@ -200,19 +203,18 @@ class Decoder:
         given = self._caller.as_tensor(np.ascontiguousarray(ids), self.side.model)
         returned = self._guarded(partial(self._step, given, cache), list(ids.shape))
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise InputsError(f"a step of {self.side.label} returns a {type(returned).__name__}", "(logits, cache)")
+            kind = type(returned).__name__
+            raise InputsError.of("evaluation_error.step_returns", side=self.side.label, kind=kind)
         logits = self._caller.as_array(returned[0])
         if logits is None or logits.ndim != 3 or logits.shape[:2] != ids.shape:
             got = type(returned[0]).__name__ if logits is None else f"an array {list(logits.shape)}"
-            hint = "it must return logits (sequences, tokens, vocabulary) of every token that it is fed"
-            raise InputsError(f"{self.side.label} returns {got} for tokens {list(ids.shape)}", hint)
+            given = {"side": self.side.label, "returned": got, "shape": str(list(ids.shape))}
+            raise InputsError.of("evaluation_error.no_logits", **given)
         return np.array(logits), returned[1]
 
     def _guarded(self, code: Callable[[], Any], shape: list[int] | None = None) -> Any:
-        label = self.side.label
-        if shape is None:
-            return run_user_code(code, lambda error: UserCodeError(f"the adapter of {label}", error))
-        return run_user_code(code, lambda error: UserCodeError(f"{label}, on tokens {shape},", error))
+        key = "evaluation_stage.adapter" if shape is None else "evaluation_stage.on_tokens"
+        return run_user_code(code, lambda error: UserCodeError(say(key, side=self.side.label, shape=str(shape)), error))
 
 
 def _usual_step(model: Model) -> Step:
@@ -236,3 +238,98 @@ def _taken_apart(returned: Any) -> tuple[Any, Any]:
     if hasattr(returned, "logits"):
         return returned.logits, getattr(returned, CACHE, None)
     return returned, None
+
+
+class LogitsNoise:
+    """The reference's logits in its own precision and in float64, from which all limits come.
+
+    Both are (sequences, positions, vocabulary); `wide` is None where the reference cannot run in float64.
+    """
+
+    def __init__(self, ordinary: Array, wide: Array | None) -> None:
+        known = wide is not None and rounded_as(wide.dtype.name) == "float64" and wide.shape == ordinary.shape
+        self._ordinary, self._wide = ordinary, wide if known else None
+
+    def limit(self, a: Array, b: Array, place: tuple[slice, slice]) -> tuple[Measurement, Limit]:
+        """Measure two arrays of logits at some sequences and positions, with the limit of what is measured."""
+        measurement = measure(a[place], b[place])
+        noise = None if self._wide is None else measure(self._wide[place], self._ordinary[place])
+        return measurement, limit_for(measurement, (a.dtype.name, b.dtype.name), noise)
+
+
+def compare_logits(logits: LogitsOf, expected: Array, found: Array, noise: LogitsNoise) -> LogitsComparison:
+    """Compare logits (sequences, positions, vocabulary) at every position."""
+    positions = tuple(_compare_position(index, expected, found, noise) for index in range(expected.shape[1]))
+    first = next((index for index, one in enumerate(positions) if one.outcome == "not aligned"), None)
+    return LogitsComparison(logits, positions, first)
+
+
+def first_token_differences(
+    logits: LogitsOf, continuation: Array, reference: Array, found: Array, noise: LogitsNoise
+) -> Iterator[TokenDifference]:
+    """Yield the first new token of each sequence that greedy decoding by `found` chooses otherwise.
+
+    `continuation` are the reference's new tokens (sequences, tokens), `reference` and `found` logits over its text, the
+    last of which choose them. Up to the first difference both decodings have read the same, so no other text is needed.
+    """
+    before = reference.shape[1] - continuation.shape[1]
+    tokens = greedy_tokens(found[:, before:])
+    for sequence, unlike in enumerate(continuation != tokens):
+        if not unlike.any():
+            continue
+        step = int(unlike.argmax())
+        a, b = int(continuation[sequence, step]), int(tokens[sequence, step])
+        place = slice(sequence, sequence + 1), slice(before + step, before + step + 1)
+        _, limit = noise.limit(reference, found, place)
+        scores = reference[sequence, before + step]
+        margin = float(scores[a]) - float(scores[b])
+        tie = margin <= 2 * limit.max_abs
+        yield TokenDifference(logits, sequence, step, a, b, margin, limit.max_abs, tie)
+
+
+def judge_generation(
+    comparisons: Sequence[LogitsComparison], differences: Sequence[TokenDifference], prompt: int
+) -> Verdict:
+    """Aligned if the candidate's logits are within their limits, with its cache too, and no token differs but by a tie.
+
+    What the reference's own cache changes decides nothing about the candidate.
+    """
+    own = [one for one in comparisons if one.logits != "reference with cache"]
+    positions = [position for one in own for position in one.positions]
+    compared = sum(position.outcome != "not comparable" for position in positions)
+    coverage = Coverage(sentence("generate_unit.logits_of_a_position"), compared, len(positions) - compared)
+    wrong = next((one for one in own if one.first_divergent is not None), None)
+    if wrong is not None:
+        return Verdict(Outcome.NOT_ALIGNED, _blame(wrong, prompt), coverage)
+    lost = [one for one in differences if not one.tie and one.logits != "reference with cache"]
+    if lost:
+        reason = sentence("generate_verdict.token_differs", step=lost[0].step, sequence=lost[0].sequence)
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    if compared < len(positions) or not positions:
+        return Verdict(Outcome.NOT_COMPARED, sentence("generate_verdict.not_finite"), coverage)
+    ties = sum(one.tie and one.logits == "candidate" for one in differences)
+    return Verdict(Outcome.ALIGNED, sentence("generate_verdict.agree", cached=len(own) > 1, ties=ties), coverage)
+
+
+def _blame(wrong: LogitsComparison, prompt: int) -> str:
+    position = wrong.positions[wrong.first_divergent or 0].position
+    step = position + 1 - prompt  # of the token that these logits choose
+    token = sentence("generate_place.prompt_token", number=position + 1)
+    if step >= 0:
+        token = sentence("generate_place.new_token", number=step)
+    own = wrong.logits == "candidate"
+    return sentence("generate_verdict.logits_differ" if own else "generate_verdict.cache_changes_logits", token=token)
+
+
+def _compare_position(index: int, expected: Array, found: Array, noise: LogitsNoise) -> PositionComparison:
+    measurement, limit = noise.limit(expected, found, (slice(None), slice(index, index + 1)))
+    alike = 0 if measurement.non_finite_mismatch else measurement.nan_reference + measurement.inf_reference
+    if alike == measurement.count:
+        return PositionComparison(index, "not comparable", None, None, None)
+    factor = smallest_factor(measurement, limit)
+    return PositionComparison(index, "aligned" if factor <= 1.0 else "not aligned", measurement, limit, factor)
+
+
+def greedy_tokens(logits: Array) -> Array:
+    """The first of the tokens with the largest logit, for logits (..., vocabulary)."""
+    return np.asarray(logits.argmax(-1), np.int64)

@@ -33,9 +33,8 @@ from align.evaluation.validation_result import Validation
 from align.models.call_model import call_model, model_caller, noise_unmeasured, widened_side
 from align.models.describe_sides import copied_sides
 from align.models.open_side import Side, open_sides
-from align.traces.transferred_weights import TransferredWeights
+from align.traces.compare_weights import TransferredWeights
 from align.words.catalogue import joined, sentence
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -84,7 +83,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
     ('aligned', 0.75)
     """
     if limit_samples is not None and limit_samples < 1:
-        raise UsageError(f"{limit_samples} samples are none", "give a positive number")
+        raise UsageError.of("evaluation_error.no_samples_asked", count=limit_samples)
     sides = open_sides(reference, candidate)
     datasets = _by_side(data, candidate_data, lambda source: Dataset(source, limit_samples))
     metrics = _by_side(metric, candidate_metric, NamedMetric)
@@ -271,11 +270,11 @@ def _main_outputs(outputs: Mapping[SideOf, Outputs], sides: Mapping[SideOf, Side
     mine, theirs = (main_output(outputs[name]) for name in SIDES)
     labels = [sides[name].label for name in SIDES]
     if mine.shape != theirs.shape:
-        said = f"{labels[0]} returns {list(mine.shape)}, {labels[1]} {list(theirs.shape)}"
-        raise InputsError(f"the outputs of the two models differ in shape: {said}", "give two models of one task")
+        shapes = {"own": str(list(mine.shape)), "other": str(list(theirs.shape))}
+        raise InputsError.of("evaluation_error.other_shapes", reference=labels[0], candidate=labels[1], **shapes)
     if mine.shape[:1] != (size,):
-        hint = "give a model that returns one row of predictions for each sample"
-        raise InputsError(f"{labels[0]} returns {list(mine.shape)} for {counted(size, 'sample')}", hint)
+        shape = str(list(mine.shape))
+        raise InputsError.of("evaluation_error.no_row_a_sample", side=labels[0], shape=shape, count=size)
     return mine, theirs
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.measurements import Limit
 from align.errors import UsageError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -87,19 +88,24 @@ def allowance_faults(document: dict[str, Any]) -> Iterator[str]:
     """Yield all that is wrong with the tables."""
     limits = document.get("limits", {})
     if not isinstance(limits, dict):
-        yield "[limits] must be a table"
+        yield say("allowance_fault.no_table")
     else:
         for glob, value in limits.items():
-            yield from (f"[limits] {glob!r} {fault}" for fault in _limit_faults(value))
-    yield from _accepted_faults(document)
+            yield from (say("allowance_fault.limit", layers=glob, fault=fault) for fault in _limit_faults(value))
+    for number, table in enumerate(_accepted(document), 1):
+        if not isinstance(table, dict) or set(table) != {"layer", "reason"}:
+            yield say("allowance_fault.accepted", number=number)
+            continue
+        if not isinstance(table["layer"], str):
+            yield say("allowance_fault.layer", number=number, layer=repr(table["layer"]))
+        if not isinstance(table["reason"], str) or not table["reason"].strip():
+            yield say("allowance_fault.reason", number=number, reason=repr(table["reason"]))
 
 
 def read_limits(texts: Sequence[str]) -> tuple[LayerLimit, ...]:
     """Read `GLOB=VALUE`, a multiple of the measured limit each; raises UsageError listing those that are none."""
-    wrong = [text for text in texts if not _is_bound(_multiple(text))]
-    if wrong:
-        hint = "write GLOB=VALUE with a multiple of the limit, such as 'decoder.*.softmax=3'"
-        raise UsageError(f"--limit cannot be used: {', '.join(map(repr, wrong))}", hint)
+    if wrong := [repr(text) for text in texts if not _is_bound(_multiple(text))]:
+        raise UsageError.of("forward_error.no_limit", texts=wrong)
     return tuple(LayerLimit(text.rpartition("=")[0], factor=_multiple(text)) for text in texts)
 
 
@@ -114,11 +120,12 @@ def _multiple(text: str) -> float | None:
 def _limit_faults(value: object) -> Iterator[str]:
     if not isinstance(value, dict):
         if not _is_bound(value):
-            yield f"must be a multiple above 0, or a table of max_abs and rmse, not {value!r}"
+            yield say("allowance_fault.multiple", value=repr(value))
     elif not value or set(value) - BOUNDS:
-        yield f"must hold max_abs, rmse or both, not {', '.join(value) or 'nothing'}"
+        yield say("allowance_fault.keys", keys=[*value] or ["nothing"])
     else:
-        yield from (f"{key} must be a number above 0, not {one!r}" for key, one in value.items() if not _is_bound(one))
+        wrong = {key: repr(one) for key, one in value.items() if not _is_bound(one)}
+        yield from (say("allowance_fault.bound", name=key, value=one) for key, one in wrong.items())
 
 
 def _is_bound(value: object) -> bool:
@@ -128,14 +135,3 @@ def _is_bound(value: object) -> bool:
 def _accepted(document: dict[str, Any]) -> list[Any]:
     tables = document.get("accepted", [])
     return tables if isinstance(tables, list) else [tables]
-
-
-def _accepted_faults(document: dict[str, Any]) -> Iterator[str]:
-    for number, table in enumerate(_accepted(document), 1):
-        if not isinstance(table, dict) or set(table) != {"layer", "reason"}:
-            yield f"[[accepted]] number {number} must hold layer and reason, and nothing else"
-            continue
-        if not isinstance(table["layer"], str):
-            yield f"[[accepted]] number {number}: layer must be text, not {table['layer']!r}"
-        if not isinstance(table["reason"], str) or not table["reason"].strip():
-            yield f"[[accepted]] number {number}: reason must say why, not {table['reason']!r}"

@@ -18,8 +18,8 @@ from align.core.name_map import SIDES, NameMap
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, InputsError, NothingInCommonError
-from align.forward.bisect.corresponding_points import Point, Splice, points_as_given, points_of_runs, worst_factor
 from align.forward.bisect_result import Bisection, SplicePoint, WrongStretch
+from align.forward.corresponding_points import Point, Splice, points_as_given, points_of_runs, worst_factor
 from align.forward.layers.compare_traces import paired_outputs
 from align.forward.running.measure_noise import measure_noise
 from align.models.describe_sides import copied_sides
@@ -29,7 +29,7 @@ from align.models.open_side import Side, open_sides
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,14 +39,12 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
-    from align.forward.bisect.corresponding_points import CorrespondingPoints
     from align.forward.bisect_result import PointState
+    from align.forward.corresponding_points import CorrespondingPoints
     from align.forward.running.measure_noise import Noise
     from align.traces.module_calls import CallPair
 
 INPUTS = -1  # no limit: stands for the model's inputs among points
-TEXT_HINT = "write PATH[#CALL][:OUTPUT]=PATH[#CALL][:OUTPUT], the reference's first"
-HINT = 'write one line a point: "path.in.reference" = "path.in.candidate"'
 
 
 def bisect_port(
@@ -163,16 +161,12 @@ def _pairs(
 
 def _outputs(pairs: Sequence[CallPair]) -> list[Point]:
     """The outputs of the models; raises CannotRunError where one cannot be compared."""
-    found = [paired for pair in pairs if not pair.reference.module for paired in _paired(pair)]
+    whole = [pair for pair in pairs if not pair.reference.module]
+    found = [(Point(a, b), off) for pair in whole for a, b, off in paired_outputs(pair.reference, pair.candidate)]
     unlike = [obstacle for _, obstacle in found if obstacle]
     if unlike or not found:
-        error = f"the models' outputs cannot be compared: {unlike[0] if unlike else 'there are none'}"
-        raise CannotRunError(error, "give the port the original's outputs")
+        raise CannotRunError.of("forward_error.unlike_outputs", obstacle=unlike[0] if unlike else "there are none")
     return [point for point, _ in found]
-
-
-def _paired(pair: CallPair) -> list[tuple[Point, str]]:
-    return [(Point(a, b), obstacle) for a, b, obstacle in paired_outputs(pair.reference, pair.candidate)]
 
 
 def _stretch(found: FoundStretch, points: Sequence[Point], candidate: TraceFolder) -> WrongStretch:
@@ -275,9 +269,11 @@ def read_points(path: Path) -> dict[str, str]:
     try:
         table = tomllib.loads(existing_file(path, "points file").read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputsError(f"{path} is not TOML: {error}", HINT) from error
-    if faults := [f"{name}: {value!r} is no text" for name, value in table.items() if not isinstance(value, str)]:
-        raise InputsError(f"{path} is no table of points:", HINT, faults)
+        raise InputsError.of("forward_error.points_no_toml", path=path, error=error) from error
+    odd = {name: repr(value) for name, value in table.items() if not isinstance(value, str)}
+    if faults := [say("forward_fault.no_text", name=name, value=value) for name, value in odd.items()]:
+        message, hint = texts("forward_error.no_table_of_points", path=path)
+        raise InputsError(message, hint, faults)
     return table
 
 
@@ -285,5 +281,6 @@ def parse_points(specs: Sequence[str]) -> dict[str, str]:
     """Read points of the form `REFERENCE=CANDIDATE`; raises InputsError listing all that are not."""
     pairs = [(spec, *(part.strip() for part in spec.split("="))) for spec in specs]
     if faults := [pair[0] for pair in pairs if len(pair) != len(("spec", "reference", "candidate")) or "" in pair]:
-        raise InputsError("points that name no two places:", TEXT_HINT, faults)
+        message, hint = texts("forward_error.no_two_places")
+        raise InputsError(message, hint, faults)
     return {reference: candidate for _, reference, candidate in pairs}

@@ -74,7 +74,7 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
     """
     check_dtype(precision)
     if (precision is None) == (device is None):
-        raise UsageError("one precision or one device is needed", "give either --precision or --device")
+        raise UsageError.of("forward_error.precision_or_device")
     opened, arrays = open_side(side), read_inputs(inputs)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         with TraceWriter(Path(folder), opened.reader.environment()) as writer:
@@ -131,8 +131,8 @@ class _Bench:
         while self.layers:
             if (movement := self._attempt()) is not None:
                 return movement
-        listed = "; ".join(f"{path}: {reason}" for path, reason in list(self.not_run.items())[:3])
-        raise CannotRunError(f"no layer can run there: {listed}", "choose another precision, or other --layers")
+        listed = [f"{path}: {reason}" for path, reason in list(self.not_run.items())[:3]]
+        raise CannotRunError.of("forward_error.no_layer_runs", reasons=listed)
 
     def move(self, paths: tuple[str, ...]) -> Movement:
         """Run the model with these layers elsewhere."""
@@ -156,7 +156,7 @@ class _Bench:
     def _make(self, path: str) -> None:
         placer = self.side.reader
         if not isinstance(placer, ModelPlacer):
-            raise CannotRunError(f"layers of {placer.name} models cannot be moved", "give a torch or MindSpore model")
+            raise CannotRunError.of("forward_error.not_moved", framework=placer.name)
         code = partial(placer.placed_layer, self.side.model, path, *self.place)
         try:
             self.stand_ins[path] = run_user_code(code, partial(UserCodeError, f"copying {path}"))
@@ -185,7 +185,7 @@ def _layers(captures: Sequence[Capture], pattern: str) -> dict[str, str]:
     around = {path[:end] for path in called for end, letter in enumerate(path) if letter == "."}
     found = {path: name for path, name in called.items() if path not in around and fnmatchcase(path, pattern)}
     if not found:
-        raise UsageError(f"no layer that is called fits {pattern!r}", "`align forward` lists the layers")
+        raise UsageError.of("forward_error.no_layer_fits", pattern=pattern)
     return found
 
 

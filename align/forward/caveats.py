@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Inputs
     from align.core.verdicts import Finding
-    from align.forward.forward_result import ForwardComparison, LayerComparison, UnseenModule
-    from align.forward.power_result import Power
+    from align.forward.forward_result import ForwardComparison, LayerComparison, Power, UnseenModule
 
 # Findings that name more that was not compared.
 NOT_COMPARED = {

@@ -14,22 +14,34 @@ from align.core.verdicts import Outcome
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
-from align.forward.causes.guess_causes import guess_causes
-from align.forward.causes.suspects import with_lines
+from align.forward.causes.suspects import guess_causes, with_lines
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
 from align.forward.functions.look_inside import Budget, look_inside
 from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
-from align.forward.layers.accept_deviations import accept_deviations, check_allowances, coarser_layers
-from align.forward.layers.compare_traces import compare_traces, first_divergence
-from align.forward.layers.describe_rows import culprits_in_batches, described_rows, with_texts
-from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
+from align.forward.layers.compare_traces import (
+    compare_traces,
+    culprits_in_batches,
+    described_rows,
+    first_divergence,
+    with_texts,
+)
+from align.forward.layers.judge_forward import (
+    accept_deviations,
+    check_allowances,
+    coarser_layers,
+    failure_finding,
+    judge_forward,
+    judge_until_failure,
+    no_part_at_fault,
+    paired_until,
+    read_failure,
+)
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import probe_unseen, unseen_findings, with_unseen
 from align.forward.measure_power import power_of, with_power
-from align.forward.port_failure import failure_finding, judge_until_failure, paired_until, read_failure
-from align.forward.running.noise_of_candidate import with_carried, with_functions
+from align.forward.running.measure_noise import with_carried, with_functions
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.call_model import bound_findings, read_bindings
 from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers
@@ -52,11 +64,9 @@ if TYPE_CHECKING:
     from align.errors import ModelFailedError
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
-    from align.forward.culprit_result import Culprit
-    from align.forward.forward_result import LayerComparison, UnseenModule
+    from align.forward.forward_result import Culprit, LayerComparison, Power, UnseenModule
     from align.forward.isolation.isolate_layers import IsolatedLayers
-    from align.forward.layers.accept_deviations import Deviations
-    from align.forward.power_result import Power
+    from align.forward.layers.judge_forward import Deviations
     from align.forward.running.run_both_models import BothRuns
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
@@ -266,6 +276,7 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, explained: _
         probe_unseen(role, side, inputs, trace)
         for role, side, inputs, trace in zip(SIDES, task.sides, run.inputs, run.traces, strict=True)
     ]
+    labels = task.sides[0].label, task.sides[1].label
     findings = (
         *run.noise.findings,
         *unseen_layers(*task.sides),
@@ -274,21 +285,17 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, explained: _
         *(one for own, side in zip(unseen, task.sides, strict=True) for one in unseen_findings(own, side.label)),
         *alone.findings,
         *explained.findings,
-        *left_out(run.traces, [side.label for side in task.sides]),
+        *left_out(run.traces, labels),
         *open_names(gathered.names.name_map),
         *weights.findings,
         *coarser_layers(run.candidate.captures, task.allowances.coarsest),
-        *(() if weights.weights.never_given else no_part_at_fault(layers, culprits, _labels(task.sides))),
+        *(() if weights.weights.never_given else no_part_at_fault(layers, culprits, labels)),
         *not_judged(gathered.names.parameters, gathered.names.settings, gathered.names.name_map, calls),
     )
     known = accept_deviations(layers, culprits, task.allowances.accepted)
     verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)
     hidden = (*unseen[0], *unseen[1])
     return _Judged(known, findings, with_unseen(verdict, hidden, gathered.names.parameters), hidden)
-
-
-def _labels(sides: tuple[Side, Side]) -> tuple[str, str]:
-    return sides[0].label, sides[1].label
 
 
 def _judge_failed(task: _Task, gathered: _Gathered, error: ModelFailedError) -> _Judged:

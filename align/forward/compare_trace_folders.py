@@ -14,10 +14,14 @@ from align.errors import UnlikeTracesError
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
-from align.forward.layers.accept_deviations import accept_deviations, check_allowances, coarser_layers
-from align.forward.layers.compare_traces import compare_traces, first_divergence
-from align.forward.layers.describe_rows import described_rows, with_texts
-from align.forward.layers.judge_forward import LAYER_OUTPUTS, judge_forward
+from align.forward.layers.compare_traces import compare_traces, described_rows, first_divergence, with_texts
+from align.forward.layers.judge_forward import (
+    LAYER_OUTPUTS,
+    accept_deviations,
+    check_allowances,
+    coarser_layers,
+    judge_forward,
+)
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import unseen_findings, unseen_modules, with_unseen
 from align.lint.compare_settings import compare_settings, pair_layers
@@ -25,15 +29,13 @@ from align.measure.limits import RoundingNoise
 from align.models.inputs import read_batches
 from align.rules.pitfalls import pitfalls
 from align.traces.compare_weights import compare_weights, weights_never_given
-from align.traces.incompatible_traces import trace_faults
 from align.traces.kept_elements import kept_places
-from align.traces.open_trace import TracedSide, open_trace
+from align.traces.open_trace import TracedSide, open_trace, trace_faults
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 from align.traces.returned_parts import comparable_captures, parts_of
 from align.traces.rounding_noise import read_noise
 from align.traces.trace_folder import TraceFolder
-from align.words.catalogue import joined, sentence
-from align.words.message_words import counted
+from align.words.catalogue import joined, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -51,8 +53,6 @@ if TYPE_CHECKING:
 
 Sides = tuple[TracedSide, TracedSide]
 _INPUTS = "inputs.npz"  # in a trace folder
-_CUT_HINT = "capture it again, or compare what there is with --partial"
-_UNLIKE_HINT = "capture both sides with the same --inputs and options"
 Traces = tuple[TraceFolder, TraceFolder]
 _Place = tuple[str, int, str]
 
@@ -146,13 +146,14 @@ def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[F
     faults = list(trace_faults(sides[0].head, sides[1].head))
     cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
     if not partial:
-        faults += [f"{folder} was cut short: it {ending}" for folder, ending in cut]
+        faults += [say("forward_fault.cut_short", folder=folder, ending=ending) for folder, ending in cut]
     mine, theirs = _returned(sides)
     if not (faults or cut) and mine != theirs:
-        faults.append(f"outputs of different structure: {counted(mine, 'tensor')} and {theirs}")
+        faults.append(say("forward_fault.other_structure", reference=mine, candidate=theirs))
     if faults:
         only_cut = not partial and len(faults) == len(cut)
-        raise UnlikeTracesError(f"{folders[0]} and {folders[1]}", faults, _CUT_HINT if only_cut else _UNLIKE_HINT)
+        hint = say("forward_hint.cut_short" if only_cut else "forward_hint.capture_alike")
+        raise UnlikeTracesError(f"{folders[0]} and {folders[1]}", faults, hint)
     return [Finding("trace-cut-short", "warning", str(folder), ending) for folder, ending in cut]
 
 

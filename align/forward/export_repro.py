@@ -14,16 +14,16 @@ from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.errors import CannotRunError
 from align.forward.compare_forward import compare_forward
-from align.forward.repro.script_layer import LayerFiles, ScriptedLayer, scripter_of
-from align.forward.repro.watch_call import Given, watch_call
 from align.forward.repro_result import LayerRepro, ReproOutput
+from align.forward.script_layer import Given, LayerFiles, ScriptedLayer, scripter_of, watch_call
 from align.measure.measure_arrays import measure
 from align.models.inputs import read_inputs, save_inputs
 from align.models.open_side import open_sides
-from align.traces.pair_inputs import inputs_of_calls
+from align.traces.module_calls import inputs_of_calls
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
-from align.words.message_words import close_names, first_few
+from align.words.catalogue import say
+from align.words.message_words import close_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,8 +142,8 @@ def choose_pair(pairs: Sequence[CallPair], comparison: ForwardComparison, named:
         layer = comparison.layers[comparison.first_divergent]
         return next(p for p in pairs if (p.reference.module, p.reference.call) == (layer.reference, layer.call))
     if comparison.failure is not None:
-        raise CannotRunError(comparison.verdict.reason, f"{comparison.failure.hint}; or name a layer with --layer PATH")
-    raise CannotRunError("no layer differs, so there is none to show", "name one with --layer PATH")
+        raise CannotRunError(comparison.verdict.reason, say("forward_hint.or_name_layer", hint=comparison.failure.hint))
+    raise CannotRunError.of("forward_error.nothing_to_show")
 
 
 def _named(pairs: Sequence[CallPair], named: str) -> CallPair:
@@ -156,8 +156,7 @@ def _named(pairs: Sequence[CallPair], named: str) -> CallPair:
                 return pair
     known = {one.module for pair in pairs for one in (pair.reference, pair.candidate) if one.module}
     close = close_names([path], known)[path]
-    hint = f"close to it: {first_few(close)}" if close else "`align forward` lists all pairs"
-    raise CannotRunError(f"no paired call is named {named!r}", hint)
+    raise CannotRunError.of("forward_error.no_such_pair", name=named, close=close, none=not close)
 
 
 def _around(pairs: Sequence[CallPair], inner: CallPair) -> CallPair:

@@ -1,4 +1,7 @@
-"""A forward comparison as a value; `align.core.json_data` gives its JSON form, which reports read."""
+"""A forward comparison as a value: rows, what stands at fault, and whether a fault could have been seen at all.
+
+`align.core.json_data` gives its JSON form, which reports read.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,16 @@ if TYPE_CHECKING:
     from align.core.name_map import SideOf
     from align.core.parameters import Shape
     from align.core.verdicts import Finding, LayerOutcome, Verdict
-    from align.forward.culprit_result import Culprit, IsolatedComparison
-    from align.forward.power_result import Power
     from align.models.call_model import InputBinding
     from align.traces.module_calls import UnpairedLayer
 
 UnseenState = Literal["bypassed", "never called", "not seen"]
+IsolatedOutcome = Literal["aligned", "not aligned", "not comparable"]
+Part = Literal["layer", "inputs", "code"]
+FunctionDifference = Literal["result", "scaled input", "other table", "other input", "missing step"]
+Sureness = Literal["confirmed", "suspected", "unknown"]
+OutputState = Literal["", "constant", "saturated"]
+ParameterState = Literal["seen", "partly blind", "weakly seen", "blind", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +139,114 @@ class UnseenModule:
     class_name: str
     elements: int
     state: UnseenState = "not seen"
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedComparison:
+    """One tensor of the port's layer that was given the reference's inputs, against the reference's output.
+
+    `measurement`, `limit` and `factor` are as in LayerComparison. `inputs_factor` is that of what the port itself
+    made of the right outputs of all layers before, the worst of its inputs: above 1 the code in front of the layer is
+    at fault; None where no input could be paired.
+    """
+
+    outcome: IsolatedOutcome
+    measurement: Measurement | None = None
+    limit: Limit | None = None
+    factor: float | None = None
+    inputs_factor: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionFault:
+    """The functional call inside of wrong code that first makes something wrong.
+
+    `function` is the name that the framework gives it, `lines` the files and numbers of the lines that call it. It is
+    `confirmed` if all was right once it returned what a function of the reference does. Where the `difference` is a
+    missing step, `reference_function` is the function that is missing, else the one in its place; "" if neither is
+    known. `factor` is what its input is multiplied by.
+    """
+
+    function: str
+    lines: tuple[str, ...]
+    reference_function: str = ""
+    reference_line: str = ""
+    difference: FunctionDifference | Literal[""] = ""
+    factor: float = 1.0
+    sureness: Sureness = "suspected"
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """Something in the port that computes what the reference does not, though all before it was right.
+
+    `part` is the layer itself, the `inputs` that the code in front makes for it, or the `code` of the module, which
+    makes wrong use of what its layers returned. Paths are "" for the model itself. `factor` is the multiple of the
+    limit at which it would pass. `cause` is the id of a rule or relation, "" where none is known; it is `confirmed`
+    if the change was tried and removes the difference, `suspected` if it would explain it. `change` is what to write,
+    `line` where: file and number of the line that makes the layer, or that calls it. `inside` is the functional call
+    at fault, where one was found.
+    """
+
+    reference: str
+    candidate: str
+    reference_class: str
+    candidate_class: str
+    call: int
+    part: Part
+    factor: float
+    cause: str = ""
+    sureness: Sureness = "unknown"
+    facts: dict[str, float | int | str] = field(default_factory=dict)
+    change: str = ""
+    line: str = ""
+    inside: FunctionFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPower:
+    """One compared tensor of the reference.
+
+    `factor` is the multiple of its limit by which it moves if an input is replaced by an unrelated one: up to 1 it
+    does not move (None: no input could be replaced, or the layer was not called then). A `constant` output has all
+    elements equal within its limit; in a `saturated` one nearly all lie at its lower or upper end.
+    """
+
+    module: str
+    call: int
+    output: str
+    class_name: str
+    factor: float | None
+    state: OutputState = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterPower:
+    """One parameter of the reference, judged by all compared tensors.
+
+    `shows_at` is the relative change, of all its elements at random, from which some compared tensor is above its
+    limit at the latest (None: not known). `blind` of its `elements` change nothing even if changed by their own size.
+    A parameter is "weakly seen" if a change of 1 % need not show.
+    """
+
+    name: str
+    elements: int
+    blind: int
+    shows_at: float | None
+    state: ParameterState
+
+
+@dataclass(frozen=True, slots=True)
+class Power(ShownResult):
+    """What the given inputs can show of the reference.
+
+    `inputs` maps the inputs that were replaced, together where joined by commas, to the multiple of its limit by which
+    an output of the model moved. `unmeasured` maps what could not be had (an input's name, "parameters") to the reason.
+    """
+
+    result_kind = "power"
+    outputs: tuple[OutputPower, ...]
+    parameters: tuple[ParameterPower, ...] = ()
+    inputs: dict[str, float] = field(default_factory=dict)
+    unmeasured: dict[str, str] = field(default_factory=dict)

@@ -21,24 +21,24 @@ from align.core.measurements import smallest_factor
 from align.core.protocols import Differentiator
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, UserCodeError
-from align.forward.power.parameter_power import (
+from align.forward.forward_result import OutputPower, Power
+from align.forward.parameter_power import (
     names_without_effect,
     parameter_powers,
     perturb_elements,
     suspect_elements,
     tensor_scales,
 )
-from align.forward.power_result import OutputPower, Power
 from align.forward.running.measure_noise import measure_noise
+from align.forward.running.run_both_models import trace_run
 from align.forward.thresholds import LEAST_SATURATED_ELEMENTS, MOST_INPUTS_ALONE, SATURATED_SHARE
+from align.measure.judge_tensors import slices_of
 from align.measure.limits import limit_for, rounding_limit
 from align.measure.measure_arrays import measure
-from align.measure.slices import slices_of
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import batches_from_names, named_arrays, read_batches
 from align.models.open_side import Side, open_side
 from align.traces.trace_folder import TraceFolder
-from align.traces.trace_writer import TraceWriter
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Inputs, Model
     from align.core.traces import Capture, Trace
     from align.core.verdicts import Verdict
-    from align.forward.power_result import OutputState, ParameterPower
+    from align.forward.forward_result import OutputState, ParameterPower
     from align.models.inputs import InputsSource
 
 
@@ -66,14 +66,9 @@ def measure_power(side: str | Model | Side, inputs: InputsSource) -> Power:
     """
     opened = open_side(side)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
-        arrays = run_fitted(opened, read_batches(inputs), partial(_trace, opened, Path(folder)))
+        arrays = run_fitted(opened, read_batches(inputs), partial(trace_run, opened, Path(folder)))
         trace = TraceFolder(Path(folder))
         return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace))
-
-
-def _trace(side: Side, folder: Path, inputs: Inputs) -> None:
-    with TraceWriter(folder, side.reader.environment(), inputs=True) as writer:
-        side.runner.run(side.model, inputs, writer)
 
 
 def power_of(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]) -> Power:
@@ -128,7 +123,7 @@ def _runs_on_other_inputs(
 def _parameters(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]) -> tuple[ParameterPower, ...]:
     """Rows of all parameters that may have a gradient; raises CannotRunError where the model has no backward pass."""
     if not isinstance(side.runner, Differentiator):
-        raise CannotRunError(f"{side.reader.name} models are run forwards only")
+        raise CannotRunError.of("forward_error.forwards_only", framework=side.reader.name)
     scales = tensor_scales(trace, limits)
     gradients = side.runner.gradients(side.model, inputs, scales)
     values = side.reader.read_values(side.model)

@@ -20,9 +20,9 @@ from align.lint.thresholds import USUAL_STEPS
 from align.lint.uncovered_settings import uncovered_settings, written_epsilons
 from align.models.open_side import refuse_one_object
 from align.models.source_lines import made_at, made_in
-from align.names.frozen_parameters import freezing, frozen_apart
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
+from align.names.map_verdict import freezing, frozen_apart
 from align.names.user_rules import NameRules, check_shapes
 from align.rules.pitfalls import pitfalls
 from align.words.catalogue import say, sentence

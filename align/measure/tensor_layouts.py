@@ -7,22 +7,17 @@ their own size.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import permutations
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from align.core.dtypes import rounded_as
-from align.measure.sampled_values import relative_rms_distance
+from align.measure.tensor_statistics import axis_orders, relative_rms_distance
 from align.measure.thresholds import CLEAR_LAYOUT_DISTANCE, LEAST_LAYOUT_ELEMENTS, MOST_PERMUTED_AXES, SAMPLED_ELEMENTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from align.core.dtypes import Array
     from align.core.parameters import Shape
 
@@ -106,7 +101,7 @@ def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout |
         return None
     places = np.random.default_rng(0).integers(0, candidate.size, SAMPLED_ELEMENTS)
     sample = candidate.reshape(-1)[places].astype(np.float64)
-    distances = [(relative_rms_distance(values, sample), order) for order, values in _orders(reference, places)]
+    distances = [(relative_rms_distance(values, sample), order) for order, values in axis_orders(reference, places)]
     least, order = min(distances)
     return PermutedLayout(order, reference.shape, candidate.shape) if least < CLEAR_LAYOUT_DISTANCE else None
 
@@ -158,9 +153,3 @@ def _without_last(reference: Shape, candidate: Shape) -> tuple[Shape, Shape]:
     if reference[-1:] == candidate[-1:]:
         return reference[:-1], candidate[:-1]
     return reference, candidate
-
-
-def _orders(reference: Array, places: NDArray[np.int64]) -> Iterator[tuple[tuple[int, ...], NDArray[np.float64]]]:
-    for order in permutations(range(reference.ndim)):
-        turned = reference.transpose(order)
-        yield order, turned[np.unravel_index(places, turned.shape)].astype(np.float64)

@@ -21,7 +21,7 @@ from align.names.map_file import read_rules
 from align.names.map_result import MapCheck
 from align.names.matching.match_names import match_names
 from align.names.user_rules import NameRules
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +59,8 @@ def check_name_map(
     pairings = _pairings(rules, sides[0])
     dropped = _dropped(rules, "source", sides[0]), _dropped(rules, "target", sides[1])
     if not any(p.source in sides[0].by_name and p.target in sides[1].by_name for p in pairings):
-        raise NothingInCommonError(sides[0].label, sides[1].label, f"parameter that {name_map} pairs")
+        what = say("names_reason.paired_parameter", map=name_map)
+        raise NothingInCommonError(sides[0].label, sides[1].label, what)
     faults = name_map_faults(pairings, dropped, sides, match_names(*sides, NameRules()))
     unused = [rule for rule in rules.all_rules if rule.startswith("[[rename]]") and not _is_used(rules, rule, sides[0])]
     verdict = _verdict(pairings, dropped, faults)

@@ -22,7 +22,7 @@ from align.names.infer_names import map_from_file
 from align.rules.directed_rules import directed_rules
 from align.rules.layer_rules import layer_rules
 from align.rules.model_families import AS_IS, model_families, read_family
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -114,8 +114,7 @@ def choose_family(name: str | None, source: ParameterSet, target: ParameterSet) 
     if name != AUTO:
         families = [read_family(name)]
         if not differ:
-            hint = "leave --family out, or give a model of torch and one of MindSpore"
-            raise UsageError(f"--family {name} leads from torch to MindSpore or back", hint)
+            raise UsageError.of("names_error.family_of_two_frameworks", family=name)
     else:
         families = _families_of_both(source, target) if differ else []
     backwards = source.framework == "mindspore"
@@ -281,11 +280,9 @@ def _map_from_form(
 ) -> InferredNames:
     backwards = to == "torch"
     if own.unknown:
-        raise MapError(
-            f"the family {own.family.name} ({own.family.about})",
-            [f"{name}: the family has no such name" for name in own.unknown],
-            "check that the file is of this family and has no prefix (`align inspect`), or give a map with --map",
-        )
+        faults = [say("rule_fault.no_such_name", name=name) for name in own.unknown]
+        family = say("names_reason.family", name=own.family.name, about=own.family.about)
+        raise MapError(family, faults, say("names_reason.other_family"))
     places = {name: own.places[name] for name in tensors if name not in own.dropped}
     of_layers = {name: tensors[name] for name, place in places.items() if place.rule.kind}
     kinds = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
@@ -324,7 +321,8 @@ def _cut(name: str, shape: Shape, place: Place, index: int) -> Transform:
         return IDENTITY
     size, rest = divmod(shape[0], len(place.paths))
     if rest:
-        raise MapError("the family", [f"{name}: {shape} cannot be cut into {len(place.paths)} equal pieces"])
+        facts = {"name": name, "shape": str(shape), "count": len(place.paths)}
+        raise MapError.of_one(say("names_reason.the_family"), "names_error.unequal_pieces", **facts)
     return Slice(0, index * size, (index + 1) * size, shape)
 
 
@@ -334,7 +332,9 @@ def _reshaped(name: str, shape: Shape, place: Place, *, backwards: bool) -> Tran
         return IDENTITY
     before, after = place.rule.shapes[:: -1 if backwards else 1]
     if len(before) != len(shape) or any(n not in (0, length) for n, length in zip(before, shape, strict=True)):
-        raise MapError("the family", [f"{name}: {shape} has not the axes {before}, of which 0 is any"])
+        raise MapError.of_one(
+            say("names_reason.the_family"), "names_error.other_axes", name=name, shape=str(shape), axes=str(before)
+        )
     return Reshape(tuple(shape[axis] if n == 0 else n for axis, n in enumerate(after)), shape)
 
 

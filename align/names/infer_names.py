@@ -32,8 +32,7 @@ from align.names.from_file.infer_layers import (
 from align.names.from_file.inferred_name_warnings import inferred_name_warnings
 from align.rules.directed_rules import TargetFamily, directed_rules
 from align.rules.layer_rules import layer_rules
-from align.words.catalogue import sentence
-from align.words.message_words import first_few
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
     from align.rules.layer_rules import LayerRule
 
 
-CHOICE = (
-    "a choice reads 'PATTERN=KIND': PATTERN is the path of a layer, without its parameter, or a glob over such paths"
-)
 LABELS = {
     "nn": ("torch file", "mindspore nn"),
     "mint": ("torch file", "mindspore mint"),
@@ -86,14 +82,14 @@ def map_from_file(
 def infer_from_file(
     tensors: Mapping[str, StoredTensor | Parameter],
     family: TargetFamily,
-    layers: Iterable[str] = (),
-    known_kinds: Mapping[str, Sequence[str]] | None = None,
+    layers: Iterable[str],
+    known_kinds: Mapping[str, Sequence[str]] | None,
 ) -> InferredNames:
     """Return what `map_from_file` does, with what is open; raises UsageError for choices that cannot be applied."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     inferred = infer_names(shapes, layer_rules(), family, [_choice(text) for text in layers], known_kinds)
     if inferred.faults:
-        raise UsageError(f"--layer cannot be applied:{as_lines(inferred.faults)}", CHOICE)
+        raise UsageError.of("names_error.choices_idle", faults=as_lines(inferred.faults))
     name_map, fills, words = targets_without_wrappers(inferred.name_map, inferred.fills)
     if not words:
         return inferred
@@ -104,7 +100,7 @@ def infer_from_file(
 def _choice(text: str) -> LayerChoice:
     pattern, equals, kind = text.rpartition("=")
     if not equals or not kind:
-        raise UsageError(f"--layer {text!r} is no choice", "write 'PATTERN=KIND', for example 'embed=embedding'")
+        raise UsageError.of("names_error.no_choice", choice=text)
     return LayerChoice(pattern, kind)
 
 
@@ -172,7 +168,10 @@ def infer_names(
         name_map=_name_map(shapes, changes, family, renames),
         open=tuple(open_layers),
         faults=tuple(choice_faults(choices, used, readings, rules, ways)),
-        fills=tuple(_fill(name, value) for name, value in added.items()),
+        fills=tuple(
+            Fill(name, np.array(value, np.int64), sentence("fill_reason.default", value=value))
+            for name, value in added.items()
+        ),
         warnings=inferred_name_warnings(readings, otherwise, family, paths),
     )
 
@@ -230,10 +229,6 @@ def _renamed_path(path: str, renames: dict[str, str]) -> str:
     return ".".join(part for part in new if part) if renames else path
 
 
-def _fill(name: str, value: int) -> Fill:
-    return Fill(name, np.array(value, np.int64), sentence("fill_reason.default", value=value))
-
-
 def choice_faults(
     choices: Iterable[LayerChoice],
     used: Set[LayerChoice | None],
@@ -246,34 +241,30 @@ def choice_faults(
     held = sorted({way.id for way in ways} | {AS_IS, CUSTOM})
     for choice in dict.fromkeys(choices):
         if choice.kind not in known:
-            yield f"{choice}: no layer rule is called {choice.kind!r}; {_instead(choice.kind, held)}"
+            meant = choice.kind.lower().replace("_", "-")
+            close = [meant] if meant in held else get_close_matches(meant, held)
+            instead = say("choice_fault.close", names=close) if close else say("choice_fault.known", names=held)
+            yield say("choice_fault.no_rule", choice=choice, kind=choice.kind, instead=instead)
         elif choice not in used:
             yield f"{choice}: {_why_idle(choice, readings)}"
-
-
-def _instead(kind: str, held: Sequence[str]) -> str:
-    meant = kind.lower().replace("_", "-")
-    close = [meant] if meant in held else get_close_matches(meant, held)
-    return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(held)}"
 
 
 def _why_idle(choice: LayerChoice, readings: Sequence[LayerReading]) -> str:
     reached = [reading for reading in readings if fnmatchcase(reading.group.prefix, choice.pattern)]
     if reached:
-        return f"no layer that the pattern reaches looks like that kind: {first_few([_can_be(one) for one in reached])}"
+        return say("choice_fault.no_such_kind", layers=[_can_be(one) for one in reached])
     names = (reading.group.path(attribute) for reading in readings for attribute in reading.group.shapes)
     if meant := next((name for name in names if fnmatchcase(name, choice.pattern)), ""):
-        layer = meant.rpartition(".")[0]
-        return (
-            f"the pattern reaches parameters, such as {meant}, and is for the path of the layer, {layer or 'nothing'!r}"
-        )
-    return "no layer of the file has such a path"
+        return say("choice_fault.parameters", name=meant, layer=meant.rpartition(".")[0] or "nothing")
+    return say("choice_fault.no_path")
 
 
 def _can_be(reading: LayerReading) -> str:
-    where = reading.group.prefix or "the top level"
-    ids = " or ".join(dict.fromkeys(rule.id for rule in reading.rules)) or "no layer that a rule knows"
-    return f"{where} is {ids} by {reading.choice}" if reading.choice else f"{where} can be {ids}"
+    where = reading.group.prefix or say("model_part.top_level")
+    ids = " or ".join(dict.fromkeys(rule.id for rule in reading.rules)) or say("choice_fault.no_known_layer")
+    if reading.choice:
+        return say("choice_fault.is", layer=where, kinds=ids, choice=reading.choice)
+    return say("choice_fault.can_be", layer=where, kinds=ids)
 
 
 def open_names_error(layers: Sequence[OpenLayer]) -> OpenNamesError:
@@ -285,7 +276,8 @@ def open_names_error(layers: Sequence[OpenLayer]) -> OpenNamesError:
         globs.append(common_glob([layers[place].prefix for place in places]))
         line = _line(name, layers[places[0]])
         folded.append(f"{line} [{len(places)} layers: --layer '{globs[-1]}=KIND']" if len(places) > 1 else line)
-    return OpenNamesError(lines, _hint(globs[0], layers[0]), folded)
+    hint = say("names_reason.say_which", choices=_choices(globs[0], layers[0]), top=not layers[0].prefix)
+    return OpenNamesError(lines, hint, folded)
 
 
 def open_names(layers: Sequence[OpenLayer]) -> list[Unmatched]:
@@ -311,14 +303,6 @@ def _line(name: str, layer: OpenLayer) -> str:
 
 def _ways(layer: OpenLayer) -> str:
     return "; ".join(f"{ids} -> {', '.join(names)}" for ids, names in layer.alternatives)
-
-
-def _hint(glob: str, layer: OpenLayer) -> str:
-    top = "" if layer.prefix else " for the top level"
-    return (
-        f"say what each is: {_choices(glob, layer)}{top} (patterns such as 'encoder.*' too), or give a map with --map "
-        "or the model with --source-model"
-    )
 
 
 def _choices(glob: str, layer: OpenLayer) -> str:

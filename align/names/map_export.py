@@ -37,7 +37,7 @@ COLUMNS = (
 def check_suffix(path: Path) -> None:
     """Raise UsageError for a path that no form of a map goes with."""
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"a map cannot be written as {path.name}", f"end the name in one of: {', '.join(SUFFIXES)}")
+        raise UsageError.of("names_error.no_form_of_map", name=path.name, suffixes=[*SUFFIXES])
 
 
 def is_editable(path: Path) -> bool:

@@ -21,6 +21,7 @@ from align.names.map_file_parts.map_text import SCHEMA, SIDES, map_text
 from align.names.map_verdict import refuse_doubled
 from align.names.parse_transform import parse_transform
 from align.names.user_rules import NameRules, Rename, apply_rules
+from align.words.catalogue import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -64,7 +65,7 @@ def read_map(path: Path, source: Sequence[str], target: Sequence[str] | None) ->
 
 def _applied(rules: NameRules, path: Path, source: Sequence[str], target: Sequence[str] | None) -> NameMap:
     known = set(source)
-    absent = [f"{name}: the source has no such parameter" for name in rules.names if name not in known]
+    absent = [say("map_file_fault.not_in_source", name=name) for name in rules.names if name not in known]
     try:
         name_map = apply_rules(rules, source, target)
     except MapError as error:
@@ -86,12 +87,11 @@ def read_users_rules(path: Path) -> NameRules:
 
 def _text(path: Path) -> str:
     if path.suffix.lower() in (".csv", ".json"):
-        fault = f"{path.suffix} holds the rows of a map for other programs, and is not read"
-        raise MapError(path, [fault], "give the map as TOML: `align map ... --out map.toml`")
+        raise MapError.of_one(path, "names_error.rows_of_a_map", suffix=path.suffix)
     try:
         return existing_file(path, "map file").read_text(encoding="utf-8-sig")  # editors of some systems add a mark
     except UnicodeDecodeError as error:
-        raise MapError(path, [f"not TOML: {error}"]) from error
+        raise MapError(path, [say("map_file_fault.no_toml", error=error)]) from error
 
 
 def _parse(text: str, path: Path) -> NameRules:
@@ -99,9 +99,9 @@ def _parse(text: str, path: Path) -> NameRules:
     document = _document(faults, path)
     for key in document:
         if key not in _TABLES:
-            faults.at(f"[{key}]" if isinstance(document[key], dict) else key, "unknown table or key")
+            faults.at(f"[{key}]" if isinstance(document[key], dict) else key, say("map_file_fault.unknown_table"))
     if document.get("schema", SCHEMA) != SCHEMA:
-        faults.at("schema", f"{document['schema']!r}, expected {SCHEMA!r}")
+        faults.at("schema", say("map_file_fault.schema", schema=repr(document["schema"]), expected=SCHEMA))
     names = _names(document.get("names", {}), faults)
     first = {source: targets[0] for source, targets in names.items()}
     further = {source: tuple(targets[1:]) for source, targets in names.items() if len(targets) > 1}
@@ -122,7 +122,7 @@ def _document(faults: Faults, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise MapError(path, [*faults, f"not TOML: {error}"]) from error
+        raise MapError(path, [*faults, say("map_file_fault.no_toml", error=error)]) from error
 
 
 def declared_framework(document: Any, key: str, faults: list[str]) -> FrameworkName | None:
@@ -130,7 +130,7 @@ def declared_framework(document: Any, key: str, faults: list[str]) -> FrameworkN
     said = document.get(key)
     known = FRAMEWORKS.get(said) if isinstance(said, str) else None
     if known is None and said is not None:
-        faults.append(f"{key} is {said!r}, expected one of: {', '.join(FRAMEWORKS)}")
+        faults.append(say("map_file_fault.framework", name=key, said=repr(said), known=[*FRAMEWORKS]))
     return known
 
 
@@ -144,8 +144,7 @@ def write_map(path: Path, name_map: NameMap, kept: KeptLines | None = None, *, e
     kept = kept or KeptLines("", NameRules())
     text = map_text(name_map, kept.text, kept.rules, expand=expand)
     if kept.text and not _are_kept(kept.rules, text, path):
-        hint = "write the map to another file with --out, and give this one with --rules"
-        raise DestinationError(f"{path} holds lines of yours that cannot be kept beside those of align", hint)
+        raise DestinationError.of("names_error.lines_not_kept", path=path)
     write_text(path, text)
 
 
@@ -179,7 +178,7 @@ def _names(table: Any, faults: Faults) -> dict[str, list[tuple[str, Transform]]]
     """The targets of each source: one, or a list of those into which it is cut."""
     names: dict[str, list[tuple[str, Transform]]] = {}
     if not isinstance(table, dict):
-        faults.at("names", "[names] must be a table of source = target")
+        faults.at("names", say("map_file_fault.names_no_table"))
         return names
     for source, value in expand_table("names", _quoted("names", table, faults), faults).items():
         targets = value if isinstance(value, list) and value else [value]
@@ -193,7 +192,7 @@ def _quoted(name: str, table: dict[str, Any], faults: Faults) -> dict[str, Any]:
     """The rules of a table without those whose names stand without quotes: their dots make tables within it."""
     for key, value in table.items():
         for bare in _bare_names(key, value):
-            faults.at(f"[{name}] {bare}", f'a name with dots needs quotes: "{bare}" = ...')
+            faults.at(f"[{name}] {bare}", say("map_file_fault.needs_quotes", name=bare))
     return {key: value for key, value in table.items() if not any(_bare_names(key, value))}
 
 
@@ -209,13 +208,15 @@ def _target(where: str, value: Any, faults: Faults, known: tuple[str, ...] = ("t
     if isinstance(value, str):
         return value, IDENTITY
     if not isinstance(value, dict):
-        faults.at(where, "expected a target name or a table with `to` and a transform")
+        faults.at(where, say("map_file_fault.no_target"))
         return None
     fields = {key: item for key, item in value.items() if key not in known}
     if unknown := [] if "op" in fields else list(fields):
-        faults.at(where, f"unknown key {', '.join(unknown)}; known: {', '.join(known)}, and a transform by its `op`")
+        faults.at(where, say("map_file_fault.unknown_keys", keys=unknown, known=[*known]))
     if not isinstance(value.get("to"), str):
-        faults.at(where, "`to` is missing" if "to" not in value else f"`to` must be a name, not {value['to']!r}")
+        missing = "to" not in value
+        to = "" if missing else repr(value["to"])
+        faults.at(where, say("map_file_fault.to_missing") if missing else say("map_file_fault.to_no_name", to=to))
     if unknown or not isinstance(value.get("to"), str):
         return None
     try:
@@ -230,13 +231,13 @@ def _renames(tables: Any, faults: Faults) -> Iterator[Rename]:
         where = f"[[rename]] {number}"
         if not isinstance(table, dict) or not isinstance(table.get("from"), str):
             missing = isinstance(table, dict) and "from" not in table
-            faults.at(where, "`from` is missing" if missing else "expected from = 'pattern' and to = 'target'")
+            faults.at(where, say("map_file_fault.from_missing" if missing else "map_file_fault.no_rename"))
             continue
         faults.stands(f"[[rename]] {table['from']}", where)
         parsed = _target(where, table, faults, ("from", "to", "back"))
         back = table.get("back")
         if back is not None and not _is_renaming(back):
-            faults.at(where, "expected back = { from = 'pattern', to = 'source' }")
+            faults.at(where, say("map_file_fault.no_way_back"))
             continue
         wrong = [
             f"{way['from']!r} -> {way.get('to')!r}: {fault}"
@@ -273,25 +274,25 @@ def _rename_fault(pattern: str, to: Any) -> str:
 def _drops(tables: Any, faults: Faults) -> dict[str, dict[str, str]]:
     drops: dict[str, dict[str, str]] = {side: {} for side in SIDES}
     if not isinstance(tables, dict):
-        faults.at("dropped", "[dropped] must hold the tables [dropped.source] and [dropped.target]")
+        faults.at("dropped", say("map_file_fault.dropped_no_tables"))
         return drops
     for key in tables:
         if key not in SIDES:
             written = next(
                 (rule for rule in (f"[dropped.{key}]", f"[dropped] {key}") if faults.place(rule)), "[dropped]"
             )
-            faults.at(written, f"unknown key {key}; known: source, target")
+            faults.at(written, say("map_file_fault.unknown_side", name=key))
     for side in SIDES:
         table = tables.get(side, {})
         if not isinstance(table, dict):
-            faults.at(f"[dropped] {side}", f'[dropped.{side}] must be a table of name = "reason"')
+            faults.at(f"[dropped] {side}", say("map_file_fault.dropped_no_table", side=side))
             continue
         table = _quoted(f"dropped.{side}", table, faults)
         for name, reason in expand_table(f"dropped.{side}", table, faults).items():
             if isinstance(reason, str) and reason.strip():
                 drops[side][name] = reason
             else:
-                faults.at(f"[dropped.{side}] {name}", 'expected name = "reason"')
+                faults.at(f"[dropped.{side}] {name}", say("map_file_fault.no_reason"))
     return drops
 
 

@@ -1,7 +1,7 @@
 """The name map of one side alone: what `mindspore.nn`, `mint.nn` or torch call its parameters.
 
-A model tells of what class each layer is; of a checkpoint some layers may be any of several, and nothing is written
-until the user says which they are.
+A live model tells of what class each layer is, and that a checkpoint's names are its own; of a checkpoint some layers
+may be any of several, and nothing is written until the user says which they are.
 """
 
 from __future__ import annotations
@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.names_in_file import naming_direction
 from align.core.name_map import FRAMEWORKS, Dropped
-from align.core.parameters import ParameterSet, summarize_parameters
+from align.core.parameters import ParameterSet, state_dict_faults, summarize_parameters
 from align.core.piece_transforms import join_fault
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError, UsageError
 from align.names.family_maps import AUTO, map_from_family, recognise_families
+from align.names.from_file.infer_layers import AS_IS, CUSTOM
 from align.names.from_file.map_sides import MapSide, open_map_side, require_parameters
 from align.names.infer_names import infer_from_file, open_names
+from align.names.layers.read_layers import USUAL_ROLES
 from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
-from align.names.model_facts import layer_kinds, model_warnings
 from align.names.read_map_rules import MapRules, read_map_rules
 from align.names.user_rules import NameRules, apply_rules
+from align.rules.layer_rules import rule_for
 from align.rules.model_families import read_family
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from align.checkpoints.names_in_file import NamingDirection
+    from align.core.checkpoints import StoredTensor
     from align.core.name_map import NameMap, Pairing
-    from align.core.parameters import Parameter
+    from align.core.parameters import Module, Parameter
     from align.core.protocols import Model
     from align.models.open_side import Side
     from align.names.infer_names import InferredNames
@@ -93,7 +96,7 @@ def _direction(side: MapSide, target: TargetFamily) -> NamingDirection:
     way = naming_direction(source, target, None)
     if way.family is None:
         other = "torch" if source == "mindspore" else "nn or mint"
-        raise UsageError(f"the names of {label} are {source}'s already", f"give --target {other}, or the other side")
+        raise UsageError.of("names_error.names_already", side=label, framework=source, other=other)
     return way
 
 
@@ -101,11 +104,10 @@ def _inferred(side: MapSide, target: TargetFamily, family: str | None, layers: I
     tensors = side.tensors or side.parameters.by_name
     if family is not None:
         if listed := list(layers):
-            raise UsageError(f"--layer {listed[0]!r} does not go with --family", "leave one of both out")
+            raise UsageError.of("names_error.layer_with_family", layer=listed[0])
         if family == AUTO:
             known = [one.name for one in recognise_families(tensors, side.parameters.framework or "torch")]
-            hint = f"name the family of the port: {', '.join(known) or 'none knows all names of this side'}"
-            raise UsageError("--family auto tells families by both sides, and there is one", hint)
+            raise UsageError.of("names_error.family_of_one_side", known=known, none=not known)
         return map_from_family(read_family(family), tensors, target)
     inferred = infer_from_file(tensors, target, layers, layer_kinds(side.parameters) if side.live else None)
     warnings = model_warnings(side.parameters, side.parameters.by_name) if side.live else _families(side, inferred)
@@ -145,7 +147,8 @@ def _require_apart(pairings: Iterable[Pairing], rules: NameRules) -> None:
         takers.setdefault(pairing.target, []).append(pairing)
     shared = {to: own for to, own in takers.items() if len(own) > 1 and join_fault([one.transform for one in own])}
     if shared:
-        faults = [f"{', '.join(rules.named(one.source) for one in own)} all lead to {to}" for to, own in shared.items()]
+        makers = {to: [rules.named(one.source) for one in own] for to, own in shared.items()}
+        faults = [say("rule_fault.all_lead", names=names, target=to) for to, names in makers.items()]
         raise MapError(rules.label, faults)
 
 
@@ -172,3 +175,55 @@ def _verdict(name_map: NameMap) -> Verdict:
     if name_map.complete:
         return Verdict(Outcome.ALIGNED, sentence("map_verdict.named", dropped=len(name_map.dropped)), coverage)
     return Verdict(Outcome.NOT_ALIGNED, sentence("map_verdict.names_open", count=left), coverage)
+
+
+def model_faults(parameters: Sequence[Parameter], tensors: Mapping[str, StoredTensor]) -> list[str]:
+    """Every name and shape in which the file and the model differ; of tied parameters one name is enough."""
+    groups: dict[str, set[str]] = {}
+    for parameter in parameters:
+        groups.setdefault(parameter.tied_to or parameter.name, set()).add(parameter.name)
+    shapes = {
+        parameter.name: parameter.shape
+        for parameter in parameters
+        if parameter.name in tensors or groups[parameter.tied_to or parameter.name].isdisjoint(tensors)
+    }
+    return state_dict_faults(shapes, {name: tensor.shape for name, tensor in tensors.items()})
+
+
+def layer_kinds(model: ParameterSet) -> dict[str, list[str]]:
+    """Path of each layer -> the kinds that it is, by its class; what counts most comes last.
+
+    A class that no rule knows keeps its parameters' names, and is no module with renamed children.
+    """
+    kinds_by_path: dict[str, list[str]] = {}
+    inner: dict[str, list[str]] = {}
+    for module in model.modules:
+        known = rule_for(module.classes)
+        for path in dict.fromkeys((module.path, *_prefixes(module))):
+            kinds_by_path.setdefault(path, []).extend([CUSTOM, known[0].id if known else AS_IS])
+        attributes = known[0].families[known[1]].parameters.values() if known else ()
+        for attribute in attributes:
+            if known and "." in attribute:
+                child = f"{module.path}.{attribute.rpartition('.')[0]}".removeprefix(".")
+                inner[child] = [known[0].id]
+    return {path: [*kinds, *inner.get(path, ())] for path, kinds in kinds_by_path.items()}
+
+
+def model_warnings(model: ParameterSet, tensors: Container[str]) -> Iterable[str]:
+    """Say which layers are of classes that no rule knows, and which tied names the file lacks.
+
+    A module that holds a token or another parameter of its own beside its children is no layer.
+    """
+    unknown: dict[str, list[str]] = {}
+    for module in model.modules:
+        if rule_for(module.classes) is None and any(p.rpartition(".")[2] in USUAL_ROLES for p in module.parameters):
+            unknown.setdefault(module.class_name, []).append(module.path or say("model_part.top_level"))
+    for name, paths in unknown.items():
+        yield sentence("map_warning.no_rule", name=name, count=len(paths), paths=paths)
+    if absent := [p.name for p in model.parameters if p.name not in tensors]:
+        yield sentence("map_warning.tied", names=absent)
+
+
+def _prefixes(module: Module) -> list[str]:
+    """Where the file has the module's parameters: in MindSpore their names need not follow its path."""
+    return [name.rpartition(".")[0] for name in module.parameters]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
-from align.errors import ModelFailedError, NothingInCommonError, UsageError
+from align.errors import NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
 from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values
 from align.names.family_maps import choose_family
@@ -19,11 +19,9 @@ from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
 from align.names.map_verdict import MapFacts, map_verdict, map_warnings, with_doubled_open
 from align.names.match_by_order import settle_by_order
-from align.names.matching.explain_unpaired import explain_unpaired_anew
 from align.names.matching.match_names import match_names
 from align.names.read_map_rules import MapRules, read_map_rules
 from align.names.user_rules import NameRules
-from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +70,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     known = choose_family(family, source, target)
     rules_of_all = given_rules.rules if known is None else known.beside(given_rules.rules)
     live = _live(sides) if given is not None else None
-    name_map = _settled(sides, (source, target), rules_of_all)
+    name_map = _with_left_out(sides, _settled(sides, (source, target), rules_of_all))
     facts = MapFacts()
     if given is not None and live is not None and not trial:  # what values do says more than the order of calls
         was_open = bool(name_map.ambiguous)
@@ -80,9 +78,10 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
         facts.unseen = unseen if was_open else []
     if known is not None:
         name_map = known.marked(name_map, given_rules.rules)
-    name_map = _with_left_out(sides, name_map)
     if trial:
-        name_map, facts.unproven = _by_trial(live, (source, target), name_map, given, progress)
+        from align.names.by_value.settle_by_trial import map_by_trial
+
+        name_map, facts.unproven = map_by_trial(live, (source, target), name_map, given, progress)
     if given_rules.rules.all_rules:
         name_map, facts.conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
     name_map, facts.doubled = with_doubled_open(name_map)
@@ -103,7 +102,7 @@ def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
     left, right = (side.live for side in sides)
     if left is None or right is None:
         label = next(side.parameters.label for side in sides if side.live is None)
-        raise UsageError(f"{label} is a checkpoint, which cannot be run", "leave the inputs out, or give two models")
+        raise UsageError.of("names_error.checkpoint_not_run", side=label)
     return left, right
 
 
@@ -135,27 +134,6 @@ def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap
     return replace(name_map, dropped=(*name_map.dropped, *left, *right))
 
 
-def _by_trial(
-    live: tuple[Side, Side] | None,
-    parameters: tuple[ParameterSet, ParameterSet],
-    name_map: NameMap,
-    inputs: Mapping[str, Array] | None,
-    progress: Progress,
-) -> tuple[NameMap, str]:
-    """The map after a trial, and why it is not proven if the models cannot run though names settle all."""
-    from align.names.by_value.settle_by_trial import settle_by_trial
-
-    if inputs is None or live is None:
-        raise UsageError("a trial needs inputs to run on", "give them with --inputs, or as `inputs`")
-    try:
-        settled = settle_by_trial(*live, name_map, inputs, progress)
-    except ModelFailedError as error:
-        if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
-            return name_map, sentence("map_verdict.trial_failed", error=error.message)
-        raise
-    return explain_unpaired_anew(LayeredSides(parameters), settled), ""
-
-
 def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
     """Match two sides; raises NothingInCommonError if not a single parameter pairs or might pair.
 
@@ -163,13 +141,9 @@ def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     """
     name_map = _matched(source, target, rules)
     if (source.parameters or target.parameters) and not name_map.pairings and not name_map.ambiguous:
-        raise NothingInCommonError(source.label, target.label, "parameter", _bare(source, target))
+        bare = next((side.label for side in (source, target) if not side.parameters), "")
+        raise NothingInCommonError(source.label, target.label, "parameter", bare)
     return name_map
-
-
-def _bare(source: ParameterSet, target: ParameterSet) -> str:
-    """The side that has no parameter at all, "" if both have some."""
-    return next((side.label for side in (source, target) if not side.parameters), "")
 
 
 def _matched(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:

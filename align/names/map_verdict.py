@@ -1,13 +1,14 @@
 """What a name map comes to: whether every parameter has its counterpart, surely, in its place, and no target twice.
 
-No conversion follows a map that makes a target twice, so none is written.
+No conversion follows a map that makes a target twice, so none is written. Parameters that one side trains and the other
+does not are told too: no run without training shows them.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from align.checkpoints.wrapper_prefixes import without_wrappers, wrapper_words
 from align.core.name_map import Ambiguity
@@ -16,8 +17,7 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError
 from align.models.describe_sides import copied_sides, unregistered_layers, unregistered_tensors
 from align.names.fold_names import fold_names
-from align.names.frozen_parameters import folded_names, freezing, frozen_apart
-from align.words.catalogue import joined, sentence
+from align.words.catalogue import joined, say, sentence
 from align.words.message_words import first_few
 
 if TYPE_CHECKING:
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.name_map import NameMap, Pairing
+    from align.core.parameters import Parameter, ParameterSet
     from align.core.transforms import Transform
     from align.names.from_file.map_sides import MapSide
-    from align.names.frozen_parameters import FrozenApart
-
-
-Note = tuple[str, dict[str, Any]]  # the key of a sentence, and its facts
+    from align.words.catalogue import Note
 
 
 @dataclass(slots=True)
@@ -51,6 +49,7 @@ def map_warnings(name_map: NameMap, sides: tuple[MapSide, MapSide], facts: MapFa
     """Say what a map rests on, or what stands against it."""
     source, target = (side.parameters for side in sides)
     live = [side.live for side in sides if side.live]
+    copied = [finding.message for finding in copied_sides(*live)]
     lost = [(side, one) for side in live if name_map.unmatched for one in unregistered_layers(side)]
     wrappers = [(side.label, wrapper_words(without_wrappers(side.names))) for side in (source, target)]
     notes: list[Note] = [("map_warning.wrappers", {"side": one, "words": words}) for one, words in wrappers if words]
@@ -65,8 +64,8 @@ def map_warnings(name_map: NameMap, sides: tuple[MapSide, MapSide], facts: MapFa
         for side, one in lost
     ]
     notes += _unseen_tensors(name_map, sides)
-    notes += _frozen_notes(frozen_apart(name_map, source, target), (source.label, target.label))
-    copied = [finding.message for finding in copied_sides(*live)]
+    frozen = frozen_apart(name_map, source, target)
+    notes += _frozen_notes(frozen, (source.label, target.label))
     return (*copied, *(sentence(key, **given) for key, given in notes))
 
 
@@ -84,7 +83,7 @@ def _unseen_tensors(name_map: NameMap, sides: tuple[MapSide, MapSide]) -> Iterat
 
 def _frozen_notes(found: FrozenApart, labels: tuple[str, str]) -> Iterator[Note]:
     """Yield the key and facts of what each side alone freezes, and of what to write in the target."""
-    counts = f"trainable {found.trainable[0]:,} against {found.trainable[1]:,}"
+    counts = say("map_warning.trainable", source=found.trainable[0], target=found.trainable[1])
     for pairs, label, frozen in ((found.frozen_in_source, labels[0], True), (found.frozen_in_target, labels[1], False)):
         if pairs:
             names = folded_names([pairing.source for pairing in pairs])
@@ -159,10 +158,8 @@ def with_doubled_open(name_map: NameMap) -> tuple[NameMap, list[Note]]:
 def refuse_doubled(name_map: NameMap, path: Path) -> None:
     """Raise MapError naming all targets that are made twice, before a map is written."""
     if doubled := doubled_targets(name_map.pairings):
-        faults = [f"{target}: {first_few(sources)} all lead to it" for target, sources in doubled.items()]
-        raise MapError(
-            path, faults, "nothing was written: leave one source for each target, or parts that do not overlap"
-        )
+        faults = [say("rule_fault.doubled", target=target, sources=sources) for target, sources in doubled.items()]
+        raise MapError(path, faults, say("names_reason.nothing_written"))
 
 
 def doubled_targets(pairings: Iterable[Pairing]) -> dict[str, list[str]]:
@@ -183,3 +180,47 @@ def _overlap(transforms: Sequence[Transform]) -> bool:
         return True
     spans = sorted((part.start, part.stop) for part in parts)
     return any(later[0] < earlier[1] for earlier, later in pairwise(spans))
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenApart:
+    """How many paired parameters each side trains, and which only one side does not: the pairs, in the source's order.
+
+    A buffer is trained by nobody. Where a parameter is cut into several, each piece counts.
+    """
+
+    trainable: tuple[int, int]
+    frozen_in_source: tuple[Pairing, ...] = ()
+    frozen_in_target: tuple[Pairing, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.frozen_in_source or self.frozen_in_target)
+
+
+def frozen_apart(name_map: NameMap, source: ParameterSet, target: ParameterSet) -> FrozenApart:
+    """Compare what is trained of the paired parameters; those of a file, which cannot tell, are left out."""
+    known = [
+        (pairing, bool(left.trainable), bool(right.trainable))
+        for pairing in name_map.pairings
+        if (left := _known(source, pairing.source)) and (right := _known(target, pairing.target))
+    ]
+    return FrozenApart(
+        (sum(mine for _, mine, _ in known), sum(theirs for _, _, theirs in known)),
+        tuple(pairing for pairing, mine, theirs in known if theirs and not mine),
+        tuple(pairing for pairing, mine, theirs in known if mine and not theirs),
+    )
+
+
+def folded_names(names: Sequence[str]) -> str:
+    """Names that differ in their numbers as one, the first few."""
+    return first_few(fold_names(names))
+
+
+def freezing(names: Sequence[str], *, frozen: bool) -> str:
+    """The line that freezes these parameters, or no longer does: an attribute that both frameworks have."""
+    return f"requires_grad = {not frozen} for {folded_names(names)}"
+
+
+def _known(side: ParameterSet, name: str) -> Parameter | None:
+    found = side.by_name.get(name)
+    return found if found is not None and (found.trainable is not None or found.buffer) else None

@@ -9,6 +9,7 @@ from align.errors import MapError
 from align.names.map_export import is_editable
 from align.names.map_file import KeptLines, kept_lines, read_users_rules
 from align.names.user_rules import NameRules
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,15 +38,20 @@ def read_map_rules(rules: Path | None, out: Path | None = None) -> MapRules:
     kept = kept_lines(out)
     if rules is None:
         return MapRules(kept.rules, kept)
-    faults = [
-        f"{given.named(name)} -> {target}; {out} says {kept.rules.named(name)} -> {kept.rules.names[name][0]}"
-        for name, (target, _) in given.names.items()
-        if kept.rules.names.get(name, (target,))[0] != target
-    ]
-    if faults:
-        raise MapError(
-            given.label, faults, f"take the lines out of one of the two files, or write to another than {out}"
-        )
+    unlike = {name: to for name, (to, _) in given.names.items() if kept.rules.names.get(name, (to,))[0] != to}
+    if unlike:
+        faults = [
+            say(
+                "rule_fault.says_otherwise",
+                name=given.named(name),
+                target=to,
+                file=out,
+                own=kept.rules.named(name),
+                other=kept.rules.names[name][0],
+            )
+            for name, to in unlike.items()
+        ]
+        raise MapError(given.label, faults, say("names_reason.one_of_two_files", file=out))
     return MapRules(_both(given, kept.rules), kept)
 
 
@@ -65,9 +71,5 @@ def _both(first: NameRules, second: NameRules) -> NameRules:
 def require_used(unused: tuple[str, ...], rules: NameRules) -> None:
     """Raise MapError listing the rules that matched nothing, with their lines."""
     if unused:
-        faults = [f"{rule} matches nothing" + _line(rules, rule) for rule in unused]
-        raise MapError(rules.label, faults, "mend or remove them, or leave --strict-rules out")
-
-
-def _line(rules: NameRules, rule: str) -> str:
-    return f" (line {rules.lines[rule]})" if rule in rules.lines else ""
+        faults = [say("rule_fault.unused", rule=rule, line=rules.lines.get(rule)) for rule in unused]
+        raise MapError(rules.label, faults, say("names_reason.mend_rules"))

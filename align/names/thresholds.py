@@ -139,7 +139,7 @@ MOST_NAMES_IN_WARNING: Final = 12
 """How many missing parameters a warning names.
 Choice: fewer hide which layers are meant, more fill the screen."""
 
-# The map file: number_ranges.py
+# The map file: fold_names.py
 
 MOST_NAMES_OF_RANGES: Final = 1_000_000
 """How many names one text with ranges may stand for: no model has more parameters, and memory has an end.

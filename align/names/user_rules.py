@@ -21,8 +21,7 @@ from align.errors import MapError
 from align.names.fold_names import WILD
 from align.names.layers.read_layers import USUAL_ROLES, roles_by_name, transform_between
 from align.rules.layer_rules import rule_for
-from align.words.catalogue import sentence
-from align.words.message_words import first_few
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from align.core.name_map import Frameworks, SideName
     from align.core.parameters import ParameterSet
     from align.names.layers.read_layers import Roles
+    from align.words.catalogue import Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,8 @@ class NameRules:
 
     def _endless(self, pattern: re.Pattern[str], name: str) -> MapError:
         rule = renaming(pattern)
-        line = f"line {self.lines[rule]}: " if rule in self.lines else ""
-        fault = f"{line}{rule}: still at {name!r} after {PATTERN_SECONDS} seconds, which no sound pattern is"
-        return MapError(self.label, [fault], "take out repeats that can match nothing, or stand in a repeat")
+        facts = {"rule": rule, "line": self.lines.get(rule), "name": name, "seconds": PATTERN_SECONDS}
+        return MapError.of_one(self.label, "names_error.endless", **facts)
 
     def targets_of(self, source: str) -> tuple[tuple[str, Transform, str], ...]:
         """All that `target_of` says of a source name: several entries for one that is cut, none if no rule pairs it."""
@@ -187,7 +186,7 @@ def apply_rules(rules: NameRules, source: Sequence[str], target: Sequence[str] |
     _apply_to_target(rules, applied, target or ())
     faults = [*applied.faults, *_contradictions(rules, applied.pairings, target)]
     if faults:
-        raise MapError(rules.label, faults)
+        raise MapError.of_notes(rules.label, faults)
     named = {p.target for p in applied.pairings} | {d.name for d in applied.dropped if d.side == "target"}
     unmatched = [Unmatched(name, "source", sentence("map_reason.no_rule_mentions")) for name in applied.rest]
     unled = [name for name in target or () if name not in named]
@@ -208,10 +207,10 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
     faults = [*applied.faults, *_contradictions(rules, applied.pairings, target.names)]
     known = [p for p in applied.pairings if p.target in target.by_name]
     fitted = _in_form(known, (source, target)) if known else []
-    faults += [fault for p in fitted if (fault := _shape_fault(p, source, target, rules.named(p.source)))]
+    faults += (note for p in fitted for note in _shape_faults(p, source, target, rules.named(p.source)))
     faults += _cut_faults(applied.pairings, source, rules)
     if faults:
-        raise MapError(rules.label, faults)
+        raise MapError.of_notes(rules.label, faults)
     applied.pairings = fitted
     return _as_map(rules, applied, [])
 
@@ -219,9 +218,9 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
 def check_shapes(name_map: NameMap, source: ParameterSet, target: ParameterSet) -> None:
     """Raise MapError listing every pair of a map whose shapes do not fit, and every source that is cut up badly."""
     known = [p for p in name_map.pairings if p.source in source.by_name and p.target in target.by_name]
-    faults = [fault for p in known if (fault := _shape_fault(p, source, target))]
+    faults = [note for p in known for note in _shape_faults(p, source, target, p.source)]
     if faults := [*faults, *_cut_faults(known, source, NameRules())]:
-        raise MapError("the name map", faults)
+        raise MapError.of_notes(say("names_reason.the_map"), faults)
 
 
 @dataclass
@@ -232,7 +231,7 @@ class _Applied:
     dropped: list[Dropped] = field(default_factory=list)
     rest: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
-    faults: list[str] = field(default_factory=list)
+    faults: list[Note] = field(default_factory=list)
 
 
 def _apply_to_source(rules: NameRules, names: Iterable[str]) -> _Applied:
@@ -240,9 +239,7 @@ def _apply_to_source(rules: NameRules, names: Iterable[str]) -> _Applied:
     for name in names:
         pairs, drop = rules.targets_of(name), rules.drop_of("source", name)
         if name in rules.names and rules.drops_exactly("source", name):
-            applied.faults.append(
-                f"{rules.named(name)} is both paired under [names] and dropped under [dropped.source]"
-            )
+            applied.faults.append(("rule_fault.paired_and_dropped", {"name": rules.named(name)}))
         if pairs and (name in rules.names or not drop):
             applied.pairings += [Pairing(name, to, "user", 1.0, change) for to, change, _ in pairs]
             applied.used.add(pairs[0][2])
@@ -262,35 +259,32 @@ def _apply_to_target(rules: NameRules, applied: _Applied, names: Iterable[str]) 
             applied.dropped.append(Dropped(name, "target", drop[0]))
             applied.used.add(drop[1])
         elif name in taken and rules.drops_exactly("target", name):
-            applied.faults.append(
-                f"{name} is dropped under [dropped.target], and {rules.named(taken[name])} leads to it"
-            )
+            facts = {"name": name, "source": rules.named(taken[name])}
+            applied.faults.append(("rule_fault.dropped_and_led_to", facts))
 
 
-def _contradictions(rules: NameRules, pairings: Sequence[Pairing], target: Sequence[str] | None) -> list[str]:
-    faults = []
+def _contradictions(rules: NameRules, pairings: Sequence[Pairing], target: Sequence[str] | None) -> Iterator[Note]:
     takers: dict[str, list[Pairing]] = {}
     known = None if target is None else set(target)
     for pairing in pairings:
         first, *_ = takers.setdefault(pairing.target, [])[:1] or [pairing]
         if first is not pairing and not all(apart_from_whole(one.transform)[1] for one in (first, pairing)):
-            both = f"{rules.named(first.source)} and {rules.named(pairing.source)}"
-            faults.append(f"{both} both lead to {pairing.target}")
+            both = {"one": rules.named(first.source), "other": rules.named(pairing.source)}
+            yield "rule_fault.both_lead", {"target": pairing.target, **both}
         takers[pairing.target].append(pairing)
         if known is not None and pairing.target not in known:
-            faults.append(f"{rules.named(pairing.source)} -> {pairing.target}: the target has no such parameter")
+            yield "rule_fault.no_such_target", {"source": rules.named(pairing.source), "target": pairing.target}
     for name, parts in takers.items():
         changes = [one.transform for one in parts]
         if all(apart_from_whole(change)[1] for change in changes) and (fault := join_fault(changes)):
-            faults.append(f"{name} is not whole: {fault} (by {first_few([rules.named(one.source) for one in parts])})")
-    return faults
+            sources = [rules.named(one.source) for one in parts]
+            yield "rule_fault.not_whole", {"name": name, "fault": fault, "sources": sources}
 
 
-def _cut_faults(pairings: Iterable[Pairing], source: ParameterSet, rules: NameRules) -> list[str]:
+def _cut_faults(pairings: Iterable[Pairing], source: ParameterSet, rules: NameRules) -> Iterator[Note]:
     shapes = {parameter.name: parameter.shape for parameter in source.parameters}
-    return [
-        f"{rules.named(name)} {list(shapes[name])}: {fault}" for name, fault in cut_faults(pairings, shapes).items()
-    ]
+    for name, fault in cut_faults(pairings, shapes).items():
+        yield "rule_fault.cut", {"name": rules.named(name), "shape": str(list(shapes[name])), "fault": fault}
 
 
 def _as_map(rules: NameRules, applied: _Applied, unmatched: Sequence[Unmatched]) -> NameMap:
@@ -337,11 +331,14 @@ def _formed(pairing: Pairing, source: Roles, target: Roles) -> Pairing:
     return replace(pairing, transform=transform_between(a, b, role, other))
 
 
-def _shape_fault(pairing: Pairing, source: ParameterSet, target: ParameterSet, called: str = "") -> str:
-    called = called or pairing.source
+def _shape_faults(pairing: Pairing, source: ParameterSet, target: ParameterSet, called: str) -> Iterator[Note]:
+    """None, or the one of a pair whose shapes do not fit; `called` is what the rules call its source."""
+    names = {"source": called, "target": pairing.target}
     shape, wanted = source.by_name[pairing.source].shape, target.by_name[pairing.target].shape
     try:
         got = pairing.transform.output_shape(shape)
     except ValueError as error:
-        return f"{called} -> {pairing.target}: {error}"
-    return "" if got == wanted else f"{called} {list(got)} -> {pairing.target}: the target has {list(wanted)}"
+        yield "rule_fault.no_shape", {**names, "error": error}
+        return
+    if got != wanted:
+        yield "rule_fault.shape", {**names, "shape": str(list(got)), "wanted": str(list(wanted))}

@@ -32,9 +32,8 @@ from align.traces.rounding_noise import NoiseSink, write_noise
 from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE, TENSORS, capture_as_json
 from align.traces.stored_model import MODEL, VALUES, write_model, write_values
 from align.traces.trace_folder import TraceFolder
-from align.traces.trace_writer import TraceWriter, tell_file
-from align.words.catalogue import sentence
-from align.words.message_words import first_few
+from align.traces.trace_writer import TraceWriter, not_written, tell_file
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,18 +123,18 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
 def _backward_runner(side: Side) -> BackwardRunner:
     if isinstance(side.reader, BackwardRunner):
         return side.reader
-    raise CannotRunError(f"{side.reader.name} models cannot be run backwards", "leave --backward out")
+    raise CannotRunError.of("traces_error.not_backwards", framework=side.reader.name)
 
 
 def _write_run(
-    side: Side, folder: Path, head: TraceHead, run: Callable[[CallWriter], None], later: Sequence[str] = ()
+    side: Side, folder: Path, head: TraceHead, run: Callable[[CallWriter], None], later: Sequence[str]
 ) -> None:
     kind = GivenWriter if head.layer_inputs else CallWriter
     try:
         with kind(folder, {**side.reader.environment(), **describe_host()}, head, later=later) as writer:
             run(writer)
     except UserCodeError as error:
-        error.hint = f"`align trace show {folder}` shows how far it came; {error.hint}"
+        error.hint = say("traces_reason.how_far", folder=folder, hint=error.hint)
         raise
 
 
@@ -148,16 +147,14 @@ def _room(folder: Path) -> Iterator[None]:
             held.enter_context(folder_lock(folder / LOCK, folder, "trace"))
             _take_out_older(folder)
         except OSError as error:
-            hint = "check the folder, its permissions and the free space"
-            raise DestinationError(f"cannot write the trace {folder}: {error.strerror or error}", hint) from error
+            raise not_written(folder, error) from error
         yield
 
 
 def _take_out_older(folder: Path) -> None:
     strange = sorted(path.name for path in folder.iterdir() if path.name not in (*_FILES, BACKWARD, LOCK))
     if strange and not (folder / MANIFEST).is_file():
-        hint = "name a folder that does not exist yet"
-        raise DestinationError(f"{folder} is no trace folder, it holds {first_few(strange)}", hint)
+        raise DestinationError.of("traces_error.other_folder", folder=folder, names=strange)
     for name in _FILES:
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / BACKWARD, ignore_errors=True)

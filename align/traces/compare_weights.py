@@ -1,19 +1,27 @@
 """Do both sides hold the same values in their paired parameters? If not, no forward comparison can come out clean.
 
-Where they are unrelated, the port was never given its weights: one finding then stands for all.
+Where they are unrelated, the port was never given its weights: one finding then stands for all. For as long as a run
+takes, the candidate can hold the reference's weights.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from math import isclose
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.name_map import NameMap
 from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Finding
-from align.errors import CannotRunError
+from align.errors import CannotRunError, NothingInCommonError
 from align.measure.measure_arrays import measure
+from align.names.map_file import read_map
+from align.names.map_parameters import match_sides
+from align.names.match_by_order import settle_by_order
+from align.names.user_rules import NameRules, check_shapes
 from align.traces.thresholds import (
     LEAST_UNRELATED_ELEMENTS,
     LEAST_UNRELATED_PARAMETERS,
@@ -28,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.name_map import NameMap, Pairing
+    from align.core.name_map import Pairing
+    from align.models.open_side import Side
 
 CODE = "weights-never-given"
 
@@ -41,8 +50,7 @@ def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], na
     """
     missing = [p.source for p in name_map.pairings if p.source not in source or p.target not in target]
     if missing:
-        listed = first_few(missing, MOST_LISTED_PARAMETERS)
-        raise CannotRunError(f"the models lack parameters of the name map: {listed}", "make the map again: align map")
+        raise CannotRunError.of("traces_error.map_of_others", names=first_few(missing, MOST_LISTED_PARAMETERS))
     findings = []
     for pairing in name_map.pairings:
         meant, held, _ = paired_values(pairing, source, target)
@@ -155,3 +163,75 @@ def _correlation(own: Array, other: Array) -> float:
     own, other = own - own.mean(), other - other.mean()
     norm = np.sqrt((own @ own) * (other @ other))
     return float(own @ other / norm) if np.isfinite(norm) and norm > 0 else 0.0
+
+
+class TransferredWeights:
+    """What the candidate would hold with the reference's weights.
+
+    `findings` are the paired parameters whose values differ. `problem` says why values could not be compared, or cannot
+    be carried over, "" if they can. Made before the first run, in which a MindSpore cell may rename its parameters.
+    `inputs` are those of a run whose order decides what names leave open.
+    """
+
+    def __init__(
+        self, sides: tuple[Side, Side], name_map: NameMap | Path | str | None, inputs: Mapping[str, Array]
+    ) -> None:
+        self._candidate = sides[1]
+        self._values: dict[str, Array] = {}
+        self.findings: tuple[Finding, ...] = ()
+        self.problem = ""
+        source, target = (side.reader.read_values(side.model) for side in sides)
+        try:
+            paired = _paired(sides, name_map, inputs)
+        except NothingInCommonError as error:
+            if name_map is not None:
+                raise
+            self.problem = error.message
+            return
+        self.findings = compare_weights(source, target, paired)
+        if self.findings:
+            self._values = target | expected_weights(source, target, paired)
+        left_open = [one.name for one in paired.unmatched]
+        left_open += [name for group in paired.ambiguous for name in (*group.sources, *group.targets)]
+        if left_open:
+            self.problem = sentence("trace_finding.names_open", count=len(left_open), names=left_open)
+
+    def report(self, label: str) -> Iterator[Finding]:
+        """Warn of values that differ, and of those that are not known to be the same."""
+        if self.findings:
+            names = [finding.subject for finding in self.findings]
+            message = sentence("trace_finding.other_weights", count=len(names), names=names)
+            yield Finding("weights-differ", "warning", label, message)
+        if self.problem:
+            message = sentence("trace_finding.weights_unknown", problem=self.problem)
+            yield Finding("weights-unknown", "warning", label, message)
+
+    @property
+    def exchangeable(self) -> bool:
+        """Tell whether the candidate has weights of its own, and can take the reference's."""
+        return bool(self.findings) and not self.problem
+
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """Fill the candidate with the reference's weights, and give it its own back at the end."""
+        reader, model = self._candidate.reader, self._candidate.model
+        own = reader.read_values(model)
+        reader.load_values(model, dict(zip(own, self._values.values(), strict=True)))
+        try:
+            yield
+        finally:
+            reader.load_values(model, own)
+
+
+def _paired(sides: tuple[Side, Side], given: NameMap | Path | str | None, inputs: Mapping[str, Array]) -> NameMap:
+    if isinstance(given, NameMap):
+        return given
+    source, target = (side.reader.read_parameters(side.model, side.label) for side in sides)
+    if given is None:
+        matched = match_sides(source, target, NameRules())
+        if matched.complete:
+            return matched
+        return settle_by_order(matched, sides, (source, target), inputs, NameRules())[0]
+    name_map = read_map(Path(given), source.names, target.names)
+    check_shapes(name_map, source, target)
+    return name_map

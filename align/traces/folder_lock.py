@@ -44,8 +44,7 @@ def folder_lock(path: Path, folder: Path, kind: Literal["run", "trace"]) -> Iter
     try:
         descriptor = _locked(path, folder, kind)
     except OSError as error:
-        hint = "check the folder, its permissions and the free space"
-        raise DestinationError(f"cannot write {path}: {error.strerror or error}", hint) from error
+        raise DestinationError.of("traces_error.lock_not_written", path=path, reason=error.strerror or error) from error
     try:
         os.truncate(descriptor, 0)
         os.write(descriptor, json.dumps(this_process()._asdict()).encode())

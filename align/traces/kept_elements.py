@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture
 
 _PART = re.compile(r"(first|sample):([1-9][0-9]{0,11})")
-HINT = "--tensors takes all, none, first:N, sample:N, or globs over the paths of modules"
 
 
 def read_kept(words: Sequence[str]) -> KeptValues:
@@ -36,7 +35,7 @@ def read_kept(words: Sequence[str]) -> KeptValues:
     globs = tuple(word for word in words if ":" not in word and word not in ("all", "none"))
     alone = [word for word in words if word in ("all", "none")]
     if strange or len(parts) > 1 or len({*alone}) + bool(globs) > 1 or ("none" in alone and parts):
-        raise UsageError(f"cannot keep the tensors {' '.join(words)}", HINT)
+        raise UsageError.of("traces_error.what_to_keep", words=" ".join(words))
     part = parts[0] if parts else None
     return KeptValues(
         () if "none" in alone else globs or ("*",),

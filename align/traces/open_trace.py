@@ -1,4 +1,4 @@
-"""A trace folder as one side of a comparison: what was captured, and what was noted of the model.
+"""A trace folder as one side of a comparison: what was captured, what was noted of the model, what speaks against it.
 
 It is shown as the tree of its calls, with the place where it ends if the run did not come to its end.
 """
@@ -15,11 +15,11 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.trace_metadata import CallStart, TracedCall, TracedTensor, TraceSummary
 from align.errors import MissingFileError, RunFolderError
 from align.traces.rounding_noise import read_noise
-from align.traces.stored.checksums import AGAIN_HINT, check_files
+from align.traces.stored.checksums import check_files
 from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE
 from align.traces.stored_model import MODEL, VALUES, read_model
 from align.traces.trace_folder import TraceFolder
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
     from align.core.trace_metadata import TraceHead
     from align.core.traces import Capture
+
+
+# What both runs must have been given alike, and its name for the reader.
+SAME = {"mode": "mode", "step": "step", "seed": "seed", "direction": "direction"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def check_beside(trace: TraceFolder, contents: Collection[str]) -> None:
     manifest = trace.manifest
     if untold := [name for name in manifest.awaited if (trace.folder / name).exists()]:
         path = trace.folder / MANIFEST
-        raise RunFolderError(f"{path} is damaged: its last line, which names {untold[0]}, is missing", AGAIN_HINT)
+        raise RunFolderError.of("traces_error.last_line_missing", path=path, name=untold[0])
     if manifest.sealed and manifest.files is not None:
         check_files(trace.folder, manifest.files, (MODEL, VALUES, NOISE), contents)
 
@@ -80,8 +84,7 @@ def open_trace(folder: Path) -> TracedSide:
     home = folder.absolute().parent if head is not None and head.direction == "backward" else folder
     model = read_model(home)
     if model is None or head is None:
-        error = f"{folder} says nothing of the model that it is a trace of"
-        raise RunFolderError(error, "write it with `align capture SIDE -o DIR`; one of gradients stays inside of DIR")
+        raise RunFolderError.of("traces_error.no_model", folder=folder)
     path = home / VALUES
     tensors = open_checkpoint(path).tensors if path.is_file() else None
     values = None if tensors is None else {name: tensor.load() for name, tensor in tensors.items()}
@@ -113,7 +116,7 @@ def show_trace(folder: Path | str) -> TraceSummary:
         head=trace.manifest.head,
         environment=trace.environment,
         complete=trace.complete,
-        running=tuple(_name(start) for start in trace.manifest.running),
+        running=tuple(one.module + (f"#{one.call}" if one.call else "") for one in trace.manifest.running),
         failure=trace.manifest.failure,
         calls=tuple(_calls(trace)),
         tensors=len(trace.captures),
@@ -156,5 +159,34 @@ def _tensor(trace: TraceFolder, capture: Capture) -> TracedTensor:
     return TracedTensor(capture.output, capture.shape, capture.dtype, trace.manifest.statistics.get(capture.key), kept)
 
 
-def _name(start: CallStart) -> str:
-    return start.module + (f"#{start.call}" if start.call else "")
+def trace_faults(reference: TraceHead, candidate: TraceHead) -> Iterator[str]:
+    """Say, one line each, in what two runs are unlike although a comparison needs it to be the same."""
+    for field, name in SAME.items():
+        mine, theirs = getattr(reference, field), getattr(candidate, field)
+        if mine != theirs:
+            yield say("trace_fault.different", name=name, reference=mine, candidate=theirs)
+    yield from _input_faults(reference.inputs, candidate.inputs)
+    parts = {(one.kept.elements, one.kept.sampled) for one in (reference, candidate) if one.kept.elements is not None}
+    if len(parts) > 1:
+        yield say("trace_fault.kept", reference=_part(reference), candidate=_part(candidate))
+
+
+def _input_faults(mine: dict[str, dict[str, object]], theirs: dict[str, dict[str, object]]) -> Iterator[str]:
+    """Inputs of the same names are held against each other by name, others by their place: ports rename them."""
+    if len(mine) != len(theirs):
+        yield say("trace_fault.input_count", reference=len(mine), candidate=len(theirs))
+        return
+    others = [theirs[name] for name in mine] if mine.keys() == theirs.keys() else list(theirs.values())
+    for name, other in zip(mine, others, strict=True):
+        if mine[name] != other:
+            left, right = (f"{one['dtype']}{one['shape']}" for one in (mine[name], other))
+            if left != right:
+                yield say("trace_fault.input_form", name=name, reference=left, candidate=right)
+            else:
+                sums = {"reference": str(mine[name]["sha256"])[:12], "candidate": str(other["sha256"])[:12]}
+                yield say("trace_fault.input_values", name=name, **sums)
+
+
+def _part(head: TraceHead) -> str:
+    key = "trace_fault.sample" if head.kept.sampled else "trace_fault.first"
+    return "all" if head.kept.elements is None else say(key, count=head.kept.elements)

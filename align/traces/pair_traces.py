@@ -17,7 +17,7 @@ import numpy as np
 from align.core.name_map import NameMap
 from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
-from align.measure.sampled_values import relative_rms_distance, sample_values
+from align.measure.tensor_statistics import relative_rms_distance, sample_values
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.match_by_order import CallOrder, in_execution_order, match_by_order

@@ -96,13 +96,13 @@ def read_noise(folder: Path) -> tuple[dict[str, Measurement] | None, str]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != NOISE_SCHEMA:
-            schema = document["schema"]
-            raise RunFolderError(f"{path} has schema {schema!r}, expected {NOISE_SCHEMA!r}", "capture the trace again")
+            schemas = {"schema": document["schema"], "expected": NOISE_SCHEMA}
+            raise RunFolderError.of("traces_error.other_schema", path=path, **schemas)
         if document["noise"] is None:
             return None, str(document["missing"])
         return {key: _measurement(table) for key, table in document["noise"].items()}, ""
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunFolderError(f"{path} is damaged: {error}", "capture the trace again") from error
+        raise RunFolderError.of("traces_error.damaged", path=path, reason=error) from error
 
 
 def _measurement(table: dict[str, Any]) -> Measurement:

@@ -47,8 +47,7 @@ def write_values(folder: Path, values: Mapping[str, Array]) -> None:
     format_ = checkpoint_formats()["safetensors"]
     tensors = [StoredTensor(name, v.shape, v.dtype.name, partial(np.asarray, v)) for name, v in values.items()]
     if problems := format_.problems(tensors, {}):
-        hint = "capture with --no-values: weights are then not compared"
-        raise DestinationError(f"{folder / VALUES} cannot be written: {'; '.join(problems)}", hint)
+        raise DestinationError.of("traces_error.values_not_written", path=folder / VALUES, problems=problems)
     with atomic_writer(folder / VALUES) as stream:
         format_.write(stream, tensors, {})
 
@@ -61,13 +60,12 @@ def read_model(folder: Path) -> tuple[ParameterSet, list[LayerSettings]] | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != MODEL_SCHEMA:
-            raise RunFolderError(f"{path} has schema {document['schema']!r}, expected {MODEL_SCHEMA!r}", _HINT)
+            schemas = {"schema": document["schema"], "expected": MODEL_SCHEMA}
+            raise RunFolderError.of("traces_error.other_schema", path=path, **schemas)
         return _parameters(document["parameters"]), [layer_from(layer) for layer in document["settings"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{path} is damaged: {type(error).__name__}: {error}", _HINT) from error
-
-
-_HINT = "capture the trace again"
+        reason = f"{type(error).__name__}: {error}"
+        raise RunFolderError.of("traces_error.damaged", path=path, reason=reason) from error
 
 
 def _parameters(table: dict[str, Any]) -> ParameterSet:

@@ -13,7 +13,7 @@ import numpy as np
 
 from align.core.dtypes import numpy_dtype
 from align.errors import RunFolderError
-from align.traces.stored.checksums import AGAIN_HINT, check_file
+from align.traces.stored.checksums import check_file
 from align.traces.stored.manifest import MANIFEST, SCHEMA, TENSORS, read_manifest
 from align.traces.thresholds import TRACE_HEADER_BYTES
 
@@ -39,7 +39,7 @@ class TraceFolder:
         if manifest is not None and manifest.tensors is not None:
             check_file(path, manifest.tensors)
         if manifest is None or not path.is_file():
-            raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
+            raise RunFolderError.of("traces_error.no_trace", folder=folder, schema=SCHEMA)
         self.folder, self.manifest = folder, manifest
         self._start = 8 + (manifest.header_bytes or TRACE_HEADER_BYTES)
         self._checked: set[int] = set()
@@ -71,8 +71,7 @@ class TraceFolder:
         if place.crc32 is None or place.offset in self._checked:
             return
         if crc32(raw.data) != place.crc32:
-            path = self.folder / TENSORS
-            raise RunFolderError(f"{path} is damaged: the values of {capture.key} are not what was written", AGAIN_HINT)
+            raise RunFolderError.of("traces_error.other_values", path=self.folder / TENSORS, tensor=capture.key)
         self._checked.add(place.offset)
 
     def _reached_the_disk(self, capture: Capture) -> bool:

@@ -184,10 +184,12 @@ class _Destination:
 
     def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _tb: object) -> None:
         if isinstance(error, OSError):
-            raise DestinationError(
-                f"cannot write the trace {self._folder}: {error.strerror or error}",
-                "check the folder, its permissions and the free space",
-            ) from error
+            raise not_written(self._folder, error) from error
+
+
+def not_written(folder: Path, error: OSError) -> DestinationError:
+    """What the disk refused, as an error of the trace that is written."""
+    return DestinationError.of("traces_error.not_written", folder=folder, reason=error.strerror or error)
 
 
 def _tensor_type(dtype: str, shape: Shape) -> dict[str, Any]:

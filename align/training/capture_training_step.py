@@ -54,7 +54,7 @@ def capture_training_step(
     """
     destination = Path(folder)
     if not overwrite and any((destination / name).exists() for name in FILES):
-        raise DestinationError(f"{destination} exists", "add --overwrite to replace it")
+        raise DestinationError.of("training_error.folder_exists", folder=destination)
     opened, batches, stages = open_training(side), batches_of_steps(batch, steps), count(1)
     reader, noted = opened.side.reader, batch_findings(opened, batches[0])
     with without_dropout(opened) as findings, atomic_folder(destination, FILES) as part:

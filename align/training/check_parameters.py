@@ -22,7 +22,6 @@ from align.training.parameters_result import (
 )
 from align.training.watch_step import ParameterStep, watch_step
 from align.words.catalogue import sentence
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,10 +83,7 @@ def _checked(opened: TrainingSide, parameters: ParameterSet, batch: Batch) -> Ch
     own = [one for one in parameters.parameters if not one.buffer and one.tied_to is None]
     trainable = [one for one in own if one.trainable]
     if not trainable:
-        raise CannotRunError(
-            f"{opened.label} has no trainable parameter, of {counted(len(own), 'parameter')}",
-            "set requires_grad where the function builds it",
-        )
+        raise CannotRunError.of("training_error.nothing_trainable", side=opened.label, count=len(own))
     with looked_for_once():
         step = watch_step(opened, batch)
         states = Explainer(opened, batch, step).states(trainable)
@@ -127,10 +123,7 @@ def _asked(side: CheckedSide, index: int) -> CheckedParameter:
     found = next((one for one in side.parameters if one.ddp_index == index), None)
     if found is None:
         count = sum(one.ddp_index is not None for one in side.parameters)
-        raise UsageError(
-            f"there is no parameter {index}: {side.label} has {count} trainable ones, numbered from 0",
-            "give numbers of the message of DistributedDataParallel, such as --ddp-indices 5,6",
-        )
+        raise UsageError.of("training_error.no_such_parameter", index=index, side=side.label, count=count)
     return found
 
 

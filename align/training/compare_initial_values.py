@@ -6,18 +6,36 @@ and the elements of each pair of parameters are held against each other as two s
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from scipy import stats
+
+from align.core.dtypes import EPSILON
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, UsageError
 from align.traces.pair_traces import choose_map, open_names
 from align.training.initial.draw_values import Builder, PairedDraws, require_reaction
-from align.training.initial.judge_pair import judge_pair
-from align.training.initial.name_distribution import name_distribution, sizes_of, write_initializer
+from align.training.initial.name_distribution import (
+    fixed_places,
+    is_orthogonal,
+    name_distribution,
+    sizes_of,
+    write_initializer,
+)
 from align.training.initial_values_result import InitialParameter, InitialValues
-from align.training.thresholds import FALSE_ALARM_CHANCE, FEWEST_SEEDS, INITIAL_SAMPLES, MOST_SEEDS
+from align.training.thresholds import (
+    EXACT_TEST_ELEMENTS,
+    FALSE_ALARM_CHANCE,
+    FEWEST_SEEDS,
+    FIXED_BY_CHANCE_SHARE,
+    INITIAL_SAMPLES,
+    MOST_SEEDS,
+    OWN_VALUES_SHARE,
+    ROUNDING_UNITS,
+)
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -31,6 +49,12 @@ if TYPE_CHECKING:
 
     Factory = str | Callable[[], Any]
     Drawn = tuple[Pairing, DrawnParameter, DrawnParameter]
+    from align.core.dtypes import Array
+    from align.training.initial.draw_values import DrawnParameter
+    from align.training.initial_values_result import InitialOutcome
+
+# Values that do not depend on the seed may come out of another computation: a table of sines.
+SAME_VALUES = ROUNDING_UNITS * EPSILON["float32"]
 
 
 def compare_initial_values(
@@ -63,7 +87,7 @@ def compare_initial_values(
     ('distributions differ', 0.02, 0.1)
     """
     if seeds is not None and seeds < FEWEST_SEEDS:
-        raise UsageError(f"{seeds} seeds are too few", f"give {FEWEST_SEEDS} or more, or let align choose")
+        raise UsageError.of("training_error.few_seeds", seeds=seeds, fewest=FEWEST_SEEDS)
     builders = Builder(reference, first_seed), Builder(candidate, first_seed + max(seeds or 0, MOST_SEEDS))
     sets = builders[0].read_parameters(), builders[1].read_parameters()
     chosen = choose_map(name_map, sets)
@@ -157,3 +181,67 @@ def _verdict(rows: Sequence[InitialParameter], chosen: NameMap) -> Verdict:
 def _families(row: InitialParameter) -> list[str]:
     sides = row.reference_values, row.candidate_values
     return [f"{one.family} {one.scale:.3g}" if one.scale is not None else one.family for one in sides]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found of a pair; the figures of the test are None where none was made."""
+
+    outcome: InitialOutcome
+    samples: int = 0
+    statistic: float | None = None
+    p_value: float | None = None
+    note: str = ""
+
+
+def judge_pair(ours: DrawnParameter, theirs: DrawnParameter) -> Judged:
+    """Compare a pair; `same` still hangs on the p-value, where there is one."""
+    if ours.whole.shape != theirs.whole.shape:
+        shapes = {"reference": str(list(ours.whole.shape)), "candidate": str(list(theirs.whole.shape))}
+        return Judged("shapes differ", note=sentence("initial_note.shapes", **shapes))
+    if ours.random != theirs.random:
+        return Judged("random on one side")
+    if not ours.random:
+        return _compare_fixed(ours.whole, theirs.whole)
+    if is_orthogonal(ours.whole) != is_orthogonal(theirs.whole):
+        return Judged("structures differ", note=sentence("initial_note.orthogonal"))
+    return _compare_random(ours.table, theirs.table)
+
+
+def _compare_fixed(ours: Array, theirs: Array) -> Judged:
+    one, other = ours.astype(np.float64), theirs.astype(np.float64)
+    largest = np.abs(one).max(initial=0.0)
+    unlike = ~(np.abs(other - one) <= SAME_VALUES * largest) & ~(np.isnan(one) & np.isnan(other))
+    if not unlike.any():
+        return Judged("same", one.size)
+    note = sentence("initial_note.elements", unlike=int(np.count_nonzero(unlike)), count=one.size)
+    return Judged("values differ", one.size, note=note)
+
+
+def _compare_random(ours: Array, theirs: Array) -> Judged:
+    """Places that hold one value in all builds must be the same on both sides; the others are pooled and tested."""
+    fixed, others = fixed_places(ours), fixed_places(theirs)
+    unlike = (fixed != others) | (fixed & others & (ours[0] != theirs[0]))
+    if unlike.mean() > FIXED_BY_CHANCE_SHARE:
+        note = sentence("initial_note.fixed", unlike=int(np.count_nonzero(unlike)), count=unlike.size)
+        return Judged("structures differ", note=note)
+    free = ~(fixed | others)
+    ours, theirs = ours[:, free], theirs[:, free]
+    first = [_first_places(side) for side in (ours, theirs)]
+    if (first[0] is None) != (first[1] is None):
+        return Judged("structures differ", note=sentence("initial_note.repeated"))
+    if first[0] is not None:  # copies of one value would count several times
+        ours, theirs = ours[:, first[0]], theirs[:, first[0]]
+    one, other = ours.ravel(), theirs.ravel()
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return Judged("values differ", one.size, note=sentence("initial_note.not_finite"))
+    test = stats.ks_2samp(one, other, method="auto" if one.size <= EXACT_TEST_ELEMENTS else "asymp")
+    return Judged("same", one.size, float(test.statistic), float(test.pvalue))
+
+
+def _first_places(table: Array) -> Array | None:
+    """Where each value of a build stands first, if many are copies of others in every build; else None."""
+    found = [np.unique(row, return_index=True)[1] for row in table]
+    if any(places.size > OWN_VALUES_SHARE * table.shape[1] for places in found):
+        return None
+    return np.sort(found[0])

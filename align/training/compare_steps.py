@@ -11,16 +11,17 @@ from align.core.measurements import smallest_factor
 from align.measure.limits import rounding_limit
 from align.measure.measure_arrays import measure
 from align.training.determinism_result import PartCount, UnrepeatedTensor
+from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from align.core.dtypes import Array
     from align.core.traces import Capture
     from align.training.determinism_result import StepPart, TensorPart
 
 
-class _TensorsOfStep:
+class _TensorsOfStep(StepUnseen):
     """A StepSink that takes all tensors of a step under one name each, and changes nothing.
 
     What modules are given and return comes under the keys of captures, the loss under "", then gradients as the
@@ -37,10 +38,6 @@ class _TensorsOfStep:
         """Take one tensor."""
         raise NotImplementedError
 
-    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
-        """Begin from what is there."""
-        return {}
-
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Take what a call is given."""
         for name, value in inputs.items():
@@ -49,18 +46,6 @@ class _TensorsOfStep:
     def add(self, capture: Capture, value: Array) -> None:
         """Take what a call returned."""
         self.take("output", capture.key, value)
-
-    def instead(self, capture: Capture, value: Array) -> None:
-        """Nothing gives way."""
-
-    def awaited(self, capture: Capture) -> None:
-        """Gradients of layers are not looked at."""
-
-    def arrived(self, capture: Capture, gradient: Array) -> None:
-        """Gradients of layers are not looked at."""
-
-    def sent_back(self, capture: Capture) -> None:
-        """Nothing gave way."""
 
     def computed(self, name: str, gradient: Array) -> None:
         """Add up what the way back gives."""

@@ -26,21 +26,25 @@ from align.training.faults.gradient_scale import OF_LOSS
 from align.training.freeze import without_dropout
 from align.training.open_training import batch_findings, open_training, open_trainings
 from align.training.step_result import StepComparison
-from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings, run_candidate_freely
 from align.training.steps.compare_moments import compare_moments, moment_findings
-from align.training.steps.compare_recorded import see_recorded_steps
 from align.training.steps.compare_values import owners_of
 from align.training.steps.measure_step_noise import UNMEASURED
 from align.training.steps.record_step import COMPUTED
-from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference
-from align.training.steps.refuse_random_steps import refuse_random_steps
+from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference, refuse_random_steps
+from align.training.steps.see_both_sides import see_recorded_steps, take_steps_beside
 from align.training.steps.step_folder import read_steps
-from align.training.steps.step_tables import compared_gradients, compared_layers, compared_losses, judged_gradients
+from align.training.steps.step_tables import (
+    compare_free_runs,
+    compared_gradients,
+    compared_layers,
+    compared_losses,
+    free_run_findings,
+    judged_gradients,
+    run_candidate_freely,
+)
 from align.training.steps.take_apart import compare_apart, take_apart
-from align.training.steps.take_steps_beside import take_steps_beside
 from align.training.thresholds import STEPS_OF_ONE_BATCH
 from align.words.catalogue import sentence
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -163,12 +167,11 @@ def _batches(batch: InputsSource | None, steps: int | None, recorded: Sequence[R
     """The batches of all steps: those that are given, or those of captured steps."""
     if not recorded:
         if batch is None:
-            raise UsageError("no batch is given", "give inputs and labels by name: --batch FILE.npz")
+            raise UsageError.of("training_error.no_batch")
         return batches_of_steps(batch, STEPS_OF_ONE_BATCH if steps is None else steps)
     known = recorded[0].batches
     if batch is not None or steps not in (None, len(known)):
-        hint = "leave --batch and --steps out, or capture the steps anew"
-        raise UsageError(f"{recorded[0].label} was captured for {counted(len(known), 'step')} on its own batch", hint)
+        raise UsageError.of("training_error.has_its_batch", side=recorded[0].label, count=len(known))
     return known
 
 

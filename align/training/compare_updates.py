@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON
-from align.training.thresholds import RATIO_ELEMENTS, SIGN_TOLERANCE, SOLVED_EXCESS
-from align.training.updates.apply_rule import gradient_norm, gradient_steps
+from align.training.thresholds import (
+    BLOCK_ELEMENTS,
+    FURTHER_STEPS,
+    RATIO_ELEMENTS,
+    SEARCH_ELEMENTS,
+    SIGN_TOLERANCE,
+    SOLVED_EXCESS,
+)
+from align.training.updates.apply_rule import apply_rule, gradient_norm, gradient_steps
 from align.training.updates.common_causes import UpdatedParameter, share_causes
 from align.training.updates.explain_update import Explainer, worst_excess
-from align.training.updates.measure_updates import UpdateFigures, measure_updates
-from align.training.updates.observed_steps import excess, observed_steps, rounding_limits
-from align.training.updates.steps_to_tell import steps_to_tell
+from align.training.updates.observed_steps import (
+    ObservedSteps,
+    drift,
+    excess,
+    last_places,
+    observed_steps,
+    rounding_limits,
+)
 from align.training.updates.update_rules import read_rule
 from align.training.updates_result import (
     ParameterUpdates,
@@ -31,11 +43,10 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.layer_settings import ParameterGroup
+    from align.training.updates.apply_rule import GradientStep
     from align.training.updates.explain_update import SolvedRule
-    from align.training.updates.observed_steps import ObservedSteps
     from align.training.updates.update_rules import UpdateRule
     from align.training.updates_result import SteppedParameter
-
 
 Explained = tuple[UpdateState, list[UpdateCause], "bool | None"]
 
@@ -223,3 +234,111 @@ def _findings(rows: Sequence[ParameterUpdates]) -> Iterator[UpdateFinding]:
             max(row.difference for row in members),
             None if None in tell else max(one for one in tell if one is not None),
         )
+
+
+def steps_to_tell(steps: ObservedSteps, rules: Sequence[UpdateRule]) -> int | None:
+    """Return after how many steps the first rule differs from all others, None if not within FURTHER_STEPS more.
+
+    The gradients of further steps are those of the observed ones, moved along the elements and growing.
+    """
+    some = steps.spread(SEARCH_ELEMENTS)
+    gradients = tuple(_continued(some.gradients, len(steps.before) + FURTHER_STEPS))
+    first = _simulated(rules[0], some, gradients)
+    found = [_first_difference(first, _simulated(one, some, gradients), rules[0]) for one in rules[1:]]
+    known = [one for one in found if one is not None]
+    return max(known) if known and len(known) == len(found) else None
+
+
+def _continued(gradients: Sequence[GradientStep], count: int) -> Iterator[GradientStep]:
+    for number in range(count):
+        one, lap = gradients[number % len(gradients)], number // len(gradients)
+        growth = 1 + lap / 2
+        values = np.roll(one.values, lap) * growth
+        yield replace(one, values=values, norm=one.norm * growth, global_norm=one.global_norm * growth)
+
+
+def _simulated(rule: UpdateRule, steps: ObservedSteps, gradients: tuple[GradientStep, ...]) -> ObservedSteps:
+    after: list[Array] = apply_rule(rule, steps.before[0], gradients)
+    return ObservedSteps((steps.before[0], *after[:-1]), tuple(after), gradients, steps.dtype)
+
+
+def _first_difference(one: ObservedSteps, other: ObservedSteps, rule: UpdateRule) -> int | None:
+    over = excess(one.moved, other.moved, rounding_limits(one, rule, other)).max(axis=1) > 1
+    return int(np.argmax(over)) + 1 if over.any() else None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFigures:
+    """The figures of ParameterUpdates; `not_finite` counts elements of each side that are no numbers at the end."""
+
+    difference: float
+    places: float
+    share: float | None
+    first_step: int | None
+    judged: float
+    by_epsilon: int
+    not_finite: tuple[int, int]
+
+
+def measure_updates(reference: ObservedSteps, candidate: ObservedSteps, rule: UpdateRule | None) -> UpdateFigures:
+    """Compare the movements of two sides step by step, with the rounding of the reference's rule if that is known."""
+    size, count = len(reference.before[0]), len(reference.before)
+    over, gaps, moved = np.zeros(count), np.zeros(count), np.zeros(count)
+    places, drifted, unjudged, by_epsilon = 0.0, 0.0, 0, 0
+    for start in range(0, size, BLOCK_ELEMENTS):
+        mine, theirs = (one.some(slice(start, start + BLOCK_ELEMENTS)) for one in (reference, candidate))
+        block = _beyond(mine, theirs, rule)
+        over, drifted = np.maximum(over, block.steps), max(drifted, block.drifted)
+        unjudged, by_epsilon = unjudged + block.unjudged, by_epsilon + block.by_epsilon
+        gap = _gaps(mine, theirs)
+        gaps, moved = np.maximum(gaps, gap.max(axis=1)), np.maximum(moved, _finite(np.abs(mine.moved)).max(axis=1))
+        places = max(places, float((gap / last_places(mine.before[0], mine.dtype)).max()))
+    ends = tuple(int((~np.isfinite(one.after[-1])).sum()) for one in (reference, candidate))
+    return UpdateFigures(
+        max(float(over.max(initial=0.0)), drifted),
+        places,
+        float((gaps[moved > 0] / moved[moved > 0]).max()) if np.any(moved) else None,
+        _first(over, drifted),
+        1 - unjudged / size if size else 1.0,
+        by_epsilon,
+        (ends[0], ends[1]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Beyond:
+    """What of a block is beyond rounding: the worst of each step, in limits, and elements that are set aside."""
+
+    steps: Array
+    drifted: float
+    unjudged: int = 0
+    by_epsilon: int = 0
+
+
+def _beyond(mine: ObservedSteps, theirs: ObservedSteps, rule: UpdateRule | None) -> _Beyond:
+    """Noise is asked for where the plain limits do not hold."""
+    plain = rounding_limits(mine, rule, theirs, noisy=False)
+    beyond, drifted = excess(theirs.moved, mine.moved, plain), drift(theirs, mine.moved, plain)
+    if rule is None or max(float(beyond.max()), drifted) <= 1:
+        return _Beyond(beyond.max(axis=1), drifted)
+    limits = rounding_limits(mine, rule, theirs)
+    allowed = excess(theirs.moved, mine.moved, limits)
+    unguarded = excess(theirs.moved, mine.moved, rounding_limits(mine, rule, theirs, guarded=False))
+    by_epsilon = int(((unguarded.max(axis=0) > 1) & (allowed.max(axis=0) <= 1)).sum())
+    unjudged = int(np.isinf(limits[-1]).sum())
+    return _Beyond(allowed.max(axis=1), drift(theirs, mine.moved, limits), unjudged, by_epsilon)
+
+
+def _first(over: Array, drifted: float) -> int | None:
+    """The first step that is beyond its limit; a drift is there from the first on."""
+    steps = np.flatnonzero(over > 1)
+    return int(steps[0]) if len(steps) else (0 if drifted > 1 else None)
+
+
+def _gaps(mine: ObservedSteps, theirs: ObservedSteps) -> Array:
+    with np.errstate(invalid="ignore"):
+        return _finite(np.abs(np.stack(mine.moved) - np.stack(theirs.moved)))
+
+
+def _finite(values: Array) -> Array:
+    return np.where(np.isfinite(values), values, 0.0)

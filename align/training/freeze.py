@@ -80,7 +80,7 @@ def hold_dropout(model: Model, *, but: Collection[str] = ()) -> Frozen:
 def _freezer(model: Model) -> ModelFreezer:
     reader = build_side(model).reader
     if not isinstance(reader, ModelFreezer):
-        raise CannotRunError(f"{reader.name} models have no layers to freeze", "give a model of torch or MindSpore")
+        raise CannotRunError.of("training_error.no_layers_to_freeze", framework=reader.name)
     return reader
 
 

@@ -35,9 +35,9 @@ def make_deterministic(seed: int = 0, *, threads: int | None = None) -> Determin
     ('python: random.seed(7)', 'numpy: numpy.random.seed(7)')
     """
     if not 0 <= seed < 2**32:
-        raise UsageError(f"{seed} is no seed", "give a number from 0 to 4294967295")
+        raise UsageError.of("training_error.no_seed", seed=seed)
     if threads is not None and threads < 1:
-        raise UsageError(f"{threads} is no number of threads", "give 1 or more")
+        raise UsageError.of("training_error.no_threads", threads=threads)
     random.seed(seed)
     np.random.seed(seed)
     os.environ["PYTHONHASHSEED"] = str(seed)  # for processes that are started from here

@@ -11,16 +11,13 @@ from align.errors import CannotRunError, InputsError, SideError
 from align.models.open_side import Side, build_side, refuse_shared
 from align.models.user_code import load_function
 from align.training.put_back_kept import StepsFromStart
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from align.core.protocols import Batch
 
 
 _PARTS = tuple(field.name for field in fields(Training))
-_HINT = (
-    "let the function return (model, loss, optimizer), a dict of model, loss, optimizer and step, or an align.Training"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +45,11 @@ def open_training(given: str | Training, *, from_start: bool = True) -> Training
     training = _training(label, made)
     side = build_side(training.model)
     if not isinstance(side.reader, Trainer):
-        raise CannotRunError(f"{side.reader.name} models cannot be trained", "give a model of torch or MindSpore")
+        raise CannotRunError.of("training_error.not_trained", framework=side.reader.name)
     for optimizer in training.optimizers:
         if not side.reader.is_optimizer(optimizer):
-            raise SideError(label, f"its optimizer is a {type(optimizer).__name__}, none of {side.reader.name}'s")
+            facts = {"kind": type(optimizer).__name__, "framework": side.reader.name}
+            raise SideError(label, say("training_reason.foreign_optimizer", **facts))
     trainer = StepsFromStart(side.reader) if from_start else side.reader
     return TrainingSide(Side(label, side.model, side.reader), training, trainer)
 
@@ -85,6 +83,6 @@ def _training(label: str, made: Any) -> Training:
         return Training(**made)
     if isinstance(made, tuple) and 1 < len(made) <= len(_PARTS):
         return Training(*made)
-    error = SideError(label, f"it returned a {type(made).__name__}, no model with what trains it")
-    error.hint = _HINT
+    error = SideError(label, say("training_reason.no_training", kind=type(made).__name__))
+    error.hint = say("training_reason.what_to_return")
     raise error

@@ -65,32 +65,34 @@ def watch_step(
     return sink.summary()
 
 
-class LayersUnseen:
-    """The parts of a StepSink that see layers, for one that does not look at them."""
+class StepUnseen:
+    """A StepSink that changes nothing and keeps nothing; others are made of it, and say what they look at."""
 
-    layers = False
+    @property
+    def layers(self) -> bool:
+        """Layers are not seen."""
+        return False
 
-    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
-        """Nothing: layers are not seen."""
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:  # noqa: ARG002
+        """Let a call have its inputs."""
+        return None
 
     def add(self, capture: Capture, value: Array) -> None:
-        """Nothing: layers are not seen."""
+        """Nothing is kept."""
 
-    def instead(self, capture: Capture, value: Array) -> None:
-        """Nothing: layers are not seen."""
+    def instead(self, capture: Capture, value: Array) -> Array | None:  # noqa: ARG002
+        """Nothing gives way."""
+        return None
 
     def awaited(self, capture: Capture) -> None:
-        """Nothing: layers are not seen."""
+        """Nothing is awaited."""
 
     def arrived(self, capture: Capture, gradient: Array) -> None:
-        """Nothing: layers are not seen."""
+        """Nothing is kept."""
 
-    def sent_back(self, capture: Capture) -> None:
-        """Nothing: layers are not seen."""
-
-
-class StepUnseen(LayersUnseen):
-    """A StepSink that changes nothing and keeps nothing: for what is seen elsewhere while a step is taken."""
+    def sent_back(self, capture: Capture) -> Array | None:  # noqa: ARG002
+        """Nothing gives way."""
+        return None
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
         """Start from the side's own values."""
@@ -107,7 +109,7 @@ class StepUnseen(LayersUnseen):
         """Nothing is kept."""
 
 
-class _Summary(LayersUnseen):
+class _Summary(StepUnseen):
     """A StepSink that keeps the last gradient of each parameter, and what moved from `before`."""
 
     def __init__(self, before: Mapping[str, Array], moved: Mapping[str, Array], parameters: Sequence[str]) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ENGLISH = "en"
+Note = tuple[str, dict[str, Any]]  # the key of a text, and its facts: what to say, before it is worded
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # what documents hold in the place of such numbers
 
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from published_ports import cell, faults, moved, package_of, page, relative
 
-from align.forward.culprit_result import Culprit
+from align.forward.forward_result import Culprit
 
 FAULT = {
     "cause": "max-pool-padding",

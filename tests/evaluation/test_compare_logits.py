@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from align.core.verdicts import Outcome
-from align.evaluation.compare_logits import (
+from align.evaluation.compare_generation import (
     LogitsNoise,
     compare_logits,
     first_token_differences,

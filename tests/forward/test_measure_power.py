@@ -12,7 +12,7 @@ import align
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.forward.power_result import ParameterPower, Power
+    from align.forward.forward_result import ParameterPower, Power
 
 pytestmark = pytest.mark.frameworks
 

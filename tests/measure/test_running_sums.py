@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.measure.measure_arrays import NumpyKernel, measure
-from align.measure.running_sums import RunningSums, decade
+from align.measure.measure_arrays import NumpyKernel, RunningSums, decade, measure
 
 
 def pair(size: int = 5000) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.measure.judge_tensors import judge_tensor, measure_parts
+from align.measure.judge_tensors import judge_tensor, measure_parts, slices_of
 from align.measure.limits import RoundingNoise, limit_by_noise
-from align.measure.slices import slices_of
 
 if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement

@@ -17,8 +17,7 @@ from align.models.open_side import open_side
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.forward.culprit_result import Culprit
-    from align.forward.forward_result import ForwardComparison
+    from align.forward.forward_result import Culprit, ForwardComparison
 
 pytestmark = pytest.mark.frameworks
 

@@ -40,7 +40,7 @@ def port(reference: Any) -> Any:
 
 
 def compared(reference: Any, candidate: Any) -> Any:
-    from align.traces.transferred_weights import TransferredWeights
+    from align.traces.compare_weights import TransferredWeights
 
     weights = TransferredWeights((align.open_side(reference), align.open_side(candidate)), None, PROMPTS)
     assert weights.exchangeable

@@ -14,7 +14,7 @@ from align.core.piece_transforms import apart_from_whole
 from align.errors import CannotRunError
 from align.training.open_training import open_training
 from align.training.steps.take_apart import brought_back
-from align.training.watch_step import LayersUnseen
+from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ def nn_sgd(made: Any, rate: Any) -> Any:
     return nn.SGD(made.model.trainable_params(), rate)
 
 
-class Ends(LayersUnseen):
+class Ends(StepUnseen):
     """A StepSink that keeps the values at the end."""
 
     values: dict[str, Any]

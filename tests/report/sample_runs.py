@@ -28,8 +28,13 @@ from align.curves.curve_result import (
     SpeedComparison,
 )
 from align.curves.loss_log import Curve
-from align.forward.culprit_result import Culprit, IsolatedComparison, IsolatedOutcome
-from align.forward.forward_result import ForwardComparison, LayerComparison
+from align.forward.forward_result import (
+    Culprit,
+    ForwardComparison,
+    IsolatedComparison,
+    IsolatedOutcome,
+    LayerComparison,
+)
 from align.names.map_result import MapResult
 from align.runs.run_folder import RunFolder
 from align.traces.module_calls import UnpairedLayer

@@ -9,7 +9,7 @@ import pytest
 from align.errors import MappingRuleError
 from align.rules import training_rules as module
 from align.rules.training_rules import setting_at, update_rule_form, update_rule_forms
-from align.training.updates.update_formulas import FORMULAS
+from align.training.updates.apply_rule import FORMULAS
 from align.training.updates.update_rules import UpdateRule
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from align.core.trace_metadata import KeptValues, TraceHead
 from align.models.inputs import describe_inputs
-from align.traces.incompatible_traces import trace_faults
+from align.traces.open_trace import trace_faults
 
 X = np.ones((2, 3), np.float32)
 HEAD = TraceHead("a:b", "torch", describe_inputs({"x": X, "mask": X[0]}))

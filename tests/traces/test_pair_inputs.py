@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.core.traces import Capture
-from align.traces.pair_inputs import inputs_of_calls, pair_inputs
+from align.traces.module_calls import inputs_of_calls, pair_inputs
 
 ROW, MASK, IMAGE = (2, 8), (2, 1, 4), (2, 3, 4, 4)
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import StoredTensor
     from align.core.measurements import Measurement
     from align.core.transforms import Transform
-    from align.measure.running_sums import RunningSums
+    from align.measure.measure_arrays import RunningSums
 
 MATCHED = sentence("diff_warning.without_wrappers")
 MEETS_NOTHING_FAULT = "followed either way, it leads from no name of the reference to one of the candidate"

@@ -35,7 +35,7 @@ from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.models.open_side import open_side
 from align.names.infer_names import map_from_file
-from align.names.model_facts import layer_kinds, model_faults, model_warnings
+from align.names.map_one_side import layer_kinds, model_faults, model_warnings
 from align.rules.training_rules import training_state_rules
 from align.words.catalogue import say, sentence, texts
 from align.words.message_words import counted, first_few

@@ -19,6 +19,7 @@ from align.errors import InputsError, UsageError, UserCodeError
 from align.evaluation.thresholds import SAME_SAMPLE_TOLERANCE
 from align.models.inputs import as_array, unknown_dtypes
 from align.models.user_code import load_function, run_user_code
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     Facts = NDArray[np.float64]
 
 LABELS = ("labels", "label")
-HINT = "each batch is (inputs, labels), or a mapping with `labels`; inputs are arrays, alone or by name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,7 @@ class Dataset:
         self._source, self._limit = source, limit
         self.facts = np.zeros((0, 5))
         if not isinstance(source, str) and iter(source) is source:
-            hint = "give `module:function` that makes the data, a list of batches, or a data loader"
-            raise UsageError(f"{self.label} can be read only once", hint)
+            raise UsageError.of("evaluation_error.read_once", data=self.label)
 
     def batches(self) -> Iterator[Batch]:
         """Yield every batch; raises InputsError or UserCodeError naming the first that is no batch.
@@ -64,7 +63,7 @@ class Dataset:
         facts: list[Array] = []
         size = 0
         for number, raw in enumerate(self._raw()):
-            batch = self._cut(_batch(raw, f"batch {number} of {self.label}"), size)
+            batch = self._cut(_batch(raw, say("evaluation_stage.batch", number=number, data=self.label)), size)
             if not batch.size:
                 continue
             facts.append(sample_fingerprints(batch.inputs.values(), batch.labels, batch.size))
@@ -73,20 +72,19 @@ class Dataset:
             if size == self._limit:
                 break
         if not size:
-            raise InputsError(f"{self.label} has no samples", HINT)
+            raise InputsError.of("evaluation_error.no_samples", data=self.label)
         read = np.concatenate(facts)
         if len(self.facts) and not np.array_equal(self.facts, read, equal_nan=True):
-            hint = "fix its seed, or turn shuffling off: parts can be exchanged only over the same samples"
-            raise InputsError(f"{self.label} gives other samples when it is read again", hint)
+            raise InputsError.of("evaluation_error.other_samples", data=self.label)
         self.facts = read
 
     def _raw(self) -> Iterator[Any]:
         def failed(error: BaseException) -> UserCodeError:
-            return UserCodeError(f"reading {self.label}", error)
+            return UserCodeError(say("evaluation_stage.reading", data=self.label), error)
 
         made = load_function(self._source, "data file")() if isinstance(self._source, str) else self._source
         if not hasattr(made, "__iter__"):
-            raise InputsError(f"{self.label} returned a {type(made).__name__}, not batches", HINT)
+            raise InputsError.of("evaluation_error.no_batches", data=self.label, kind=type(made).__name__)
         end = object()
         batches = run_user_code(lambda: iter(made), failed)
         while (raw := run_user_code(lambda: next(batches, end), failed)) is not end:
@@ -107,14 +105,14 @@ def _batch(raw: Any, what: str) -> Batch:
     inputs = {str(name): as_array(value) for name, value in named.items()}
     strange = unknown_dtypes(inputs) or [name for name, value in inputs.items() if not value.ndim]
     if strange or not inputs:
-        raise InputsError(f"{what} has inputs that are no batches of numbers: {', '.join(strange) or 'none'}", HINT)
+        raise InputsError.of("evaluation_error.no_numbers", batch=what, inputs=strange or ["none"])
     sizes = {name: len(value) for name, value in inputs.items()}
     labelled = as_array(labels)
     if labelled.dtype.kind != "O" and labelled.ndim:
         labels, sizes["labels"] = labelled, len(labelled)
     if len(set(sizes.values())) > 1:
-        said = ", ".join(f"{size} {name}" for name, size in sizes.items())
-        raise InputsError(f"{what} has parts of different lengths: {said}", HINT)
+        lengths = [f"{size} {name}" for name, size in sizes.items()]
+        raise InputsError.of("evaluation_error.other_lengths", batch=what, lengths=lengths)
     return Batch(inputs, labels, next(iter(sizes.values())))
 
 
@@ -135,7 +133,7 @@ def _parts(raw: Any, what: str) -> tuple[Any, Any]:
         return raw[0], raw[1]
     found = f"a mapping of {', '.join(map(str, raw))}" if isinstance(raw, Mapping) else f"a {type(raw).__name__}"
     found += f" of {len(raw)}" if isinstance(raw, (tuple, list)) else ""
-    raise InputsError(f"{what} has no labels: it is {found}", HINT)
+    raise InputsError.of("evaluation_error.no_labels", batch=what, found=found)
 
 
 NORM, SUM, WAVE, EXACT, LABEL = range(5)

@@ -11,6 +11,7 @@ from align.core.dtypes import Array
 from align.errors import InputsError, UserCodeError
 from align.models.inputs import as_array
 from align.models.user_code import find_function, run_user_code
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from align.evaluation.validation.dataset_batches import Batch
@@ -36,7 +37,7 @@ def mean_squared_error(outputs: Outputs, labels: Any) -> Array:
     """Mean of the squared differences of each sample; axes of length 1 do not count."""
     values, wanted = main_output(outputs), np.asarray(labels)
     if [n for n in values.shape[1:] if n != 1] != [n for n in wanted.shape[1:] if n != 1]:
-        raise _unlike(values, wanted, "equal shapes")
+        raise _unlike(values, wanted, "evaluation_error.metric_of_equal_shapes")
     return _per_sample(np.square(np.subtract(values, wanted.reshape(values.shape), dtype=np.float64)))
 
 
@@ -53,12 +54,10 @@ METRICS: dict[str, Metric] = {"accuracy": accuracy, "top5": top5, "mean-squared-
 def _classified(outputs: Outputs, labels: Any) -> tuple[Array, Array]:
     logits, classes = main_output(outputs), np.asarray(labels)
     if logits.ndim < 2 or classes.dtype.kind not in "iu" or classes.shape != logits.shape[:-1]:
-        raise _unlike(logits, classes, "logits (n, classes) and integers (n,)")
+        raise _unlike(logits, classes, "evaluation_error.metric_of_classes")
     if classes.size and not 0 <= int(classes.min()) <= int(classes.max()) < logits.shape[-1]:
-        span = f"{classes.min()} to {classes.max()}"
-        raise InputsError(
-            f"labels go from {span}, the outputs have {logits.shape[-1]} classes", "labels are counted from 0"
-        )
+        span = {"least": classes.min(), "largest": classes.max()}
+        raise InputsError.of("evaluation_error.labels_beyond", **span, classes=logits.shape[-1])
     return logits, classes.astype(np.int64)
 
 
@@ -67,10 +66,9 @@ def _per_sample(values: Array) -> Array:
     return scores
 
 
-def _unlike(outputs: Array, labels: Array, wanted: str) -> InputsError:
+def _unlike(outputs: Array, labels: Array, key: str) -> InputsError:
     values, classes = (f"{one.dtype.name}{list(one.shape)}" for one in (outputs, labels))
-    error = f"the metric needs {wanted}, and gets outputs {values} and labels {classes}"
-    return InputsError(error, "give a metric of your own: --metric file.py:name")
+    return InputsError.of(key, outputs=values, labels=classes)
 
 
 class NamedMetric:
@@ -91,17 +89,16 @@ class NamedMetric:
         labels = batch.labels.copy() if isinstance(batch.labels, np.ndarray) else batch.labels
 
         def failed(error: BaseException) -> UserCodeError:
-            return UserCodeError(f"the metric {self.label}", error)
+            return UserCodeError(say("evaluation_stage.metric", metric=self.label), error)
 
         found = as_array(run_user_code(lambda: self._function(given, labels), failed))
         if found.dtype.kind not in "fiub" or found.shape not in ((), (batch.size,)):
             got = f"{found.dtype.name}{list(found.shape)}"
-            hint = "return an array of one score a sample, or one number"
-            raise InputsError(f"the metric {self.label} returned {got} for {batch.size} samples", hint)
+            raise InputsError.of("evaluation_error.no_scores", metric=self.label, scores=got, count=batch.size)
         return found.astype(np.float64)
 
 
 def _found(metric: str) -> Metric:
     if ":" not in metric:
-        raise InputsError(f"no metric is called {metric!r}", f"give `module:function`, or one of: {', '.join(METRICS)}")
+        raise InputsError.of("evaluation_error.no_such_metric", metric=metric, known=[*METRICS])
     return find_function(metric, "metric file")

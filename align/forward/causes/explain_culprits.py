@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from align.forward.isolation.isolated_calls import IsolatedCall
     from align.lint.lint_result import SettingFinding
     from align.models.open_side import Side
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey
 
 
 def explain_culprits(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from align.forward.functions.like_values import Likeness, varies
+from align.forward.functions.recorded_calls import Likeness, varies
 from align.forward.thresholds import MOST_FOLLOWED_CALLS
 
 if TYPE_CHECKING:
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
-    from align.forward.culprit_result import FunctionDifference
-    from align.forward.functions.like_values import LikeValues
-    from align.forward.functions.recorded_calls import CallRecord, RecordedCall, TensorKey
+    from align.forward.forward_result import FunctionDifference
+    from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall, TensorKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,7 @@ class FollowedCalls:
         self.meant, self.made = meant, made
         self._like = like
         self._known: dict[TensorKey, Likeness | None] = {}
+        self._counterparts: dict[tuple[str, int], list[Counterpart]] = {}
         self.firsts, self._followed = self._follow(ends)
 
     def _follow(self, ends: Iterable[TensorKey]) -> tuple[list[RecordedCall], list[RecordedCall]]:
@@ -77,6 +77,12 @@ class FollowedCalls:
 
     def counterparts(self, call: RecordedCall) -> list[Counterpart]:
         """Results of the reference of the size of this call's, the likeliest first: of the same, by a like function."""
+        key = call.path, call.call
+        if key not in self._counterparts:
+            self._counterparts[key] = self._found_counterparts(call)
+        return self._counterparts[key]
+
+    def _found_counterparts(self, call: RecordedCall) -> list[Counterpart]:
         found = []
         own = self.result(call)
         known = [one for key in call.given if (one := self.likeness(key)) is not None]

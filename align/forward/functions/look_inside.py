@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf, prod
 from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, UserCodeError
 from align.forward.causes.suspects import with_relation
-from align.forward.culprit_result import FunctionFault
+from align.forward.forward_result import FunctionFault
 from align.forward.functions.calls_followed import FollowedCalls
-from align.forward.functions.like_values import LikeValues
-from align.forward.functions.recorded_calls import CallRecord, RecordedCall
+from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall
 from align.forward.isolation.isolated_calls import Isolation
 from align.forward.relations.layer_relations import explain_layer
 from align.forward.thresholds import (
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Inputs
     from align.forward.causes.suspects import Suspect
-    from align.forward.culprit_result import Sureness
+    from align.forward.forward_result import Sureness
     from align.forward.functions.calls_followed import Counterpart
     from align.forward.functions.recorded_calls import RecordedCall
     from align.forward.isolation.isolate_layers import Bench, IsolatedLayers
     from align.forward.isolation.locate_faults import Fault
     from align.models.open_side import Side
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey
 
     _Replaced = dict[CallKey, tuple[RecordedCall, Counterpart]]
 
@@ -90,7 +90,7 @@ def look_inside(
     asked = [one for one in suspects if not one.is_explained]
     if not asked:
         return LookedInside(tuple(suspects))
-    look = _Look(reference, bench, alone, budget)
+    look = _Look(reference, bench, alone, budget, [one.fault.pair.reference.module for one in asked])
     found, left = [], 0
     for suspect in suspects:
         if suspect not in asked:
@@ -100,18 +100,24 @@ def look_inside(
             left += 1
         else:
             found.append(look.at(suspect))
-    return LookedInside(tuple(found), (_left_out(bench, left),) if left else ())
-
-
-def _left_out(bench: Bench, count: int) -> Finding:
-    return Finding("not-looked-inside", "note", bench.side.label, sentence("forward_finding.time_over", count=count))
+    message = sentence("forward_finding.time_over", count=left)
+    left_out = Finding("not-looked-inside", "note", bench.side.label, message)
+    return LookedInside(tuple(found), (left_out,) if left else ())
 
 
 class _Look:
-    """Runs of both sides with their functions recorded."""
+    """Runs of both sides with their functions recorded; `modules` are those of the reference that are looked at."""
 
-    def __init__(self, reference: tuple[Side, Inputs], bench: Bench, alone: IsolatedLayers, budget: Budget) -> None:
+    def __init__(
+        self,
+        reference: tuple[Side, Inputs],
+        bench: Bench,
+        alone: IsolatedLayers,
+        budget: Budget,
+        modules: Sequence[str],
+    ) -> None:
         self._reference, self._bench, self._alone, self._budget = reference, bench, alone, budget
+        self._modules = modules
         pairs = [pair for pair in bench.expected.pairs if pair.certain]
         self._paired = {pair.reference.module for pair in pairs}, {pair.candidate.module for pair in pairs}
 
@@ -121,7 +127,7 @@ class _Look:
         if tolerance is None:
             return suspect
         try:
-            meant = self._run_reference(suspect.fault.pair.reference.module)
+            meant = self._reference_in(suspect.fault.pair.reference.module)
             made = self._run_port(suspect.fault)
         except (UserCodeError, CannotRunError):  # a port may not stand right values, a framework not show functions
             return suspect
@@ -189,9 +195,20 @@ class _Look:
             return False
         return record.isolation is not None and suspect.is_mended(record.isolation.calls)
 
-    def _run_reference(self, module: str) -> CallRecord:
+    def _reference_in(self, module: str) -> CallRecord:
+        """What the reference does there; each module by itself where all of them are too much to keep."""
+        wanted = _looked_at(module, self._paired[0])
+        return self._in_all.part(wanted) if self._in_all.is_whole else self._run_reference(wanted)
+
+    @cached_property
+    def _in_all(self) -> CallRecord:
+        """The one run of the reference for all suspects."""
+        wanted = [_looked_at(module, self._paired[0]) for module in dict.fromkeys(self._modules)]
+        return self._run_reference(lambda path: any(one(path) for one in wanted))
+
+    def _run_reference(self, wanted: Callable[[str], bool]) -> CallRecord:
         side, inputs = self._reference
-        record = CallRecord(_looked_at(module, self._paired[0]))
+        record = CallRecord(wanted)
         side.runner.run(side.model, inputs, record)
         return record
 
@@ -219,13 +236,6 @@ def _looked_at(module: str, paired: set[str]) -> Callable[[str], bool]:
         return around or path not in paired or path.rpartition(".")[0] == module.rpartition(".")[0]
 
     return wanted
-
-
-def _size(shape: Sequence[int]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def _by_line(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:

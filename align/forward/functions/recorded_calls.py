@@ -1,26 +1,31 @@
 """The calls of a run with what each was given and returned, functional calls among them, as a graph of values.
 
-A tensor is known by its bytes, so whoever is given what another call returned follows it, whatever passes it on.
+A tensor is known by its bytes, so whoever is given what another call returned follows it, whatever passes it on. Which
+tensor of the reference one of the port is, its values say, whichever way its axes stand, and whatever it is scaled by.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.forward.thresholds import MOST_RECORDED_BYTES
+from align.measure.judge_tensors import find_sentinels
+from align.measure.tensor_statistics import axis_orders, relative_rms_distance
+from align.measure.thresholds import SAMPLED_ELEMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from align.core.dtypes import Array
     from align.core.trace_metadata import CallStart
     from align.core.traces import Capture
     from align.forward.isolation.isolated_calls import Isolation
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey
+
 
 TensorKey = bytes
 
@@ -47,6 +52,11 @@ def is_function(path: str) -> bool:
     return "/" in path
 
 
+def _owner(path: str) -> str:
+    """The module whose code makes a call: that of a functional call is before the `/`."""
+    return path.rpartition("/")[0] if is_function(path) else path
+
+
 class CallRecord:
     """A sink that records calls; the modules of a port are given and return what an `isolation` says.
 
@@ -68,6 +78,7 @@ class CallRecord:
         self.makers: dict[TensorKey, RecordedCall] = {}
         self.is_whole = True
         self._nbytes = 0
+        self._seen: list[tuple[RecordedCall, TensorKey, bool]] = []  # in the order of the run; True: it was made there
 
     @property
     def overwrites(self) -> bool:
@@ -76,15 +87,14 @@ class CallRecord:
 
     def begin(self, start: CallStart) -> None:
         """Take a call that begins."""
-        owner = start.module.rpartition("/")[0] if is_function(start.module) else start.module
-        if self._wanted(owner):
+        if self._wanted(_owner(start.module)):
             key = start.module, start.call
             self.calls[key] = RecordedCall(*key, start.class_name, start.place)
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:
         """Keep what a call is given; return what it is to get instead."""
         if own := self.calls.get((module, call)):
-            own.given += [self._kept(value) for value in inputs.values()]
+            own.given += [self._kept(value, own) for value in inputs.values()]
         if self.isolation is None or is_function(module):
             return None
         return self.isolation.enter(module, call, inputs)
@@ -92,7 +102,7 @@ class CallRecord:
     def add(self, capture: Capture, value: Array) -> None:
         """Keep what a call returned."""
         if own := self.calls.get((capture.module, capture.call)):
-            key = self._kept(value)
+            key = self._kept(value, own, made=True)
             own.returned.append(key)
             if key not in own.given:
                 self.makers.setdefault(key, own)
@@ -112,9 +122,21 @@ class CallRecord:
             return None if capture.output else self._instead.get((capture.module, capture.call))
         return None if self.isolation is None else self.isolation.instead(capture, value)
 
-    def _kept(self, value: Array) -> TensorKey:
+    def part(self, wanted: Callable[[str], bool]) -> CallRecord:
+        """What a record of the same run holds that wanted only these modules."""
+        found = CallRecord(wanted)
+        found.calls = {key: call for key, call in self.calls.items() if wanted(_owner(call.path))}
+        for call, key, made in self._seen:
+            if (call.path, call.call) in found.calls:
+                found.values.setdefault(key, self.values[key])
+                if made and key not in call.given:
+                    found.makers.setdefault(key, call)
+        return found
+
+    def _kept(self, value: Array, call: RecordedCall, *, made: bool = False) -> TensorKey:
         value = np.ascontiguousarray(value)
         key = blake2b(value.tobytes(), person=f"{value.dtype.name}{value.ndim}".encode()[:16], digest_size=16).digest()
+        self._seen.append((call, key, made))
         if key not in self.values:
             if self._nbytes + value.nbytes > MOST_RECORDED_BYTES:
                 self.is_whole = False
@@ -122,3 +144,79 @@ class CallRecord:
             self._nbytes += value.nbytes
             self.values[key] = np.array(value)
         return key
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """The recorded tensors of the reference that a tensor is times `factor`; none where it is one of another kind."""
+
+    keys: frozenset[TensorKey] = frozenset()
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    key: TensorKey | None
+    value: Array
+    size: float  # root mean square
+    spread: float  # mean absolute value, as a share of it: no order of elements and no factor changes that
+
+
+class LikeValues:
+    """The tensors of a reference's run by their number of elements.
+
+    Two are alike if they are apart by less than `tolerance`, a share of their root mean square, with the axes of the
+    one in any order.
+    """
+
+    def __init__(self, reference: CallRecord, others: Iterable[Array], tolerance: float) -> None:
+        self._tolerance = tolerance
+        self._by_count: dict[int, list[_Known]] = {}
+        for key, value in (*reference.values.items(), *((None, one) for one in others)):
+            if varies(value):
+                plain = _without_sentinels(value)
+                squeezed = plain.reshape([length for length in plain.shape if length > 1])
+                self._by_count.setdefault(value.size, []).append(_Known(key, squeezed, *_sizes(plain)))
+
+    def find(self, value: Array) -> Likeness | None:
+        """What a tensor is; of one that varies nowhere nothing can be known, and it counts as known."""
+        if not varies(value):
+            return Likeness()
+        plain = _without_sentinels(value)
+        size, spread = _sizes(plain)
+        known = [one for one in self._by_count.get(value.size, ()) if abs(spread - one.spread) <= self._tolerance]
+        equal = [one for one in known if abs(size - one.size) <= self._tolerance * size and self._are_near(one, plain)]
+        if equal:
+            return Likeness(frozenset(one.key for one in equal if one.key is not None))
+        for one in known:
+            for factor in (size / one.size, -size / one.size):
+                if self._are_near(one, plain / factor):
+                    return replace(self.find(plain / factor) or Likeness(), factor=factor)
+        return None
+
+    def _are_near(self, known: _Known, value: Array) -> bool:
+        places = np.random.default_rng(0).integers(0, value.size, SAMPLED_ELEMENTS)
+        sample = value.reshape(-1)[places]
+        return any(relative_rms_distance(one, sample) < self._tolerance for _, one in axis_orders(known.value, places))
+
+
+def varies(value: Array) -> bool:
+    """Tell whether an array of numbers has unlike ones."""
+    return bool(value.size) and value.dtype.kind in "fiubV" and bool(np.any(value != value.reshape(-1)[0]))
+
+
+def _sizes(value: Array) -> tuple[float, float]:
+    size = float(np.sqrt(np.mean(np.square(value))))
+    return size, float(np.mean(np.abs(value))) / size
+
+
+def _without_sentinels(value: Array) -> Array:
+    """In float64, with what is far above all else (a mask of -1e9, or infinity) hardly above it: its places count."""
+    wide: Array = value.astype(np.float64)
+    finite = np.isfinite(wide)
+    sizes = np.where(finite, np.abs(wide), 0.0)
+    found = find_sentinels(sizes) if finite.all() else None
+    beyond = ~finite if found is None else found
+    if beyond.any():
+        wide[beyond] = 2.0 * np.where(beyond, 0.0, sizes).max() * np.sign(np.nan_to_num(wide[beyond]))
+    return wide

@@ -14,7 +14,7 @@ from align.forward.layers.compare_traces import coarser_of, paired_outputs, same
 from align.forward.layers.padding import NO_PADDING
 from align.forward.thresholds import LEAST_ROUNDING_SHARE
 from align.measure.limits import coarsest_dtype
-from align.traces.pair_inputs import call_key, inputs_of_calls
+from align.traces.module_calls import call_key, inputs_of_calls
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from align.forward.allowances import Allowances
     from align.forward.layers.padding import Padding
     from align.measure.limits import RoundingNoise
-    from align.traces.module_calls import CallPair
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey, CallPair
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,18 @@ from align.forward.isolation.isolated_calls import IsolatedCall, Isolation, Isol
 from align.forward.isolation.locate_faults import calls_to_force, find_faults, isolated_comparisons
 from align.forward.layers.compare_traces import paired_outputs
 from align.forward.thresholds import HELPED_SHARE, MOST_ISOLATED_ROUNDS
-from align.traces.pair_inputs import call_key
+from align.traces.module_calls import call_key
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.protocols import Inputs, Model
-    from align.forward.culprit_result import IsolatedComparison
+    from align.forward.forward_result import IsolatedComparison
     from align.forward.isolation.expected_calls import ExpectedCalls
     from align.forward.isolation.locate_faults import Fault
     from align.models.open_side import Side
-    from align.traces.module_calls import CallPair
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey, CallPair
 
 UNCHANGED = IsolationOptions()
 

@@ -17,9 +17,9 @@ import numpy as np
 from align.forward.layers.compare_traces import coarser_of
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import limit_by_noise
-from align.measure.sampled_values import sample_values
 from align.measure.tensor_layouts import LearnedLayouts
-from align.traces.pair_inputs import pair_inputs
+from align.measure.tensor_statistics import sample_values
+from align.traces.module_calls import pair_inputs
 from align.traces.rounding_noise import noise_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.forward.isolation.expected_calls import ExpectedCalls
     from align.measure.tensor_layouts import Layout
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey
 
 
 @dataclass(frozen=True, slots=True)

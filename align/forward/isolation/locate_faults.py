@@ -15,12 +15,12 @@ import numpy as np
 
 from align.core.dtypes import rounded_as
 from align.core.traces import capture_key
-from align.forward.culprit_result import IsolatedComparison
+from align.forward.forward_result import IsolatedComparison
 from align.forward.layers.compare_traces import outcome_of
 from align.forward.thresholds import DRIFT_SHARE, LEAST_DATA_VALUES
 from align.measure.judge_tensors import JudgedTensor
-from align.measure.sampled_values import sample_values
-from align.traces.pair_inputs import call_key
+from align.measure.tensor_statistics import sample_values
+from align.traces.module_calls import call_key
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.dtypes import Array
-    from align.forward.culprit_result import IsolatedOutcome, Part
+    from align.forward.forward_result import IsolatedOutcome, Part
     from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedTensor, IsolationOptions
-    from align.traces.module_calls import Call, CallPair
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import Call, CallKey, CallPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def calls_to_force(
     pairs: Iterable[CallPair],
     calls: Mapping[CallKey, IsolatedCall],
     way: IsolationOptions,
-    helpless: Set[CallKey] = frozenset(),
+    helpless: Set[CallKey],
 ) -> set[CallKey]:
     """Calls that are off, and that the port gives something else than the reference does: it may be that alone.
 

@@ -13,7 +13,7 @@ from align.core.measurements import smallest_factor
 from align.core.verdicts import Finding, Outcome
 from align.errors import UserCodeError
 from align.forward.forward_result import UnseenModule
-from align.forward.power.parameter_power import perturb_elements
+from align.forward.parameter_power import perturb_elements
 from align.forward.thresholds import MOST_LISTED_PLACES, MOST_PROBE_RUNS, MOST_UNSEEN_PARAMETERS
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure

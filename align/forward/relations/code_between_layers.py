@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
-from align.forward.relations.input_relations import explain_function, explain_inputs
-from align.forward.relations.output_relations import likeliest_relation
+from align.forward.relations.input_relations import explain_function, explain_inputs, explain_resizing
+from align.forward.relations.output_relations import NARROW, likeliest_relation
 from align.forward.relations.pointwise import softmax, swap_sides
 from align.forward.relations.relation import Relation, agreement, at_places, with_facts
-from align.forward.relations.resizing import explain_resizing
-from align.forward.relations.rounding import NARROW
 from align.forward.relations.slices import divisors
 from align.forward.thresholds import (
     LARGEST_ATTENTION_IN_CODE,

@@ -1,24 +1,37 @@
-"""Relations of a layer's output to what the layer was given: its inputs, its bias, its weight."""
+"""Relations of a layer's output to what the layer was given: its inputs, resized or not, its bias, its weight."""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.forward.relations.pointwise import FUNCTIONS, leaky_relu, name_functions, softmax, swap_sides
 from align.forward.relations.relation import Relation, agreement, at_places, with_facts
-from align.words.catalogue import sentence
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.forward.relations.relation import Fact, Question
 
     Function = Callable[[Array], Array]
+    # From the places of the output, the lengths of the input and of the output to places of the input.
+    Places = Callable[[Array, int, int], Array]
 
 SHIFTS = (1, -1, 2, -2, 3, -3)  # no limit: what is tried, nearest first
+LINEAR: dict[str, Places] = {
+    "resizing_form.linear_half_pixel": lambda place, size, out: (place + 0.5) * size / out - 0.5,
+    "resizing_form.linear_corners": lambda place, size, out: place * (size - 1) / max(out - 1, 1),
+    "resizing_form.linear_asymmetric": lambda place, size, out: place * size / out,
+}
+NEAREST: dict[str, Places] = {
+    "resizing_form.nearest": lambda place, size, out: np.floor(place * size / out),
+    "resizing_form.nearest_half_pixel": lambda place, size, out: np.floor((place + 0.5) * size / out),
+    "resizing_form.nearest_corners": lambda place, size, out: np.rint(place * (size - 1) / max(out - 1, 1)),
+}
 
 
 def explain_inputs(question: Question, inputs: Mapping[str, Array]) -> Iterator[Relation]:
@@ -41,7 +54,8 @@ def explain_parameters(question: Question, values: Mapping[str, Array]) -> Itera
         if bias is not None:
             found += [_sum(question, "bias-missing", bias), _sum(question, "bias-twice", bias, -1.0)]
         if weight is not None:
-            found.append(_rescaled(question, "weight-missing", weight, 0.0 if bias is None else bias))
+            shift = 0.0 if bias is None else bias
+            found.append(_sum(question, "weight-missing", shift - shift * weight, scale=weight))
         if bias is not None and weight is not None:
             found.append(_sum(question, "weight-and-bias-missing", bias, scale=weight))
         yield from (one for each in found if (one := with_facts(each, {"axis": axis})))
@@ -55,10 +69,6 @@ def _sum(question: Question, name: str, term: Array, sign: float = 1.0, scale: A
     return question.confirm(
         name, question.candidate.astype(np.float64) * (1.0 if scale is None else scale) + sign * term
     )
-
-
-def _rescaled(question: Question, name: str, weight: Array, bias: Array | float) -> Relation | None:
-    return _sum(question, name, bias - bias * weight, scale=weight)
 
 
 def _is(question: Question, name: str, value: Array) -> Relation | None:
@@ -150,3 +160,42 @@ def explain_product(question: Question, value: Array, weight: Array, bias: Array
         product = value.astype(np.float64) @ weight.astype(np.float64) + (0.0 if bias is None else bias)
         if product.shape == question.reference.shape:
             yield from filter(None, [swap_sides(question).confirm("weight-transposed", product)])
+
+
+def explain_resizing(question: Question, value: Array) -> Iterator[Relation]:
+    """Yield `interpolation` where both conventions are known and unlike; the axes after the channels are resized."""
+    output = question.reference
+    if (
+        value.shape == output.shape
+        or value.ndim != output.ndim
+        or value.ndim < 3
+        or value.shape[:2] != output.shape[:2]
+        or value.dtype.kind != "f"
+    ):
+        return
+    ways = {name: resized(value, output.shape[2:], places) for name, places in chain(LINEAR.items(), NEAREST.items())}
+    ours, theirs = (_left(side, ways, question) for side in (output, question.candidate))
+    if ours and theirs and not ours.keys() & theirs.keys():
+        facts: dict[str, Fact] = {"reference": _named(ours), "candidate": _named(theirs)}
+        yield Relation("interpolation", min(theirs.values()), facts=facts)
+
+
+def _named(ways: Iterable[str]) -> str:
+    return joined(" or ", [sentence(key) for key in ways])
+
+
+def _left(output: Array, ways: dict[str, Array], question: Question) -> dict[str, float]:
+    left = {name: agreement(output, made, question.limit) for name, made in ways.items()}
+    return {name: one for name, one in left.items() if one is not None}
+
+
+def resized(value: Array, lengths: tuple[int, ...], places: Places) -> Array:
+    """Interpolate linearly between the elements at these places, axis by axis from the third on, in float64."""
+    made = value.astype(np.float64)
+    for axis, length in enumerate(lengths, start=2):
+        size = value.shape[axis]
+        at = np.clip(places(np.arange(length, dtype=np.float64), size, length), 0.0, size - 1.0)
+        low = at.astype(int)
+        share = (at - low).reshape([-1 if one == axis else 1 for one in range(value.ndim)])
+        made = made.take(low, axis) * (1.0 - share) + made.take(np.minimum(low + 1, size - 1), axis) * share
+    return made

@@ -20,13 +20,13 @@ from align.forward.relations.input_relations import (
     explain_inputs,
     explain_parameters,
     explain_product,
+    explain_resizing,
     explain_rows,
 )
 from align.forward.relations.norm_layers import explain_norm
-from align.forward.relations.output_relations import explain_output, make_question, relation_sort_key
+from align.forward.relations.output_relations import NARROW, explain_output, make_question, relation_sort_key
 from align.forward.relations.pointwise import softmax, swap_sides
 from align.forward.relations.relation import agreement, with_facts
-from align.forward.relations.resizing import explain_resizing
 from align.forward.relations.slices import divisors
 from align.forward.thresholds import LARGEST_TRIED_ATTENTION
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit
     from align.forward.relations.relation import Fact, Question, Relation
 
-NARROW = ("float16", "bfloat16")
 NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm")
 # What layer rules and live layers call the parameters that are meant here.
 ROLES = {

@@ -1,17 +1,24 @@
 """Which simple relation makes a layer's output the reference's: found on a few elements, verified on all of them.
 
-Each family of relations yields its simplest; what counts as found is decided in one place (relation_evidence).
-Unrelated arrays, and outputs that hardly vary, give nothing.
+Each family of relations yields its simplest; what counts as found is decided in one place (`relation.py`). Unrelated
+arrays, and outputs that hardly vary, give nothing. Three families stand here. Shares over an axis are known by their
+sums, and their logarithms are what went into a softmax, but for one number that each row has in common. Regions that
+are wrong say where a fault is, and seldom what it is: a border points to padding, zeros to dropout or a mask. Values
+that a narrower dtype holds exactly were rounded to it: seen in its bits, and no size of error can say it as well; where
+only the errors have the size of such rounding, and no relation to the values, it is a hint and no more.
 """
 
 from __future__ import annotations
 
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from math import inf, sqrt
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.forward.relations.affine import explain_affine
+from align.core.dtypes import EPSILON, numpy_dtype
+from align.core.measurements import Limit, smallest_factor
+from align.forward.relations.affine import explain_affine, known_number
 from align.forward.relations.moved_values import (
     explain_cut,
     explain_displaced,
@@ -19,22 +26,31 @@ from align.forward.relations.moved_values import (
     explain_permuted_axes,
     explain_permuted_split_axes,
 )
-from align.forward.relations.pointwise import explain_pointwise
-from align.forward.relations.relation import Question
-from align.forward.relations.rounding import explain_error_size, explain_rounding
-from align.forward.relations.softmax import explain_softmax
-from align.forward.relations.wrong_regions import explain_non_finite, explain_wrong_regions
+from align.forward.relations.pointwise import explain_pointwise, softmax, swap_sides
+from align.forward.relations.relation import Question, Relation, agreement, with_facts
+from align.forward.relations.slices import other_axes
+from align.forward.thresholds import (
+    CHANCE_CORRELATION_OF_ERRORS,
+    DROPOUT_DEVIATIONS,
+    ENOUGH_BITS,
+    LEAST_ROUNDED_ELEMENTS,
+    MOST_LISTED_PLACES,
+    MOST_WRONG_SLICES,
+    SHARES_TOLERANCE,
+    WIDEST_BORDER,
+    WRONG_THROUGHOUT,
+)
+from align.measure.measure_arrays import measure
+from align.measure.thresholds import TYPICAL_UNITS, WORST_UNITS
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.core.measurements import Limit
-    from align.forward.relations.relation import Relation
+    from align.forward.relations.relation import Fact
 
-# Each explains everything or says nothing; those below are asked where none of these does.
-WHOLE = (explain_rounding, explain_affine, explain_permuted_axes, explain_order, explain_softmax, explain_pointwise)
-REST = (explain_permuted_split_axes, explain_displaced, explain_error_size, explain_wrong_regions)
+NARROW = ("bfloat16", "float16")
 
 
 def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Relation, ...]:
@@ -124,3 +140,187 @@ def _without_non_finite(reference: Array, candidate: Array) -> tuple[Array, Arra
     if finite.all():
         return reference, candidate
     return np.where(finite, reference, 0), np.where(finite, candidate, 0)
+
+
+def explain_softmax(question: Question) -> Iterator[Relation]:
+    """Yield the first of these relations that holds."""
+    axes, others = _axes_of_shares(question.reference), _axes_of_shares(question.candidate)
+    found = chain(
+        (_scaled(question, axis) for axis in axes & others),
+        (_other_axis(question, axis, other) for axis in axes - others for other in others - axes),
+        (_missing(question, axis, "activation-missing") for axis in axes - others),
+        (_missing(swap_sides(question), axis, "activation-extra") for axis in others - axes),
+    )
+    yield from islice((one for one in found if one), 1)
+
+
+def _axes_of_shares(values: Array) -> set[int]:
+    """Axes over which the values, all shares, add up to 1."""
+    if float(values.min()) < 0.0 or float(values.max()) > 1.0 + SHARES_TOLERANCE:
+        return set()
+    sums = {axis: values.sum(axis=axis, dtype=np.float64) for axis in range(values.ndim) if values.shape[axis] > 1}
+    return {axis for axis, total in sums.items() if np.all(np.abs(total - 1.0) < SHARES_TOLERANCE)}
+
+
+def _scaled(question: Question, axis: int) -> Relation | None:
+    """Small shares say little of their logarithm: they weigh as much as they are."""
+    weights = np.minimum(question.reference, question.candidate).astype(np.float64)
+    middles = weights.sum(axis=axis, keepdims=True)
+    logarithms = [_logarithms(one) for one in (question.reference, question.candidate)]
+    ours, theirs = (one - (one * weights).sum(axis=axis, keepdims=True) / middles for one in logarithms)
+    square = float(np.sum(weights * theirs**2))
+    scale = float(np.sum(weights * ours * theirs)) / square if square else 0.0
+    if scale <= 0.0:
+        return None
+    found = question.confirm("softmax-scale", softmax(logarithms[1] * scale, axis), fitted=1)
+    return with_facts(found, {"axis": axis, "scale": 1.0 / scale, "scale_is": known_number(1.0 / scale)})
+
+
+def _other_axis(question: Question, axis: int, other: int) -> Relation | None:
+    candidate = _logarithms(question.candidate)
+    lost = (_logarithms(question.reference) - candidate).mean(axis=other, keepdims=True)
+    found = question.confirm("softmax-axis", softmax(candidate + lost, axis), fitted=lost.size)
+    return with_facts(found, {"reference": axis, "candidate": other})
+
+
+def _logarithms(shares: Array) -> Array:
+    logarithms: Array = np.log(np.maximum(shares.astype(np.float64), np.finfo(np.float64).tiny))
+    return logarithms
+
+
+def _missing(question: Question, axis: int, name: str) -> Relation | None:
+    found = question.confirm(name, softmax(question.candidate.astype(np.float64), axis))
+    return with_facts(found, {"function": "softmax", "axis": axis})
+
+
+def explain_non_finite(reference: Array, candidate: Array) -> Relation | None:
+    """NaN or Inf of the candidate where the reference has numbers: the large ones only, or any."""
+    ours, theirs = np.isfinite(reference), np.isfinite(candidate)
+    odd = ours & ~theirs
+    count, nan = int(np.count_nonzero(odd)), int(np.count_nonzero(np.isnan(candidate) & ours))
+    if not count:
+        return None
+    facts: dict[str, Fact] = {"elements": count, "of": odd.size, "nan": nan}
+    smallest, kept = float(np.abs(reference[odd]).min()), float(np.abs(reference[ours & theirs]).max(initial=0.0))
+    if smallest <= kept or nan == count:
+        return Relation("not-finite", inf, 1.0 - count / odd.size, facts=facts)
+    return Relation("overflowed", inf, 1.0 - count / odd.size, facts={**facts, "smallest": smallest, "kept": kept})
+
+
+def explain_wrong_regions(question: Question) -> Iterator[Relation]:
+    """Yield the narrowest description of where the candidate is wrong, if it is right elsewhere."""
+    far = np.abs(question.reference - question.candidate) > question.limit.max_abs
+    yield from islice(chain(_zeros(question), _border(question, far), _slices(question, far)), 1)
+
+
+def _zeros(question: Question) -> Iterator[Relation]:
+    """All that is wrong is zero, and so not by ones and twos; what is left may be larger by what dropout makes up."""
+    zero = (question.candidate == 0.0) & (np.abs(question.reference) > question.limit.rmse)
+    kept, share = ~zero, float(np.count_nonzero(zero)) / zero.size
+    if share * zero.size < ENOUGH_BITS:
+        return
+    if share == 1.0:
+        yield Relation("zeros", question.factor, 0.0, facts={"zeros": share})
+        return
+    reference, candidate = question.reference[kept].astype(np.float64), question.candidate[kept].astype(np.float64)
+    left = smallest_factor(measure(reference, candidate), question.limit)
+    if left <= 1.0:
+        yield Relation("zeros", left, 1.0 - share, facts={"zeros": share})
+        return
+    scale = float(candidate @ reference / max(float(candidate @ candidate), np.finfo(float).tiny))
+    left = smallest_factor(measure(reference, candidate * scale), question.limit)
+    if left <= 1.0 and abs(1.0 - scale - share) < DROPOUT_DEVIATIONS * sqrt(share * (1.0 - share) / zero.size):
+        yield Relation("dropout", left, 1.0 - share, 1, {"p": 1.0 - scale, "zeros": share})
+
+
+def _border(question: Question, far: Array) -> Iterator[Relation]:
+    """Right inside and wrong within some elements of the ends of the spatial axes, channels first or last."""
+    for axes in (range(2, far.ndim), range(1, far.ndim - 1)):
+        for width in range(1, WIDEST_BORDER + 1):
+            if not axes or min(far.shape[axis] for axis in axes) < 4 * width:
+                break
+            inside = tuple(slice(width, -width) if axis in axes else slice(None) for axis in range(far.ndim))
+            left = _agreement(question, inside) if not far[inside].any() else None
+            if left is not None:
+                ends = joined(", ", [*_wrong_ends(far, axes, width)])
+                share = 1.0 - float(np.count_nonzero(far)) / far.size
+                yield Relation("border", left, share, facts={"width": width, "ends": ends})
+
+
+def _wrong_ends(far: Array, axes: range, width: int) -> Iterator[str]:
+    """Which ends of which axes are wrong, away from the corners."""
+    for axis in axes:
+        inside = [slice(width, -width) if one in axes and one != axis else slice(None) for one in range(far.ndim)]
+        ends = {"slice_form.first_of_axis": slice(0, width), "slice_form.last_of_axis": slice(-width, None)}
+        for key, end in ends.items():
+            inside[axis] = end
+            if np.any(far[tuple(inside)]):
+                yield sentence(key, axis=axis)
+
+
+def _slices(question: Question, far: Array) -> Iterator[Relation]:
+    """Right but for some slices of the axis of which the smallest share is wrong, and those wrong throughout."""
+    wrong = {axis: far.any(axis=other_axes(axis, far.ndim)) for axis in range(far.ndim) if far.shape[axis] > 1}
+    if not wrong:
+        return
+    axis = min(wrong, key=lambda one: (float(wrong[one].mean()), -far.shape[one]))
+    places, length = np.flatnonzero(wrong[axis]), far.shape[axis]
+    throughout = np.count_nonzero(far) >= WRONG_THROUGHOUT * far.size * places.size / length
+    if places.size > MOST_WRONG_SLICES * length or not throughout:
+        return
+    left = _agreement(question, (*[slice(None)] * axis, np.flatnonzero(~wrong[axis])))
+    if left is not None:
+        facts: dict[str, Fact] = {"axis": axis, "slices": places.size, "of": length, "places": _ranges(places)}
+        yield Relation("slices", left, 1.0 - places.size / length, facts=facts)
+
+
+def _agreement(question: Question, inside: tuple[Any, ...]) -> float | None:
+    return agreement(question.reference[inside], question.candidate[inside], question.limit)
+
+
+def _ranges(places: Array) -> str:
+    runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+    shown = [f"{run[0]}-{run[-1]}" if run.size > 1 else f"{run[0]}" for run in runs[:MOST_LISTED_PLACES]]
+    return ", ".join(shown) + (", ..." if len(runs) > MOST_LISTED_PLACES else "")
+
+
+def explain_rounding(question: Question) -> Iterator[Relation]:
+    """Yield the dtype that the bits show: `rounded` (the output only) or `lower-precision` (what is before it too)."""
+    dtype = next((one for one in NARROW if is_exact_in(question.candidate, one)), None)
+    if dtype is None or is_exact_in(question.reference, dtype) or question.wrong * question.bits < ENOUGH_BITS:
+        return
+    measured, unit = measure(question.reference, question.candidate), EPSILON[dtype]
+    for name, typical, worst in (("rounded", 1.0, 1.0), ("lower-precision", TYPICAL_UNITS, WORST_UNITS)):
+        limit = Limit(worst * unit * measured.reference_max, typical * unit * measured.reference_rms, "dtype")
+        if (left := smallest_factor(measured, limit)) <= 1.0:
+            yield Relation(name, left, facts={"dtype": dtype})
+            return
+
+
+def explain_error_size(question: Question) -> Iterator[Relation]:
+    """Yield `rounding-sized`: errors of the size of a few roundings, with no mean and no relation to the values."""
+    reference, error = question.sample, question.candidate_sample - question.sample
+    size, typical = (sqrt(float(np.mean(one**2))) for one in (error, reference))
+    dtype = next((one for one in NARROW[::-1] if EPSILON[one] / 8 <= size / (typical or 1.0) <= EPSILON[one]), None)
+    if dtype is None or reference.size < LEAST_ROUNDED_ELEMENTS or question.bits == 0.0:
+        return
+    with np.errstate(invalid="ignore"):
+        related = [np.corrcoef(error, one)[0, 1] for one in (reference, np.abs(reference), reference**2)]
+    apart = [float(error.mean()) / float(error.std()), *related]
+    if max(map(abs, apart)) * sqrt(reference.size) < CHANCE_CORRELATION_OF_ERRORS:
+        facts: dict[str, Fact] = {"dtype": dtype, "relative_error": size / typical}
+        yield Relation("rounding-sized", question.factor, 0.0, facts=facts)
+
+
+def is_exact_in(values: Array, dtype: str) -> bool:
+    """Whether a narrower dtype holds these values exactly, a thousand of them first."""
+    with np.errstate(over="ignore", under="ignore"):
+        return all(
+            np.array_equal(part.astype(numpy_dtype(dtype)).astype(values.dtype), part)
+            for part in (values.reshape(-1)[:1000], values.reshape(-1))
+        )
+
+
+# Each explains everything or says nothing; those below are asked where none of these does.
+WHOLE = (explain_rounding, explain_affine, explain_permuted_axes, explain_order, explain_softmax, explain_pointwise)
+REST = (explain_permuted_split_axes, explain_displaced, explain_error_size, explain_wrong_regions)

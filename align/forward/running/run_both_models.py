@@ -60,7 +60,7 @@ def run_both_models(
     for side, own, name in zip(sides, inputs, SIDES, strict=True):
         begun()
         try:
-            took.append(run_fitted(side, own, partial(_trace, side, folder / name)))
+            took.append(run_fitted(side, own, partial(trace_run, side, folder / name)))
         except ModelFailedError as error:
             if side is sides[0] or not TraceFolder(folder / name).captures:
                 raise
@@ -72,7 +72,8 @@ def run_both_models(
     return BothRuns(read[0], read[1], noise, (took[0], took[1]), padding, failure)
 
 
-def _trace(side: Side, folder: Path, inputs: Inputs) -> None:
+def trace_run(side: Side, folder: Path, inputs: Inputs) -> None:
+    """Run one model, traced into a folder with the inputs of all calls."""
     with TraceWriter(folder, side.reader.environment(), inputs=True) as writer:
         side.runner.run(side.model, inputs, writer)
 
@@ -85,9 +86,7 @@ def kept_traces(traces: Path | None) -> Iterator[Path]:
             yield Path(folder)
         return
     if traces.exists() and not traces.is_dir():
-        raise DestinationError(
-            f"cannot write the trace {traces}: it is not a folder", "remove it, or name another run folder"
-        )
+        raise DestinationError.of("forward_error.no_folder", path=traces)
     part = traces.with_name(f"{traces.name}.part")
     traces.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock(traces.with_name(f".{traces.name}{LOCK}"), traces, "trace"):

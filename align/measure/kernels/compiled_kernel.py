@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.measure.measure_arrays import NumpyKernel
-from align.measure.running_sums import DECADES, LOWEST_DECADE
+from align.measure.measure_arrays import DECADES, LOWEST_DECADE, NumpyKernel
 from align.measure.thresholds import SHARED_BLOCK, TILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.measure.running_sums import RunningSums
+    from align.measure.measure_arrays import RunningSums
 
 AS_FLOAT32 = {"float16", "bfloat16", "float32"}
 BOUNDS = 10.0 ** np.arange(LOWEST_DECADE, LOWEST_DECADE + DECADES)

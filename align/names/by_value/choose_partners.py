@@ -44,7 +44,7 @@ def settle_groups(
     groups: Sequence[TrialGroup],
     pairings: Sequence[Pairing],
     trial: TrialRuns,
-    orders: Sequence[list[Alternative]] = (),
+    orders: Sequence[list[Alternative]],
 ) -> SettledGroups:
     """Settle what can be settled, reopen what the run contradicts, confirm or correct what was not sure.
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet, Shape
     from align.core.transforms import Transform
     from align.names.layers.read_layers import LayeredSides
+    from align.words.catalogue import Note
 
     Values = Mapping[str, StoredTensor]
 
@@ -227,9 +228,7 @@ def _spread(length: int, most: int) -> Array:
     return np.linspace(0, length - 1, min(length, most)).astype(np.int64)
 
 
-def note_value_conflicts(
-    name_map: NameMap, values: tuple[Values, Values]
-) -> tuple[NameMap, list[tuple[str, dict[str, str]]]]:
+def note_value_conflicts(name_map: NameMap, values: tuple[Values, Values]) -> tuple[NameMap, list[Note]]:
     """Return the map with a note at each contradicted pair and at its followers, and what to say of each."""
     users_pairs = {p.source: p for p in name_map.pairings if p.evidence == "user" and _is_whole(p)}
     if not users_pairs or not all(values):

@@ -17,10 +17,13 @@ import numpy as np
 from align.core.name_map import Ambiguity
 from align.core.progress import silent
 from align.core.protocols import Differentiator
+from align.errors import ModelFailedError, UsageError
 from align.names.by_value.choose_partners import settle_groups
 from align.names.by_value.distinct_values import distinct_values
 from align.names.by_value.trial_groups import fused_piece_orders, open_groups, settle_by_equality
 from align.names.by_value.trial_runs import CallSampler, TrialRuns, TrialSide
+from align.names.layers.read_layers import LayeredSides
+from align.names.matching.explain_unpaired import explain_unpaired_anew
 from align.names.thresholds import PERTURBING_SEED
 from align.words.catalogue import joined, sentence
 
@@ -40,6 +43,28 @@ if TYPE_CHECKING:
 
 UNSEEN = sentence("trial_reason.not_seen")
 UNTOLD = sentence("trial_reason.does_not_tell")
+
+
+def map_by_trial(
+    sides: tuple[Side, Side] | None,
+    parameters: tuple[ParameterSet, ParameterSet],
+    name_map: NameMap,
+    inputs: Mapping[str, Array] | None,
+    progress: Progress,
+) -> tuple[NameMap, str]:
+    """The map after a trial, and why it is not proven if the models cannot run though names settle all.
+
+    Raises UsageError where the models or their inputs are missing.
+    """
+    if inputs is None or sides is None:
+        raise UsageError.of("names_error.trial_without_inputs")
+    try:
+        settled = settle_by_trial(*sides, name_map, inputs, progress)
+    except ModelFailedError as error:
+        if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
+            return name_map, sentence("map_verdict.trial_failed", error=error.message)
+        raise
+    return explain_unpaired_anew(LayeredSides(parameters), settled), ""
 
 
 def settle_by_trial(

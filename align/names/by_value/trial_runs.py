@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.core.piece_transforms import apart_from_whole
-from align.measure.sampled_values import relative_rms_distance, sample_values
+from align.measure.tensor_statistics import relative_rms_distance, sample_values
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import batches_of
 from align.names.by_value.distinct_values import Calibration, distinct_values, neutral_values

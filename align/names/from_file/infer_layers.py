@@ -81,7 +81,8 @@ class LayerReading:
             for rule in rules
         ]
         if not rules or (self.odd and not self.choice):
-            made.insert(0, Outcome((AS_IS,) if self.odd else (), _unchanged(group), {}))
+            unchanged: AttributeChanges = {attribute: (attribute, IDENTITY) for attribute in group.shapes}
+            made.insert(0, Outcome((AS_IS,) if self.odd else (), unchanged, {}))
         outcomes: list[Outcome] = []
         for outcome in made:
             same = next((place for place, other in enumerate(outcomes) if outcome.is_like(other)), None)
@@ -207,11 +208,6 @@ def _other_shape(shape: Shape, removed: int | None, inserted: int | None) -> Sha
     if removed is not None and shape[removed : removed + 1] == (1,):
         shape = (*shape[:removed], *shape[removed + 1 :])
     return shape if inserted is None else (*shape[:inserted], 1, *shape[inserted:])
-
-
-def _unchanged(group: PrefixGroup) -> AttributeChanges:
-    """Every attribute under its own name."""
-    return {attribute: (attribute, IDENTITY) for attribute in group.shapes}
 
 
 def _is_rare(group: PrefixGroup, rule: DirectedRule) -> bool:

@@ -6,10 +6,10 @@ them. Where only some of the kinds that a layer can be would miss any, the warni
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from align.names.thresholds import MOST_NAMES_IN_WARNING
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 from align.words.message_words import first_few
 
 if TYPE_CHECKING:
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
     from align.names.from_file.infer_layers import LayerReading, OtherReadings
     from align.rules.directed_rules import DirectedRule
+    from align.words.catalogue import Note
 
 PLACES = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch.nn"}
-
-
-Note = tuple[str, dict[str, Any]]  # the key of a sentence, and its facts
 
 
 def inferred_name_warnings(
@@ -137,4 +135,4 @@ def _absent(reading: LayerReading, rule: DirectedRule) -> list[str]:
 
 
 def _paths(prefixes: Sequence[str]) -> list[str]:
-    return [prefix or "the top level" for prefix in prefixes]
+    return [prefix or say("model_part.top_level") for prefix in prefixes]

@@ -23,6 +23,7 @@ from align.names.from_file.infer_layers import read_groups
 from align.rules.directed_rules import directed_rules
 from align.rules.layer_rules import layer_rules
 from align.rules.training_rules import training_state_rules
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,8 +97,7 @@ def _live_side(side: Side) -> MapSide:
 def require_parameters(sides: Iterable[MapSide]) -> None:
     """Raise CannotRunError naming the sides that have no parameters."""
     if empty := [side.parameters.label for side in sides if not side.parameters.parameters]:
-        said = f"there is nothing to map: no parameter in {' and '.join(empty)}"
-        raise CannotRunError(said, "check that the function returns the model, or that the file holds its weights")
+        raise CannotRunError.of("names_error.no_parameters", sides=empty)
 
 
 def is_checkpoint(side: str) -> bool:
@@ -105,7 +105,7 @@ def is_checkpoint(side: str) -> bool:
     if Path(side).exists() and Path(side).suffix != ".py":
         return True
     if ":" not in side:
-        raise SideError(side, "it is neither a checkpoint that is there nor of the form `module:function`")
+        raise SideError(side, say("names_reason.no_side"))
     return False
 
 

@@ -1,8 +1,7 @@
 """Parameters grouped into layers, the units of matching: a layer's class gives each of its parameters a role.
 
 Roles and class kinds, not names, are what two frameworks share. A module of unknown class counts as one layer if all
-its parameters have usual names (`gamma`, `weight`, ...); otherwise each of its parameters stands alone. A module that
-holds all of a side, as a wrapper does, says nothing of any layer in it: paths are read without it.
+its parameters have usual names (`gamma`, `weight`, ...); otherwise each of its parameters stands alone.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers
 from align.core.transforms import turned_and_reshaped
 from align.names.layers.path_words import tokens
 from align.rules.directed_rules import PARAMETRIZED, SPLIT
 from align.rules.layer_rules import STATISTICS, LayerFamily, rule_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Iterable, Iterator, Set
 
     from align.core.parameters import Module, Parameter, ParameterSet, Shape
     from align.core.transforms import Transform
@@ -269,66 +267,3 @@ def _torch_shape(shape: Shape, inserted: int | None) -> Shape:
     if inserted is None or len(shape) <= inserted or shape[inserted] != 1:
         return shape
     return shape[:inserted] + shape[inserted + 1 :]
-
-
-def without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> LayeredSides:
-    """Return both sides with the paths of their modules below what holds them all; the names of parameters stay.
-
-    What `torch.compile`, FSDP and the like put in between is left out as well, and `module` if the other side has none.
-    A module that the other side has beside others stays, and so does a list, since its numbers mean little without it.
-    """
-    both = source, target
-    sides = [_without_inner(side, other) for side, other in zip(both, both[::-1], strict=True)]
-    paths = [[module.path for module in side.modules if module.parameters] for side in sides]
-    wrappers = [_outer_wrapper(own) for own in paths]
-    kept = [wrapper if _wraps(wrapper, others) else "" for wrapper, others in zip(wrappers, paths[::-1], strict=True)]
-    if wrappers[0] == wrappers[1]:
-        kept = wrappers
-    left, right = (_below(side, wrapper) for side, wrapper in zip(sides, kept, strict=True))
-    return LayeredSides((left, right))
-
-
-def _without_inner(side: ParameterSet, other: ParameterSet) -> ParameterSet:
-    """The side with its modules where they are without wrappers; of a wrapper and what it holds the latter."""
-    holders = [module.path for module in side.modules if module.parameters]
-    inner = not any(PARALLEL in module.path.split(".") for module in other.modules)
-    paths = paths_without_wrappers([module.path for module in side.modules], holders, inner=inner)
-    if all(was == new for was, new in paths.items()):
-        return side
-    held = {new: was for was, new in sorted(paths.items(), key=lambda item: len(item[0]))}
-    modules = (replace(one, path=paths[one.path]) for one in side.modules if held[paths[one.path]] == one.path)
-    parameters = (replace(one, module=paths.get(one.module, one.module)) for one in side.parameters)
-    return replace(side, modules=tuple(modules), parameters=tuple(parameters))
-
-
-def _wraps(wrapper: str, others: Sequence[str]) -> bool:
-    """Tell whether nothing on the other side stands in a module of this name."""
-    return not any(path.startswith(f"{wrapper.partition('.')[0]}.") for path in others)
-
-
-def _below(side: ParameterSet, wrapper: str) -> ParameterSet:
-    if not wrapper:
-        return side
-    modules = tuple(replace(module, path=module.path.removeprefix(wrapper)) for module in side.modules)
-    parameters = tuple(
-        replace(parameter, module=parameter.module.removeprefix(wrapper)) for parameter in side.parameters
-    )
-    return replace(side, modules=modules, parameters=parameters)
-
-
-def _outer_wrapper(paths: Sequence[str]) -> str:
-    """What stands before all paths, with the dot; "" if nothing does."""
-    wrapper = ""
-    while held := _holder(paths, wrapper):
-        wrapper = held
-    return wrapper
-
-
-def _holder(paths: Sequence[str], wrapper: str) -> str:
-    """The wrapper with the one module more that holds all paths, "" if none does."""
-    first = paths[0].removeprefix(wrapper).partition(".")[0] if paths else ""
-    if not first or first.lower() in ASIDE:  # this word says that a side is a copy
-        return ""
-    longer = f"{wrapper}{first}."
-    below = [path.removeprefix(longer) for path in paths if path.startswith(longer)]
-    return longer if len(below) == len(paths) and not any(path[:1].isdigit() for path in below) else ""

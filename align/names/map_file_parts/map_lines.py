@@ -14,7 +14,8 @@ import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from align.names.number_ranges import RANGE, expand_ranges
+from align.names.fold_names import RANGE, expand_ranges
+from align.words.catalogue import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -187,7 +188,8 @@ class Faults(list[str]):
             if len(lines) > 1:
                 is_table = rule == f"[{table_of(rule)}]"
                 is_table_twice |= is_table
-                self.append(f"{self.place(rule)}: {rule} {'stands more than once' if is_table else 'has two rules'}")
+                key = "map_file_fault.stands_twice" if is_table else "map_file_fault.two_rules"
+                self.append(say(key, place=self.place(rule), rule=rule))
                 for line in lines[1:] if not is_table else ():
                     self._lines[line - 1] = ""
         return _joined_tables(self.text) if is_table_twice else self.text
@@ -209,7 +211,7 @@ def expand_table(name: str, table: Mapping[str, Any], faults: Faults) -> dict[st
         for one, expanded in _expanded(rule, key, value, faults):
             before = found.get(one, (None, ""))[1]
             if before and faults.is_ours(before) == faults.is_ours(rule):
-                faults.at(rule, f"{one} has a rule already, {faults.place(before)}")
+                faults.at(rule, say("map_file_fault.has_a_rule", name=one, place=faults.place(before)))
             elif not before or faults.is_ours(before):
                 found[one] = expanded, rule
                 faults.stands(f"[{name}] {one}", rule)

@@ -11,10 +11,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from align.core.transforms import Identity
-from align.names.fold_names import as_literal
+from align.names.fold_names import as_literal, expand_ranges, fold_ranges, quote_ranges
 from align.names.map_file_parts.map_lines import OURS, Section, marked, sections, table_of, users_text
-from align.names.number_ranges import expand_ranges, fold_ranges, quote_ranges
 from align.names.user_rules import NameRules
+from align.words.catalogue import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "mindalign.names/1"
 SIDES: tuple[SideName, SideName] = ("source", "target")
-_HEADER = f"""\
-{OURS} Name map of mindalign: source name = target name; {{0..11}} is a run of numbers. docs/map.md tells more.
-{OURS} Lines marked {OURS} are made again by each `align map`; a line that you write or change is a rule, and stays.
-schema = "{SCHEMA}"
-"""
 _OWN_KEYS = ("schema", *SIDES)
 _OWN_TABLES = ("names", *(f"dropped.{side}" for side in SIDES))
 # A line that gives a name and a target, and nothing else.
@@ -48,7 +43,7 @@ def map_text(name_map: NameMap, kept: str = "", rules: NameRules | None = None, 
     frameworks = [f'{side} = "{name}"' for side, name in zip(SIDES, name_map.frameworks, strict=True) if name]
     top = [line for line in users[""].lines if line.partition("=")[0].strip() not in _OWN_KEYS]
     blocks = [
-        [*_HEADER.splitlines(), *frameworks],
+        [*say("map_file.head", mark=OURS).splitlines(), f'schema = "{SCHEMA}"', *frameworks],
         _stripped(top),
         _table("names", users, _pair_lines(name_map, rules, expand), name_map) or ["[names]"],
         *([*one.above, one.header, *_stripped(one.lines)] for one in written if _is_foreign(one)),
@@ -143,14 +138,16 @@ def _open_blocks(name_map: NameMap) -> Iterator[list[str]]:
     """Yield what the user has to settle, as comments."""
     for group in name_map.ambiguous:
         yield [
-            f"{OURS} AMBIGUOUS: {group.reason}. Pair each of these under [names]:",
+            say("map_file.ambiguous", mark=OURS, reason=group.reason),
             *(f"{OURS}   source {text}" for (text,), _ in fold_ranges([((name,), None) for name in group.sources])),
             *(f"{OURS}   target {text}" for (text,), _ in fold_ranges([((name,), None) for name in group.targets])),
         ]
     if name_map.unmatched:
         rows = [((one.name,), (one.side, one.reason, one.suggestions)) for one in name_map.unmatched]
-        head = f"{OURS} UNMATCHED: pair under [names], or give a reason under [dropped.source] or [dropped.target]."
-        yield [head, *(_open_line(text, name_map.unmatched[places[0]]) for (text,), places in fold_ranges(rows))]
+        yield [
+            say("map_file.unmatched", mark=OURS),
+            *(_open_line(text, name_map.unmatched[places[0]]) for (text,), places in fold_ranges(rows)),
+        ]
 
 
 def _open_line(name: str, one: Unmatched) -> str:

@@ -3,7 +3,8 @@
 From the surest stage to the boldest: whole layers, layers that lack a bias or statistics, layers that one side names
 and the other numbers, and what these teach of the rest; then other forms. What the evidence does not decide is
 AMBIGUOUS and stays unpaired: a wrong pair is worse than ten open ones. The other parameters of a fused layer follow the
-one that a user's rule cuts or joins: a bias goes with its weight.
+one that a user's rule cuts or joins: a bias goes with its weight. A module that holds all of a side, as a wrapper does,
+says nothing of any layer in it: paths are read without it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Part, Reorder, Slice, cut_faults, join_fault
 from align.core.thresholds import SURE
 from align.core.transforms import chained
 from align.names.layers.read_layers import (
+    ASIDE,
     LayeredSides,
     Names,
     crosses,
@@ -28,7 +31,6 @@ from align.names.layers.read_layers import (
     remaining,
     transform_between,
     without_optional_roles,
-    without_outer_wrappers,
 )
 from align.names.matching.explain_unpaired import explain_unpaired
 from align.names.matching.fused_layers import reserve_fused
@@ -65,7 +67,7 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     Raises MapError if the rules contradict each other or the shapes. Order is taken as evidence only where both sides
     stand in execution order.
     """
-    sides = without_outer_wrappers(source, target)
+    sides = _without_outer_wrappers(source, target)
     ruled = apply_rules_to_sides(rules, source, target)
     named = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
@@ -95,6 +97,69 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     )
 
 
+def _without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> LayeredSides:
+    """Return both sides with the paths of their modules below what holds them all; the names of parameters stay.
+
+    What `torch.compile`, FSDP and the like put in between is left out as well, and `module` if the other side has none.
+    A module that the other side has beside others stays, and so does a list, since its numbers mean little without it.
+    """
+    both = source, target
+    sides = [_without_inner(side, other) for side, other in zip(both, both[::-1], strict=True)]
+    paths = [[module.path for module in side.modules if module.parameters] for side in sides]
+    wrappers = [_outer_wrapper(own) for own in paths]
+    kept = [wrapper if _wraps(wrapper, others) else "" for wrapper, others in zip(wrappers, paths[::-1], strict=True)]
+    if wrappers[0] == wrappers[1]:
+        kept = wrappers
+    left, right = (_below(side, wrapper) for side, wrapper in zip(sides, kept, strict=True))
+    return LayeredSides((left, right))
+
+
+def _without_inner(side: ParameterSet, other: ParameterSet) -> ParameterSet:
+    """The side with its modules where they are without wrappers; of a wrapper and what it holds the latter."""
+    holders = [module.path for module in side.modules if module.parameters]
+    inner = not any(PARALLEL in module.path.split(".") for module in other.modules)
+    paths = paths_without_wrappers([module.path for module in side.modules], holders, inner=inner)
+    if all(was == new for was, new in paths.items()):
+        return side
+    held = {new: was for was, new in sorted(paths.items(), key=lambda item: len(item[0]))}
+    modules = (replace(one, path=paths[one.path]) for one in side.modules if held[paths[one.path]] == one.path)
+    parameters = (replace(one, module=paths.get(one.module, one.module)) for one in side.parameters)
+    return replace(side, modules=tuple(modules), parameters=tuple(parameters))
+
+
+def _wraps(wrapper: str, others: Sequence[str]) -> bool:
+    """Tell whether nothing on the other side stands in a module of this name."""
+    return not any(path.startswith(f"{wrapper.partition('.')[0]}.") for path in others)
+
+
+def _below(side: ParameterSet, wrapper: str) -> ParameterSet:
+    if not wrapper:
+        return side
+    modules = tuple(replace(module, path=module.path.removeprefix(wrapper)) for module in side.modules)
+    parameters = tuple(
+        replace(parameter, module=parameter.module.removeprefix(wrapper)) for parameter in side.parameters
+    )
+    return replace(side, modules=modules, parameters=parameters)
+
+
+def _outer_wrapper(paths: Sequence[str]) -> str:
+    """What stands before all paths, with the dot; "" if nothing does."""
+    wrapper = ""
+    while held := _holder(paths, wrapper):
+        wrapper = held
+    return wrapper
+
+
+def _holder(paths: Sequence[str], wrapper: str) -> str:
+    """The wrapper with the one module more that holds all paths, "" if none does."""
+    first = paths[0].removeprefix(wrapper).partition(".")[0] if paths else ""
+    if not first or first.lower() in ASIDE:  # this word says that a side is a copy
+        return ""
+    longer = f"{wrapper}{first}."
+    below = [path.removeprefix(longer) for path in paths if path.startswith(longer)]
+    return longer if len(below) == len(paths) and not any(path[:1].isdigit() for path in below) else ""
+
+
 def _follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], named: Names) -> list[Pairing]:
     """Pair what no rule names in layers that the user's rules cut or join; nothing of a role that does not fit."""
     fused = [pairing for pairing in ruled if _places(pairing.transform)]
@@ -109,7 +174,8 @@ def _follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], named: Names) -
             groups.setdefault((cut, whole, role), []).append(follower)
     shapes = {parameter.name: parameter.shape for parameter in sides.parameters[0].parameters}
     found = ([one for one in group if one is not None] for group in groups.values() if None not in group)
-    return [one for group in found if _is_whole(group, shapes) and _are_free(group, named) for one in group]
+    filled = (group for group in found if _is_whole(group, shapes))
+    return [one for group in filled if all(_free(one, named) for one in group) for one in group]
 
 
 def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
@@ -117,10 +183,6 @@ def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
     if isinstance(_places(group[0].transform)[-1], Part):
         return not join_fault([one.transform for one in group])
     return not cut_faults(group, shapes)
-
-
-def _are_free(group: Sequence[Pairing], named: Names) -> bool:
-    return all(one.source not in named[0] and one.target not in named[1] for one in group)
 
 
 def _places(transform: Transform) -> list[Slice | Part | Reorder]:

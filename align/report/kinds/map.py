@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from align.names.fold_names import fold_names
-from align.names.number_ranges import fold_ranges
+from align.names.fold_names import fold_names, fold_ranges
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import NONE, format_number
 from align.report.thresholds import SHORT_TABLE_ROWS, TABLE_ROWS

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CHECKED = "checked"  # in the first line: each line has a checksum
 _CHECK = "check"
-AGAIN_HINT = "copy the folder again, or capture the trace again"
 
 
 class LineChain:
@@ -93,14 +92,12 @@ def sum_file(path: Path) -> FileSum:
 def check_file(path: Path, noted: FileSum, *, content: bool = True) -> None:
     """Raise RunFolderError for a file that is gone, of another size, or, if `content` is to be read, of other bytes."""
     if not path.is_file():
-        raise RunFolderError(f"{path} is missing, which was written with the trace", AGAIN_HINT)
+        raise RunFolderError.of("traces_error.missing", path=path)
     if (size := path.stat().st_size) != noted.nbytes:
-        raise RunFolderError(f"{path} is damaged: it has {size:,} bytes, {noted.nbytes:,} were written", AGAIN_HINT)
+        raise RunFolderError.of("traces_error.other_size", path=path, size=size, written=noted.nbytes)
     if content and (sum_file(path) if noted.checked is None else _sum_start(path, noted)) != noted:
-        error = (
-            "its header is not what was written" if noted.checked is not None else "its bytes are not what was written"
-        )
-        raise RunFolderError(f"{path} is damaged: {error}", AGAIN_HINT)
+        key = "traces_error.other_bytes" if noted.checked is None else "traces_error.other_header"
+        raise RunFolderError.of(key, path=path)
 
 
 def _sum_start(path: Path, noted: FileSum) -> FileSum:
@@ -116,4 +113,4 @@ def check_files(folder: Path, noted: Mapping[str, FileSum], known: Collection[st
     for name, own in noted.items():
         check_file(folder / name, own, content=name in contents)
     if strange := [name for name in known if name not in noted and (folder / name).exists()]:
-        raise RunFolderError(f"{folder / strange[0]} was not written with the trace {folder}", AGAIN_HINT)
+        raise RunFolderError.of("traces_error.not_of_trace", path=folder / strange[0], folder=folder)

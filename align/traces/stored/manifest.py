@@ -88,7 +88,7 @@ def read_manifest(path: Path, schema: str) -> TraceManifest | None:
         for line in lines[1:]:
             manifest.add(line)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunFolderError(f"{path} is damaged: {error}", "capture the trace again") from error
+        raise RunFolderError.of("traces_error.damaged", path=path, reason=error) from error
     return manifest
 
 

@@ -1,27 +1,177 @@
-"""Why the loss gives another gradient for the same outputs: a setting that is tried, or one factor."""
+"""Why the loss gives another gradient for the same outputs: a setting that is tried, one factor, or its own formula.
+
+Of a cross entropy of the user's own that is its labels, a softmax before it, how it smooths.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from scipy.special import softmax
+
 from align.core.protocols import LayerRebuilder
 from align.errors import CannotRunError, UserCodeError
 from align.lint.compare_losses import compare_loss_settings
 from align.rules.pitfalls import pitfalls
-from align.training.faults.explain_cross_entropy import explain_cross_entropy
+from align.training.faults.cross_entropy_forms import are_logarithms, cross_entropy_form
 from align.training.faults.find_step_faults import LayerFaults
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
-from align.training.thresholds import SAMPLES_TOLERANCE
+from align.training.thresholds import FACTOR_TOLERANCE, SAMPLES_TOLERANCE, SOFTMAX_TOLERANCE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.dtypes import Array
+    from align.core.protocols import Batch
+    from align.training.faults.cross_entropy_forms import LossForm
+    from align.training.step_result import StepCulprit
+    from align.training.steps.both_steps import SeenSteps
+    from align.training.steps.replace_step import ReplacedTensor
+
+    Facts = dict[str, float | int | str]
     from align.core.protocols import Model
     from align.lint.lint_result import SettingFinding
     from align.training.open_training import TrainingSide
-    from align.training.step_result import StepCulprit
-    from align.training.steps.both_steps import SeenSteps
     from align.training.steps.recorded_steps import RecordedSteps
+
+TWICE, MISSING, OTHERWISE = "softmax-twice", "softmax-missing", "outputs-taken-otherwise"
+AT_THE_END = "softmax-at-the-end"
+NO_FAULT = "no-fault"
+
+
+def explain_cross_entropy(culprit: StepCulprit, seen: SeenSteps, module: str = "") -> StepCulprit:
+    """Name what the loss does otherwise with the outputs and labels, if both sides' gradients show a cross entropy.
+
+    They are those that come back to what a module returned, "" for the model itself. The cause is NO_FAULT if the one
+    takes the logarithms of shares for what they are, and the other for logits: the softmax of these is the same.
+    """
+    for outputs, mine, theirs in _gradients(seen, module):
+        forms = _forms(outputs, mine, theirs, seen.sides[0].batches[0])
+        if forms is not None:
+            causes, facts = _differences(*forms)
+            if OTHERWISE in causes and _are_the_same(outputs, forms):
+                causes.remove(OTHERWISE)
+                if not causes:
+                    return replace(culprit, cause=NO_FAULT)
+            if causes:
+                facts = {**culprit.facts, **facts}
+                return replace(culprit, cause=" + ".join(causes), facts=facts, sureness="confirmed")
+    return culprit
+
+
+def _are_the_same(outputs: Array, forms: tuple[LossForm, LossForm]) -> bool:
+    """Tell whether the softmax of the outputs is what they are the logarithms of."""
+    return {one.taken_for for one in forms} == {"logits", "log-probabilities"} and are_logarithms(outputs)
+
+
+def explain_loss_inside(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """Name what the loss of a model does otherwise that returns it itself, from the layer before it."""
+    if seen.live is None or seen.live.training.loss is not None or not culprit.near:
+        return culprit
+    found = explain_cross_entropy(culprit, seen, culprit.near)
+    return culprit if found.cause in ("", NO_FAULT) else replace(found, kind="loss", part="loss", near="")
+
+
+def explain_outputs(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """Name a softmax at the end of the model on one side only, where its outputs differ by just that."""
+    for tensor in _seen_of(seen, ""):
+        meant, value = tensor.meant, tensor.value
+        if tensor.way == "forward" and meant is not None and value is not None and meant.ndim > 1:
+            for side, pair in (("candidate", (meant, value)), ("reference", (value, meant))):
+                if _is_softmax(*pair):
+                    return replace(culprit, cause=AT_THE_END, facts={"softmax": side}, sureness="confirmed")
+    return culprit
+
+
+def _is_softmax(values: Array, shares: Array) -> bool:
+    """Tell whether shares are the softmax of values along the last axis, or axis 1."""
+    for axis in {1, values.ndim - 1}:
+        found = softmax(np.moveaxis(values.astype(np.float64), axis, -1), axis=-1)
+        if np.abs(found - np.moveaxis(shares, axis, -1)).max(initial=0.0) <= SOFTMAX_TOLERANCE:
+            return True
+    return False
+
+
+def _gradients(seen: SeenSteps, module: str) -> Iterator[tuple[Array, Array, Array]]:
+    """What a module returned, with the gradients that come back on both sides; of all its calls, one after another."""
+    known: dict[str, list[tuple[Array, Array, Array]]] = {}
+    for one in _seen_of(seen, module):
+        if one.way == "backward" and one.own.role == "output" and one.meant is not None and one.value is not None:
+            outputs = seen.traces[0].forward.value(one.capture)
+            known.setdefault(one.own.output, []).append((outputs, one.meant, one.value))
+    for calls in known.values():
+        if len({one[0].shape[1:] for one in calls}) == 1:
+            outputs, mine, theirs = (np.concatenate(own) for own in zip(*calls, strict=True))
+            yield outputs, mine, theirs
+
+
+def _seen_of(seen: SeenSteps, module: str) -> list[ReplacedTensor]:
+    """What a candidate that is here shows of a module, given the reference's tensors once more."""
+    if seen.live is None:
+        return []
+    judge, trace = StepJudge(seen.noise, seen.precision), seen.traces[0]
+    found: list[ReplacedTensor] = []
+
+    def note(tensor: ReplacedTensor) -> float:
+        if tensor.own.module == module and tensor.own.role == "output":
+            copied = None if tensor.value is None else np.array(tensor.value)
+            found.append(replace(tensor, value=copied))
+        return judge(tensor)
+
+    sink = ReplacedStep(trace, PairedLayers(trace, seen.calls.pairs), note, seen.start)
+    seen.live.trainer.take_steps(seen.live.training, seen.sides[0].batches[:1], sink)
+    return found
+
+
+def _forms(outputs: Array, mine: Array, theirs: Array, batch: Batch) -> tuple[LossForm, LossForm] | None:
+    """The forms of both sides with the first labels that give both; None if there are none."""
+    for labels in batch.values():
+        first = cross_entropy_form(outputs, mine, labels)
+        second = None if first is None else cross_entropy_form(outputs, theirs, labels)
+        if first is not None and second is not None:
+            return first, second
+    return None
+
+
+def _differences(mine: LossForm, theirs: LossForm) -> tuple[list[str], Facts]:
+    """The causes, and figures of both sides."""
+    causes: list[str] = []
+    facts: Facts = {}
+    if mine.taken_for != theirs.taken_for:
+        causes.append(_softmax_cause(mine, theirs))
+        facts["outputs are taken for"] = f"{mine.taken_for} vs {theirs.taken_for}"
+    if mine.positions != theirs.positions:
+        causes.append("labels-shifted")
+        facts["positions"] = f"{mine.positions:+d} vs {theirs.positions:+d}"
+    if mine.classes != theirs.classes:
+        causes.append("labels-of-other-classes")
+        facts["classes"] = f"{mine.classes:+d} vs {theirs.classes:+d}"
+    if abs(mine.smoothing - theirs.smoothing) > FACTOR_TOLERANCE:
+        causes.append("cross-entropy-smoothing")
+        facts["label_smoothing"] = f"{mine.smoothing:g} vs {theirs.smoothing:g}"
+    return causes + _factor(mine, theirs, facts), facts
+
+
+def _softmax_cause(mine: LossForm, theirs: LossForm) -> str:
+    again = {("logits", "logits after a softmax"), ("probabilities", "logits")}
+    pair = mine.taken_for, theirs.taken_for
+    if pair in again:
+        return TWICE
+    return MISSING if pair[::-1] in again else OTHERWISE
+
+
+def _factor(mine: LossForm, theirs: LossForm, facts: Facts) -> list[str]:
+    """One factor too, unless both take the sum, or the mean of as many samples as each has."""
+    ratio = theirs.factor / mine.factor
+    means = ratio * theirs.samples / mine.samples
+    if min(abs(ratio - 1.0), abs(means - 1.0)) <= FACTOR_TOLERANCE:
+        return []
+    facts["factor"] = float(f"{ratio:.4g}")
+    sums = abs(ratio / mine.samples - 1.0), abs(ratio * theirs.samples - 1.0)
+    return ["mean-against-sum"] if min(sums) <= FACTOR_TOLERANCE else ["gradient-factor"]
 
 
 def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:

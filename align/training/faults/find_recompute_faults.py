@@ -16,7 +16,7 @@ from align.models.recompute_layers import layers_recomputed
 from align.training.faults.find_step_faults import value_culprits
 from align.training.steps.compare_values import judge_values, owners_of, paired_values
 from align.training.steps.gradient_relations import GradientRelation
-from align.training.steps.record_step import AFTER, COMPUTED, StepWriter, UpdateTrace
+from align.training.steps.record_step import AFTER, COMPUTED, UpdateTrace, take_again
 from align.training.thresholds import STEP_ROUNDING_SHARE
 
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ def _recomputed(
     side: TrainingSide, batches: Sequence[Batch], once: UpdateTrace, folder: Path, start: Mapping[str, Array]
 ) -> _Recomputing:
     """Take the first step again, as the side takes it by itself."""
-    with layers_recomputed(), StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
-        side.trainer.take_steps(side.training, batches[:1], writer)
-    trace = UpdateTrace(folder, writer.losses)
+    with layers_recomputed():
+        trace = take_again(side, batches[:1], folder, start)
     values, gradients = trace.values(0, AFTER), trace.values(0, COMPUTED)
     buffers = {
         one.name for one in side.side.reader.read_parameters(side.side.model, side.label).parameters if one.buffer

@@ -1,4 +1,4 @@
-"""All that is wrong by itself in the port's steps: the order of the questions, each of which has a module of its own.
+"""All that is wrong by itself in the port's steps: the order of the questions, most of which have modules of their own.
 
 What the loss, layers and code do is asked first, then what loops make of gradients, what optimizers make of these, what
 becomes of running statistics, and what a step leaves behind for the next one.
@@ -7,30 +7,40 @@ becomes of running statistics, and what a step leaves behind for the next one.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from align.training.faults.compare_rates import rate_culprits, rate_findings
-from align.training.faults.explain_cross_entropy import NO_FAULT, explain_loss_inside, explain_outputs
-from align.training.faults.explain_loss import explain_loss
+from align.training.faults.explain_loss import NO_FAULT, explain_loss, explain_loss_inside, explain_outputs
 from align.training.faults.find_recompute_faults import find_recompute_faults
-from align.training.faults.find_step_faults import LayerFaults, value_culprits
-from align.training.faults.given_gradients import (
+from align.training.faults.find_step_faults import (
+    LayerFaults,
+    tensors_by_themselves,
+    value_culprits,
+    values_by_themselves,
+)
+from align.training.faults.gradient_forms import (
+    explain_given,
     given_by_loops,
     given_in_whole,
     later_gradients,
     same_given,
     scaled_back,
 )
-from align.training.faults.gradient_forms import explain_given
 from align.training.faults.gradient_scale import clipped_by_norm, named_scale, without_loss_scale
-from align.training.faults.keep_by_itself import tensors_by_themselves, values_by_themselves
 from align.training.faults.loss_terms import OTHER, other_term, value_terms
-from align.training.faults.lost_gradients import lost_between
 from align.training.faults.statistic_faults import statistic_culprits
-from align.training.faults.step_updates import held_by_none, scale_of_optimizers, wrong_updates
+from align.training.faults.step_updates import (
+    held_by_none,
+    rate_culprits,
+    rate_findings,
+    scale_of_optimizers,
+    wrong_updates,
+)
 from align.training.faults.tied_parameters import tie_culprits
 from align.training.steps.compare_values import owners_of
 from align.training.steps.judge_step import is_half
+from align.training.steps.record_step import COMPUTED
+from align.training.thresholds import LOST_GRADIENT_FACTOR, LOST_GRADIENTS_NOISE_FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,3 +152,35 @@ def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:
     layer = culprit.part == "layer" and culprit.candidate
     line = line_of(culprit.candidate) if layer else line_of(culprit.near, calls=True) if culprit.near else ""
     return replace(culprit, line=line)
+
+
+def lost_between(seen: SeenSteps, together: Sequence[JudgedValue], owners: Mapping[str, str]) -> list[StepCulprit]:
+    """What is wrong where each layer alone is right and the whole step is far off, or lacks gradients.
+
+    Then calls count too whose places are not certain, if what they returned agrees: as of modules that hold others, and
+    pass on what these return.
+    """
+    far = [one for one in together if not one.is_noise and one.factor > LOST_GRADIENT_FACTOR]
+    if not far or seen.live is None or _apart(together) <= LOST_GRADIENTS_NOISE_FACTOR * _rounding(seen):
+        return []
+    off = {(one.own.module, one.own.call) for one in seen.judge.seen if one.way == "forward" and one.factor > 1.0}
+    calls = {(one.own.module, one.own.call) for one in seen.judge.seen} - off
+    faults = LayerFaults(seen.calls.pairs, owners, calls)
+    faults.take(seen.judge.seen)
+    return faults.culprits() or value_culprits(far, "backward", "code", {})
+
+
+def _apart(gradients: Sequence[JudgedValue]) -> float:
+    """How far gradients are from the reference's, all as one vector, as a share of its length."""
+    known = [one for one in gradients if one.measurement is not None]
+    lost = sum((one.norms[0] or 0.0) ** 2 for one in gradients if one.measurement is None)
+    apart = sum(one.measurement.rmse**2 * one.measurement.count for one in known if one.measurement)
+    whole = sum((one.norms[0] or 0.0) ** 2 for one in gradients)
+    return sqrt((apart + lost) / whole) if whole else 0.0
+
+
+def _rounding(seen: SeenSteps) -> float:
+    """How far rounding alone brings them."""
+    known = [one for key, one in seen.noise.together.items() if key.endswith(COMPUTED)]
+    whole = sum(one.reference_rms**2 * one.count for one in known)
+    return sqrt(sum(one.rmse**2 * one.count for one in known) / whole) if whole else 0.0

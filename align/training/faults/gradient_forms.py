@@ -1,7 +1,7 @@
-"""Why a loop gives the optimizer other gradients: both sides clip, each in its own form, or add something.
+"""Gradients as optimizers get them: what a loop of the user's own makes of right ones, in the first step and later.
 
-What a side makes of its gradients is a form that gives the same figures in all steps. It is read off what was computed
-and what the optimizer got, of one side alone. So both sides may clip, each otherwise.
+Both sides may clip, each in its own form, or add something. What a side makes of its gradients is a form that gives the
+same figures in all steps. It is read off what was computed and what the optimizer got, of one side alone.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from align.training.faults.value_terms import GradientGap, value_term
-from align.training.steps.gradient_relations import GradientRelation
+from align.training.faults.find_step_faults import value_culprits
+from align.training.faults.gradient_scale import clipped_by_norm
+from align.training.faults.loss_terms import GradientGap, rms, value_term
+from align.training.steps.compare_values import judge_values, paired_values
+from align.training.steps.gradient_relations import NOT_CLEARED, GradientRelation
 from align.training.steps.record_step import BEFORE, COMPUTED, GIVEN
 from align.training.thresholds import (
     ADDED_ROUNDING_SHARE,
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
     from align.training.steps.compare_values import JudgedValue
 
     Gradients = Mapping[str, Array]
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+    from align.training.step_result import StepCulprit
 
 Kind = Literal["as they are", "all by norm", "each by norm", "by value", "decay"]
 CAUSES: dict[Kind, str] = {
@@ -119,7 +126,9 @@ def _decay_form(step: tuple[Gradients, Gradients], values: Gradients) -> Gradien
     computed, given = _paired(*step)
     gaps = {
         name: GradientGap(
-            given[name].astype(np.float64) - computed[name], values[name], ADDED_ROUNDING_SHARE * _rms(given[name])
+            given[name].astype(np.float64) - computed[name],
+            values[name],
+            ADDED_ROUNDING_SHARE * rms(given[name]),
         )
         for name in computed
         if name in values
@@ -128,9 +137,7 @@ def _decay_form(step: tuple[Gradients, Gradients], values: Gradients) -> Gradien
     if found is None or found.kind != "l2":
         return None
     others = (one for name, one in gaps.items() if name not in found.names)
-    same = all(
-        _rms(one.gap) <= UNEXPLAINED_SHARE * _rms(found.coefficient * one.value) + one.rounding for one in others
-    )
+    same = all(rms(one.gap) <= UNEXPLAINED_SHARE * rms(found.coefficient * one.value) + one.rounding for one in others)
     return GradientForm("decay", found.coefficient) if same else None
 
 
@@ -179,12 +186,7 @@ def _rounded(number: float) -> float:
 def _gives(form: GradientForm, computed: Gradients, given: Gradients) -> bool:
     """Tell whether a form gives what was given, each by its own size."""
     expected = dict(form.apply(computed))
-    return all(_rms(given[name] - one) <= FACTOR_TOLERANCE * max(_rms(one), 1e-30) for name, one in expected.items())
-
-
-def _rms(values: Array) -> float:
-    wide = values.astype(np.float64)
-    return float(np.sqrt(np.mean(wide * wide))) if wide.size else 0.0
+    return all(rms(given[name] - one) <= FACTOR_TOLERANCE * max(rms(one), 1e-30) for name, one in expected.items())
 
 
 def _relation(mine: GradientForm, theirs: GradientForm) -> GradientRelation:
@@ -194,3 +196,69 @@ def _relation(mine: GradientForm, theirs: GradientForm) -> GradientRelation:
     if mine != AS_THEY_ARE:
         facts["reference"] = mine.description
     return GradientRelation(CAUSES[theirs.kind], facts)
+
+
+def given_by_loops(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue]:
+    """What a step of the user's own makes of right gradients before an optimizer gets them.
+
+    What is off by more than the noise of the gradient, and by more than arithmetic in its dtype explains, is wrong.
+    """
+    if not any(side.own_step for side in seen.sides):
+        return []
+    right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
+    given = seen.traces[0].values(0, GIVEN), seen.first.given_gradients
+    pairs = [one for one in paired_values(seen.names, *given) if one.pairing.target in right]
+    by_dtype = judge_values(iter(pairs), None, (0, GIVEN), alone=True, coarser=seen.precision_of)
+    by_noise = judge_values(iter(pairs), seen.noise.alone, (0, COMPUTED), alone=True, coarser=seen.precision_of)
+    return [
+        min(both, key=lambda one: one.factor) for both in zip(by_dtype, by_noise, strict=True) if not both[0].is_noise
+    ]
+
+
+def given_in_whole(seen: SeenSteps) -> list[JudgedValue]:
+    """What the optimizers of both sides get in the first step, as each takes it."""
+    pairs = paired_values(seen.names, *(trace.values(0, GIVEN) for trace in seen.traces))
+    return [*judge_values(pairs, seen.noise.together, (0, COMPUTED), alone=False, coarser=seen.precision_of)]
+
+
+def same_given(seen: SeenSteps) -> bool:
+    """Tell whether they get the same."""
+    judged = given_in_whole(seen)
+    return bool(judged) and all(one.factor <= 1.0 for one in judged if not one.is_noise)
+
+
+def scaled_back(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue]:
+    """What the step makes of its own scaled gradients: clipping by a norm that counts the scale shows only there."""
+    right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
+    related = [one for one in given_in_whole(seen) if one.pairing.target in right and one.relation.cause]
+    return clipped_by_norm(related, seen.traces[1].values(0, GIVEN))
+
+
+def later_gradients(
+    seen: SeenSteps, owners: Mapping[str, str], first: Sequence[JudgedValue], named: set[str]
+) -> Iterator[StepCulprit]:
+    """Gradients that are right in the first step and not in a later one: what a step leaves behind for the next.
+
+    Of sides apart, whose states are no longer the same, and of those where something else is wrong, only gradients with
+    those of the step before in them count.
+    """
+    right = {one.pairing.target for one in first if one.factor <= 1.0} - named
+    earlier: dict[str, list[Array]] = {}
+
+    def whole(_: str) -> tuple[str, str]:
+        return seen.precision.whole
+
+    for step in range(1, len(seen.traces[0].losses)):
+        for one in paired_values(seen.names, seen.traces[0].values(step - 1, GIVEN), {}):
+            if one.meant is not None:
+                earlier.setdefault(one.pairing.target, []).append(one.meant)
+        pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
+        taken = (one for one in pairs if one.pairing.target in right)
+        judged = [
+            *judge_values(taken, seen.noise.together, (step, COMPUTED), alone=False, earlier=earlier, coarser=whole)
+        ]
+        known = seen.live and not named
+        related = [one for one in judged if one.relation.cause and (known or one.relation.cause == NOT_CLEARED)]
+        if found := value_culprits(related, "gradients", "step", owners, step + 1):
+            yield from found
+            return

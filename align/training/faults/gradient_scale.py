@@ -26,7 +26,7 @@ def without_loss_scale(
     culprits: Sequence[StepCulprit],
     given: Sequence[JudgedValue],
     by_optimizers: float,
-    same_given: Callable[[], bool] = lambda: False,
+    same_given: Callable[[], bool],
 ) -> tuple[list[StepCulprit], list[JudgedValue], float | None]:
     """Take out a factor of the loss by which the step, or the optimizers, divide all gradients; return that factor too.
 

@@ -6,31 +6,39 @@ figures; any other one in the plain step, which takes the loss of the outputs al
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from align.training.faults.value_terms import GradientGap, value_term
 from align.training.step_result import StepCulprit
-from align.training.steps.compare_values import paired_values
-from align.training.steps.record_step import BEFORE, COMPUTED, StepWriter, UpdateTrace
-from align.training.thresholds import SAME_GRADIENTS_SHARE, TERM_UNEXPLAINED_SHARE
+from align.training.steps.compare_values import values_of_both
+from align.training.steps.record_step import BEFORE, COMPUTED, take_again
+from align.training.thresholds import (
+    CLEAR_GAP_ROUNDINGS,
+    SAME_GRADIENTS_SHARE,
+    TERM_FEWEST_ELEMENTS,
+    TERM_TOLERANCE,
+    TERM_UNEXPLAINED_SHARE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.training.open_training import TrainingSide
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue
 
     Vectors = tuple[Array, Array]
+    from collections.abc import Iterator
+
+    from align.core.dtypes import Array
 
 OF_VALUES = {"l2": "loss-term-l2", "l1": "loss-term-l1"}
 OTHER = "loss-term-beside-outputs"
+TermKind = Literal["l2", "l1"]
 
 
 def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[StepCulprit], list[JudgedValue]]:
@@ -42,15 +50,12 @@ def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[Ste
     off = {one.pairing.target: one for one in alone if one.factor > 1.0 and one.limit is not None and not one.is_noise}
     if not off:
         return [], [*alone]
-    pairs = paired_values(seen.names, seen.traces[0].values(0, COMPUTED), seen.first.computed_gradients)
+    pairs = values_of_both(seen.names, seen.traces[0].values(0, COMPUTED), seen.first.computed_gradients)
     gaps = {}
-    for one in pairs:
-        judged, value = off.get(one.pairing.target), seen.start.get(one.pairing.target)
-        if judged is None or judged.limit is None or one.meant is None or one.value is None or value is None:
-            continue
-        if value.shape == one.value.shape:
-            gap = one.value.astype(np.float64) - one.meant
-            gaps[one.pairing.target] = GradientGap(gap, value, judged.limit.rmse)
+    for pairing, meant, own in pairs:
+        judged, value = off.get(pairing.target), seen.start.get(pairing.target)
+        if judged is not None and judged.limit is not None and value is not None and value.shape == own.shape:
+            gaps[pairing.target] = GradientGap(own.astype(np.float64) - meant, value, judged.limit.rmse)
     found = []
     while (term := value_term(gaps)) is not None:
         half = 2.0 if term.kind == "l2" else 1.0
@@ -107,26 +112,89 @@ def _plain(seen: SeenSteps, side: int, folder: Path) -> Mapping[str, Array] | No
     if live is None or live.training.loss is None:
         return None
     start = seen.start if side else trace.values(0, BEFORE)
-    return _plain_gradients(live, seen, start, folder)
-
-
-def _plain_gradients(
-    live: TrainingSide, seen: SeenSteps, start: Mapping[str, Array], folder: Path
-) -> Mapping[str, Array]:
-    with StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
-        live.trainer.take_steps(replace(live.training, step=None), seen.sides[0].batches[:1], writer)
-    return {name: np.array(one) for name, one in UpdateTrace(folder, writer.losses).values(0, COMPUTED).items()}
+    plain = replace(live, training=replace(live.training, step=None))
+    found = take_again(plain, seen.sides[0].batches[:1], folder, start).values(0, COMPUTED)
+    return {name: np.array(one) for name, one in found.items()}
 
 
 def _joined(seen: SeenSteps, mine: Mapping[str, Array], theirs: Mapping[str, Array]) -> Vectors | None:
     """All gradients that both have, as one vector each."""
-    pairs = [one for one in paired_values(seen.names, mine, theirs) if one.meant is not None and one.value is not None]
-    if not pairs:
-        return None
-    ours = [one.meant.reshape(-1).astype(np.float64) for one in pairs if one.meant is not None]
-    others = [one.value.reshape(-1).astype(np.float64) for one in pairs if one.value is not None]
-    return np.concatenate(ours), np.concatenate(others)
+    pairs = [one[1:] for one in values_of_both(seen.names, mine, theirs)]
+    flat = [[one.reshape(-1).astype(np.float64) for one in own] for own in zip(*pairs, strict=True)]
+    return (np.concatenate(flat[0]), np.concatenate(flat[1])) if pairs else None
 
 
 def _culprit(cause: str, facts: dict[str, float | int | str], names: tuple[str, ...], factor: float) -> StepCulprit:
     return StepCulprit("loss", "loss", "", "", "", "", factor, cause, facts, names, sureness="confirmed")
+
+
+@dataclass(frozen=True, slots=True)
+class GradientGap:
+    """What a gradient differs by from the right one, the value of its parameter, and the rounding (RMS) of the gap."""
+
+    gap: Array
+    value: Array
+    rounding: float
+
+
+@dataclass(frozen=True, slots=True)
+class ValueTerm:
+    """The gaps of `names` are `coefficient` times the values of the parameters, or times their signs."""
+
+    kind: TermKind
+    coefficient: float
+    names: tuple[str, ...]
+
+
+def value_term(gaps: Mapping[str, GradientGap]) -> ValueTerm | None:
+    """Return the term that explains most elements; None if none does, and of fewer elements than TERM_FEWEST_ELEMENTS.
+
+    Where all values are of one size there is none either: a constant is no multiple of the value.
+    """
+    clear = {name: one for name, one in gaps.items() if rms(one.gap) > CLEAR_GAP_ROUNDINGS * one.rounding}
+    found = [*_terms("l2", clear), *_terms("l1", clear)]
+
+    def size(term: ValueTerm) -> int:
+        return sum(clear[name].gap.size for name in term.names)
+
+    best = max(found, key=size, default=None)
+    if best is None or size(best) < TERM_FEWEST_ELEMENTS:
+        return None
+    return best if any(np.ptp(np.abs(clear[name].value)) > 0.0 for name in best.names) else None
+
+
+def _terms(kind: TermKind, gaps: Mapping[str, GradientGap]) -> Iterator[ValueTerm]:
+    """For each coefficient that a gap gives by itself, the parameters that have it."""
+    own = {name: found for name, one in gaps.items() if (found := _coefficient(kind, one)) is not None}
+    for number in own.values():
+        alike = tuple(name for name, other in own.items() if abs(other - number) <= TERM_TOLERANCE * abs(number))
+        yield ValueTerm(kind, _together(kind, [gaps[one] for one in alike]), alike)
+
+
+def _direction(kind: TermKind, one: GradientGap) -> Array:
+    wide = one.value.reshape(-1).astype(np.float64)
+    return wide if kind == "l2" else np.sign(wide)
+
+
+def _coefficient(kind: TermKind, one: GradientGap) -> float | None:
+    """The one number that makes a gap of a direction; None if there is none."""
+    gap, direction = one.gap.reshape(-1), _direction(kind, one)
+    weight = float(direction @ direction)
+    if not weight or not np.isfinite(gap).all():
+        return None
+    found = float(gap @ direction) / weight
+    return found if found and rms(gap - found * direction) <= max(TERM_TOLERANCE * rms(gap), one.rounding) else None
+
+
+def _together(kind: TermKind, gaps: Sequence[GradientGap]) -> float:
+    """One coefficient for all, as round as their figures are sure."""
+    directions = [_direction(kind, one) for one in gaps]
+    weight = sum(float(one @ one) for one in directions)
+    found = sum(float(gap.gap.reshape(-1) @ one) for gap, one in zip(gaps, directions, strict=True)) / weight
+    return float(f"{found:.3g}")
+
+
+def rms(values: Array) -> float:
+    """The root mean square in float64; 0 of an empty array."""
+    wide = values.astype(np.float64)
+    return float(np.sqrt(np.mean(wide * wide))) if wide.size else 0.0

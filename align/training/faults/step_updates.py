@@ -1,18 +1,24 @@
-"""What the optimizers of both sides did with the reference's gradients, parameter by parameter."""
+"""What the optimizers of both sides did with the reference's gradients, parameter by parameter, and their schedules.
+
+Learning rates are compared over the whole of both schedules: they may part long after the steps that are taken.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.core.verdicts import Finding
+from align.lint.compare_schedules import first_unlike_rate, stretched_by
 from align.rules.training_rules import CONVENTIONS, optimizer_of_rule, update_rule_form
 from align.training.compare_updates import explain_updates
 from align.training.step_result import ComparedUpdate, StepCulprit
-from align.training.steps.compare_values import paired_values
+from align.training.steps.compare_values import paired_values, values_of_both
 from align.training.steps.record_step import AFTER, GIVEN
 from align.training.updates.apply_rule import gradient_norm, moved_norm
 from align.training.updates.update_rules import read_rule
 from align.training.updates_result import SteppedParameter, UpdatesResult
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +31,13 @@ if TYPE_CHECKING:
     from align.training.updates_result import FieldValue, UpdateFinding
 
     Key = tuple[str, str]
+    from collections.abc import Iterable, Iterator
+
+    from align.core.layer_settings import LearningRates
+    from align.lint.compare_schedules import RatesDiffer
 
 SCALED_OFF = ("gradient-scale", "did-not-move")  # what an optimizer shows that takes a loss scale off
+LATER = "schedule-later"
 
 
 def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[ComparedUpdate, ...]]:
@@ -198,9 +209,50 @@ def _meant(
 def _both(
     name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array]
 ) -> dict[Key, tuple[Array, Array]]:
-    pairs = paired_values(name_map, source, target)
-    return {
-        (one.pairing.source, one.pairing.target): (one.meant, one.value)
-        for one in pairs
-        if one.meant is not None and one.value is not None
-    }
+    found = values_of_both(name_map, source, target)
+    return {(pairing.source, pairing.target): (meant, value) for pairing, meant, value in found}
+
+
+def rate_culprits(seen: SeenSteps, faulty: Iterable[str]) -> Iterator[StepCulprit]:
+    """Name schedules of both sides that part after the steps taken, but of parameters that are `faulty` already."""
+    for unlike, rates, names in _unlike(seen, {*faulty}):
+        if all(one.scheduled for one in rates) and not stretched_by(*rates):
+            yield StepCulprit(
+                "update", "optimizer", "", "", "", "", 0.0, LATER, {**_facts(unlike)}, names, sureness="confirmed"
+            )
+
+
+def rate_findings(seen: SeenSteps, faulty: Iterable[str]) -> Iterator[Finding]:
+    """Warn of schedules that may agree: the other side's may stand where nobody sees it, or be stepped more rarely."""
+    for unlike, rates, names in _unlike(seen, {*faulty}):
+        has = seen.sides[0 if rates[0].scheduled else 1]
+        if not all(one.scheduled for one in rates):
+            message = sentence("rates_finding.on_one_side", step=unlike.step + 1, names=names)
+            yield Finding("schedule-on-one-side", "warning", has.label, message, {**_facts(unlike)})
+        elif steps := stretched_by(*rates):
+            message = sentence("rates_finding.stretched", steps=steps, names=names)
+            yield Finding("schedule-stretched", "warning", has.label, message, {"steps": steps})
+
+
+def _unlike(
+    seen: SeenSteps, faulty: set[str]
+) -> Iterator[tuple[RatesDiffer, tuple[LearningRates, LearningRates], tuple[str, ...]]]:
+    """Rates of paired groups that part behind the steps that were taken, with the candidate's parameters."""
+    paired: dict[tuple[int, int], list[str]] = {}
+    groups = seen.sides[0].groups, seen.sides[1].groups
+    for one in seen.names.pairings:
+        if one.source in groups[0] and one.target in groups[1]:
+            paired.setdefault((id(groups[0][one.source]), id(groups[1][one.target])), []).append(one.target)
+    known = {id(group): group.rates for own in groups for group in own.values()}
+    taken = len(seen.traces[0].losses)
+    for (mine, theirs), names in paired.items():
+        rates = known[mine], known[theirs]
+        if faulty & {*names} or any(one.problem or not one.values for one in rates):
+            continue
+        unlike = first_unlike_rate(*rates)
+        if unlike is not None and unlike.step >= taken:
+            yield unlike, rates, tuple(names)
+
+
+def _facts(unlike: RatesDiffer) -> dict[str, float | int | str]:
+    return {"from step": unlike.step + 1, "learning rate": f"{unlike.rates[0]:.6g} vs {unlike.rates[1]:.6g}"}

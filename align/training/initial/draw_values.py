@@ -16,7 +16,6 @@ from align.models.user_code import load_function, run_user_code
 from align.traces.compare_weights import paired_values
 from align.training.make_deterministic import make_deterministic
 from align.training.thresholds import BUILT_ELEMENTS, FEWEST_SEEDS, INITIAL_FEWEST_ELEMENTS, INITIAL_SAMPLES, MOST_SEEDS
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,10 +48,7 @@ class Builder:
             return values
         side = self._built(number)
         if side.model is self._side.model:
-            raise CannotRunError(
-                f"{self.label} returns one model each time: how its values are drawn cannot be seen",
-                "give a function that builds a new one, and loads no weights",
-            )
+            raise CannotRunError.of("training_error.one_model", side=self.label)
         return side.reader.read_values(side.model)
 
     def _built(self, number: int) -> Side:
@@ -135,7 +131,4 @@ def require_reaction(label: str, drawn: Sequence[DrawnParameter]) -> None:
     """Raise CannotRunError for a side that holds one set of values whatever the seed, unless all are constants."""
     if any(one.random for one in drawn) or all(one.low == one.high for one in drawn):
         return
-    raise CannotRunError(
-        f"{label} holds the same values for every seed, in all of {counted(len(drawn), 'parameter')}",
-        "let the function set no seed and load no weights: how values are drawn shows only where they are drawn anew",
-    )
+    raise CannotRunError.of("training_error.same_for_every_seed", side=label, count=len(drawn))

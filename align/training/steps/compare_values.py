@@ -55,6 +55,15 @@ def paired_values(name_map: NameMap, source: Mapping[str, Array], target: Mappin
             yield found
 
 
+def values_of_both(
+    name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array]
+) -> Iterator[tuple[Pairing, Array, Array]]:
+    """Yield what both sides have: the pairing, the source's value brought over, and the target's."""
+    for one in paired_values(name_map, source, target):
+        if one.meant is not None and one.value is not None:
+            yield one.pairing, one.meant, one.value
+
+
 def paired_value(pairing: Pairing, mine: Array | None, theirs: Array | None) -> PairedValue | None:
     """Bring one value over; None where neither side has any, where it is padded, and where the shapes are unlike."""
     change, part = apart_from_whole(pairing.transform)

@@ -16,7 +16,7 @@ from align.models.spilled_arrays import MadeArrays, SpilledArrays
 from align.training.steps.measure_step_noise import RandomRounding
 from align.training.steps.record_step import AFTER, BEFORE
 from align.training.updates.apply_rule import moved_norm
-from align.training.watch_step import LayersUnseen
+from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ def rounding_growth(rounded: FreeRun, parameters: ParameterSet, trace: StepTrace
     return tuple(shares_of(rounded.distances, ways_of(_own(parameters), trace)))
 
 
-class FreeRun(LayersUnseen):
+class FreeRun(StepUnseen):
     """A StepSink that begins from values and goes on by itself, `moved` before each step if that is given.
 
     The gradients of parameters in its first step are kept.
@@ -65,10 +65,6 @@ class FreeRun(LayersUnseen):
         if not self.losses:
             known = self.first_gradients.get(name)
             self.first_gradients[name] = gradient if known is None else known + gradient
-
-    def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:  # noqa: ARG002
-        """Let the optimizer have them."""
-        return {}
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
         """Measure how far it came."""

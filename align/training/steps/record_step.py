@@ -13,12 +13,15 @@ from align.core.traces import Capture
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
+from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from align.core.dtypes import Array
+    from align.core.protocols import Batch
+    from align.training.open_training import TrainingSide
 
 PARTS = FORWARD, BACKWARD, UPDATES = "forward", "backward", "updates"
 BEFORE, COMPUTED, GIVEN, AFTER = "before", "computed", "given", "after"
@@ -42,7 +45,7 @@ def no_moments(_step: int) -> Iterable[tuple[str, str, Array]]:
     return ()
 
 
-class StepWriter:
+class StepWriter(StepUnseen):
     """A StepSink that writes steps into a folder; use it as a context manager, which seals it.
 
     Layers are kept of the first `seen` steps; of none, an UpdateTrace reads the folder. Before a step `begun` may
@@ -101,9 +104,6 @@ class StepWriter:
         """Write what a call returned."""
         self._writers[FORWARD].add(capture, value)
 
-    def instead(self, capture: Capture, value: Array) -> None:
-        """Nothing gives way."""
-
     def awaited(self, capture: Capture) -> None:
         """Await a gradient, which is zero if it does not come."""
         self._awaited[capture.key] = capture
@@ -112,9 +112,6 @@ class StepWriter:
         """Write the gradient of a tensor."""
         self._awaited.pop(capture.key, None)
         self._writers[BACKWARD].add(capture, gradient)
-
-    def sent_back(self, capture: Capture) -> None:
-        """Nothing gave way."""
 
     def computed(self, name: str, gradient: Array) -> None:
         """Add up what the ways back of a step give."""
@@ -239,3 +236,10 @@ class StepTrace(UpdateTrace):
         if not found:
             return None
         return found[0] if len(found) == 1 else np.asarray(sum(found))
+
+
+def take_again(side: TrainingSide, batches: Sequence[Batch], folder: Path, start: Mapping[str, Array]) -> UpdateTrace:
+    """Take steps as a side takes them by itself, from `start`, {} for its own values; of layers nothing is kept."""
+    with StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
+        side.trainer.take_steps(side.training, batches, writer)
+    return UpdateTrace(folder, writer.losses)

@@ -7,15 +7,25 @@ is wrong at one place reaches another one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from align.core.dtypes import dtype_name
 from align.core.traces import Capture
+from align.measure.tensor_layouts import LearnedLayouts, PermutedLayout
+from align.measure.tensor_statistics import relative_rms_distance
 from align.models.spilled_arrays import SpilledArrays
-from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
-from align.training.steps.step_layouts import StepLayouts
+from align.traces.module_calls import call_key, inputs_of_calls, pair_inputs
+from align.training.thresholds import (
+    LAYOUT_FEWEST_ELEMENTS,
+    LAYOUT_MOST_AXES,
+    LAYOUT_SAMPLES,
+    OTHER_LAYOUT_DISTANCE,
+    SAME_LAYOUT_DISTANCE,
+)
+from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -107,7 +117,7 @@ class PairedLayers:
         return (own.module, own.call) in self._certain
 
 
-class ReplacedStep:
+class ReplacedStep(StepUnseen):
     """A StepSink for one step of a side. `seen` is called with each tensor as the side made it, and each gradient.
 
     It returns the multiple of the limit: where a pair is not certain, only what is within it gives way. The values of
@@ -153,9 +163,6 @@ class ReplacedStep:
                 new[name] = other
         return new
 
-    def add(self, capture: Capture, value: Array) -> None:
-        """Nothing: outputs are seen where they give way."""
-
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Let an output give way."""
         mine = self._partners.output(capture)
@@ -173,9 +180,6 @@ class ReplacedStep:
         if leader.key in self._reference.gradients:
             self._awaited.setdefault(leader.key, own)
         return np.asarray(self._moved(view.to_candidate(meant)), dtype=value.dtype)
-
-    def awaited(self, capture: Capture) -> None:
-        """Nothing: what the reference's gradients came back to is awaited."""
 
     def arrived(self, capture: Capture, gradient: Array) -> None:
         """Hold a gradient against the reference's."""
@@ -235,3 +239,38 @@ class ReplacedStep:
         self.loss = loss
         for name, value in values:
             self.after[name] = value
+
+
+class StepLayouts:
+    """Finds the layout of each tensor; what the model itself takes and returns has the reference's."""
+
+    def __init__(self) -> None:
+        self._learned = LearnedLayouts()
+
+    def find(self, mine: Capture, meant: Array, value: Array) -> Layout | None:
+        """How `value` lays out what is `meant`, the capture of which is `mine`; None if that is not known."""
+        if not mine.module and meant.shape != value.shape:
+            return None
+        found = self._learned.find(meant, value)
+        if not mine.module or found is None or not found.is_same:
+            return found
+        return _turned(meant, value) or found
+
+
+def _turned(meant: Array, value: Array) -> PermutedLayout | None:
+    """Other axes of one length each, where the values are far apart as they are, and the same as they are turned."""
+    if not 1 < value.ndim <= LAYOUT_MOST_AXES or value.size < LAYOUT_FEWEST_ELEMENTS or value.dtype.kind not in "fV":
+        return None
+    if len({*value.shape}) == value.ndim:  # no other order of axes has this shape
+        return None
+    places = np.random.default_rng(0).integers(0, value.size, LAYOUT_SAMPLES)
+    own = value.reshape(-1)[places].astype(np.float64)
+    if relative_rms_distance(meant.reshape(-1)[places].astype(np.float64), own) <= OTHER_LAYOUT_DISTANCE:
+        return None
+    for order in permutations(range(value.ndim)):
+        turned = meant.transpose(order)
+        if turned.shape == value.shape:
+            other = turned[np.unravel_index(places, turned.shape)].astype(np.float64)
+            if relative_rms_distance(other, own) <= SAME_LAYOUT_DISTANCE:
+                return PermutedLayout(order, meant.shape, value.shape)
+    return None

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 SCHEMA = "mindalign.training-steps/1"
 STEPS, BATCHES, NOISE = "steps.json", "batches.npz", "noise"
 FILES = (STEPS, BATCHES, NOISE, MODEL, *PARTS)
-_AGAIN_HINT = "copy the folder again, or capture the steps again"
 _KINDS = ("forward", "backward", "alone", "together", "gathered_forward", "gathered_backward")
 
 
@@ -66,18 +65,17 @@ def write_steps(folder: Path, reference: ReferenceSteps, settings: Iterable[Laye
 def read_steps(folder: Path) -> ReferenceSteps:
     """Read a folder back; raises RunFolderError for none, for another schema and for damage."""
     if not (folder / STEPS).is_file():
-        hint = "write it with `align capture --step FACTORY --batch FILE -o DIR`"
-        raise RunFolderError(f"{folder} holds no training steps", hint)
+        raise RunFolderError.of("training_error.no_steps_in_folder", folder=folder)
     try:
         document = json.loads((folder / STEPS).read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
-            raise RunFolderError(
-                f"{folder / STEPS} has schema {document['schema']!r}, expected {SCHEMA!r}", _AGAIN_HINT
-            )
+            schemas = {"schema": document["schema"], "expected": SCHEMA}
+            raise RunFolderError.of("training_error.other_schema", path=folder / STEPS, **schemas)
         _check(folder, document["files"])
         return _reference(folder, document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunFolderError(f"{folder / STEPS} is damaged: {type(error).__name__}: {error}", _AGAIN_HINT) from error
+        reason = f"{type(error).__name__}: {error}"
+        raise RunFolderError.of("training_error.damaged", path=folder / STEPS, reason=reason) from error
 
 
 def _files(folder: Path) -> Iterable[str]:
@@ -93,15 +91,15 @@ def _check(folder: Path, files: Mapping[str, str]) -> None:
     for name, known in files.items():
         path = folder / name
         if not path.is_file():
-            raise RunFolderError(f"{path} is missing", _AGAIN_HINT)
+            raise RunFolderError.of("training_error.missing", path=path)
         if sha256_of(path) != known:
-            raise RunFolderError(f"{path} is not the file that was written", _AGAIN_HINT)
+            raise RunFolderError.of("training_error.other_file", path=path)
 
 
 def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
     model = read_model(folder)
     if model is None:
-        raise RunFolderError(f"{folder / MODEL} is missing", _AGAIN_HINT)
+        raise RunFolderError.of("training_error.missing", path=folder / MODEL)
     steps = RecordedSteps(
         document["side"],
         document["framework"],

@@ -39,7 +39,7 @@ class StepPrecision:
     `gradients` are those of parameters on both sides, each with the paths of the modules that own them.
     """
 
-    def __init__(self, traces: Traces, pairs: Sequence[CallPair], gradients: Iterable[GradientsOfOne] = ()) -> None:
+    def __init__(self, traces: Traces, pairs: Sequence[CallPair], gradients: Iterable[GradientsOfOne]) -> None:
         cast_back = _cast_back((traces[0].forward, traces[1].forward), pairs)
         self._own = _dtypes(traces[0].forward, cast_back[0]), _dtypes(traces[1].forward, cast_back[1])
         for owners, values in gradients:

@@ -19,7 +19,7 @@ from align.training.step_result import StepApart
 from align.training.steps.compare_values import paired_value
 from align.training.steps.record_step import AFTER, BEFORE, GIVEN
 from align.training.updates.apply_rule import moved_norm
-from align.training.watch_step import LayersUnseen
+from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class StepsApart:
     at_rate_zero: tuple[Mapping[str, Array] | None, Mapping[str, Array] | None]
 
 
-class _OneStep(LayersUnseen):
+class _OneStep(StepUnseen):
     """A StepSink that begins from values, may change gradients, and keeps what is there at the end."""
 
     def __init__(self, start: Mapping[str, Array], gradients: Mapping[str, Array]) -> None:
@@ -55,9 +55,6 @@ class _OneStep(LayersUnseen):
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
         return self._start
-
-    def computed(self, name: str, gradient: Array) -> None:
-        """Nothing: what the optimizer gets is looked at."""
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         known = self._gradients

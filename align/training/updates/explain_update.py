@@ -104,7 +104,8 @@ class Explainer:
         if self.pair_searches > PAIR_SEARCHES:
             return []
         listed = [one for one in _listed(steps, reference) if one.code not in NEVER_PAIRED]
-        return list(_solved(map(_together, _pairable(listed)), steps, reference, most=3))
+        pairable = (pair for pair in combinations(listed, 2) if not pair[0].fields & pair[1].fields)
+        return list(_solved(map(_together, pairable), steps, reference, most=3))
 
 
 def worst_excess(steps: ObservedSteps, rule: UpdateRule, reference: UpdateRule | None = None) -> float:
@@ -168,10 +169,6 @@ def _solved(
         if numbers is not None:
             most = None if most is None else most - 1
             yield SolvedRule(change, numbers, change.rule(reference, numbers))
-
-
-def _pairable(listed: Sequence[RuleChange]) -> Iterator[tuple[RuleChange, RuleChange]]:
-    return (pair for pair in combinations(listed, 2) if not pair[0].fields & pair[1].fields)
 
 
 def _together(pair: tuple[RuleChange, RuleChange]) -> RuleChange:

@@ -211,7 +211,7 @@ def trial_caps(steps: ObservedSteps, reference: UpdateRule) -> list[Array]:
     return caps
 
 
-def rule_excess(steps: ObservedSteps, rule: UpdateRule, caps: Sequence[Array] | None = None) -> float:
+def rule_excess(steps: ObservedSteps, rule: UpdateRule, caps: Sequence[Array] | None) -> float:
     """By how many limits a rule fails to reproduce the steps, at its worst element; up to 1 it reproduces them.
 
     All elements together count too, by their drift. `caps` are as trial_caps gives them. With them a rule that the

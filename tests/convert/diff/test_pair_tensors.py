@@ -9,7 +9,7 @@ from align.convert.diff.pair_checkpoints import judge_diff, judge_pair, naming_w
 from align.core.checkpoints import StoredTensor
 from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.verdicts import Outcome
-from align.measure.running_sums import RunningSums
+from align.measure.measure_arrays import RunningSums
 
 
 def side(*names: str) -> dict[str, StoredTensor]:

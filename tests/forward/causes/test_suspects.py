@@ -9,7 +9,7 @@ from align.core.layer_settings import LayerSettings
 from align.core.traces import Capture
 from align.forward.causes.settings_to_try import findings_of, findings_of_unpaired
 from align.forward.causes.suspects import Suspect, culprit_of, suspects_of, with_findings, with_relation, with_weights
-from align.forward.culprit_result import Culprit
+from align.forward.forward_result import Culprit
 from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedTensor
 from align.forward.isolation.locate_faults import Fault, ProducerLayer
 from align.forward.relations.relation import Relation
@@ -18,7 +18,7 @@ from align.rules.pitfalls import pitfalls
 from align.traces.module_calls import Call, CallPair
 
 if TYPE_CHECKING:
-    from align.traces.pair_inputs import CallKey
+    from align.traces.module_calls import CallKey
 
 
 def alone(factor: float, role: Any = "output") -> IsolatedTensor:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from align.forward.functions.calls_followed import same_function
-from align.forward.functions.like_values import LikeValues
-from align.forward.functions.recorded_calls import CallRecord
+from align.forward.functions.recorded_calls import CallRecord, LikeValues
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 4)).astype(np.float32)

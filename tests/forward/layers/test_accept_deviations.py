@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from align.core.verdicts import Outcome
 from align.forward.allowances import AcceptedDeviation
-from align.forward.culprit_result import Culprit, IsolatedComparison
-from align.forward.forward_result import LayerComparison
-from align.forward.layers.accept_deviations import accept_deviations
-from align.forward.layers.judge_forward import judge_forward
+from align.forward.forward_result import Culprit, IsolatedComparison, LayerComparison
+from align.forward.layers.judge_forward import accept_deviations, judge_forward
 
 if TYPE_CHECKING:
     from align.core.verdicts import LayerOutcome
-    from align.forward.culprit_result import IsolatedOutcome
-    from align.forward.layers.accept_deviations import Deviations
+    from align.forward.forward_result import IsolatedOutcome
+    from align.forward.layers.judge_forward import Deviations
 
 
 def row(path: str, outcome: LayerOutcome, alone: IsolatedOutcome | None = "aligned") -> LayerComparison:

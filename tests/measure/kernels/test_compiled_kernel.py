@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from align.measure.choose_kernel import load_loops
 from align.measure.kernels.compiled_kernel import CompiledKernel, CompiledLoops
-from align.measure.measure_arrays import NumpyKernel
-from align.measure.running_sums import RunningSums
+from align.measure.measure_arrays import NumpyKernel, RunningSums
 from align.measure.thresholds import TILE
 
 pytestmark = pytest.mark.frameworks  # needs numba

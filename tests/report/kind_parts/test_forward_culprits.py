@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from align.core.verdicts import Finding
-from align.forward.culprit_result import IsolatedComparison
-from align.forward.forward_result import AcceptedLayers, UnseenModule
+from align.forward.forward_result import AcceptedLayers, IsolatedComparison, UnseenModule
 from align.forward.layers.judge_forward import judge_forward
 from align.report.kind_parts.forward_culprits import cause_words
 from align.report.rendering.html import blocks_as_html

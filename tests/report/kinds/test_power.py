@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align.core.json_data import to_json_data
-from align.forward.power_result import OutputPower, ParameterPower, Power
+from align.forward.forward_result import OutputPower, ParameterPower, Power
 from align.report.kinds.power import power_blocks
 from align.report.rendering.blocks import Lines
 

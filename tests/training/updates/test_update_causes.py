@@ -13,8 +13,7 @@ from align.core.dtypes import EPSILON, numpy_dtype
 from align.core.json_data import to_json_data
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup
 from align.training.compare_updates import explain_updates
-from align.training.updates.apply_rule import GradientStep, apply_rule, gradient_steps
-from align.training.updates.update_formulas import Memory
+from align.training.updates.apply_rule import GradientStep, Memory, apply_rule, gradient_steps
 from align.training.updates.update_rules import read_rule
 from align.training.updates_result import SteppedParameter
 

@@ -9,7 +9,7 @@ import pytest
 
 from align.core.measurements import Limit
 from align.core.traces import Capture
-from align.forward.power.parameter_power import (
+from align.forward.parameter_power import (
     names_without_effect,
     parameter_powers,
     parameter_rms,

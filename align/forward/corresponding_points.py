@@ -20,7 +20,7 @@ from align.forward.thresholds import MOST_ALIGNED_CELLS, PAIRED_POINT_SCORE
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import SAMPLED_ELEMENTS
-from align.words.catalogue import sentence
+from align.words.catalogue import sentence, texts
 from align.words.message_words import close_names, first_few
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def points_as_given(reference: Trace, candidate: Trace, given: Mapping[str, str]
         if (a := _found(reference, one, faults)) and (b := _found(candidate, other, faults))
     ]
     if faults:
-        raise InputsError("points that are not in the runs:", "`align forward` lists the layers of both", faults)
+        message, hint = texts("forward_error.points_not_in_runs")
+        raise InputsError(message, hint, faults)
     found.sort(key=lambda point: point.reference.order)
     usable: list[Point] = []
     unusable = []
@@ -158,7 +159,7 @@ class Splice:
         reference: Trace,
         noise: Mapping[str, Measurement] | None,
         points: Iterable[Point],
-        spliced: Set[str] = frozenset(),
+        spliced: Set[str],
     ) -> None:
         self._trace, self._noise, self._spliced = reference, noise, spliced
         self._points = {point.candidate.key: point.reference for point in points}

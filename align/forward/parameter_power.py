@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import rounded_as
-from align.forward.power_result import ParameterPower
+from align.forward.forward_result import ParameterPower
 from align.forward.thresholds import (
     LEAST_POWER_LIMIT,
     MOST_POWER_RUNS,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.measurements import Limit
     from align.core.traces import Trace
-    from align.forward.power_result import ParameterState
+    from align.forward.forward_result import ParameterState
 
 _SEED = 1  # no limit: of its own generator
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.forward.forward_result import OutputPower, ParameterPower, Power
 from align.forward.measure_power import with_power
-from align.forward.power_result import OutputPower, ParameterPower, Power
 
 COVERAGE = Coverage("layer outputs", 3)
 ALIGNED = Verdict(Outcome.ALIGNED, "all agree", COVERAGE)

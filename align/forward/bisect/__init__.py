@@ -1,1 +1,0 @@
-"""Halving: stretches of layers, and sets of layers in another precision."""

@@ -1,1 +1,0 @@
-"""Whether the inputs could have shown a fault at all."""

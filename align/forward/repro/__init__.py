@@ -1,1 +1,0 @@
-"""One layer alone, as two short scripts."""

@@ -1,0 +1,281 @@
+"""The steps of both sides beside each other: of a live candidate, or of sides that were recorded apart.
+
+A live candidate takes each step from the reference's state, and the first once more on its tensors. Of sides apart
+nothing gives way to the reference's tensors: a place is at fault where what it was given is right, and what it made is
+not. What lies behind it cannot be judged, and from the second step on each side goes its own way. Like layers may be
+called in another order, which is no fault: which call is which shows in what they are given.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.verdicts import Finding
+from align.errors import UnlikeTracesError
+from align.measure.tensor_statistics import relative_rms_distance, sample_values
+from align.models.recompute_layers import recompute_noted
+from align.models.spilled_arrays import SpilledArrays
+from align.traces.module_calls import call_key, inputs_of_calls
+from align.traces.pair_traces import choose_map, map_in_order, pair_traces
+from align.training.steps.both_steps import SeenSteps
+from align.training.steps.compare_values import carried_over, paired_values
+from align.training.steps.judge_step import StepJudge
+from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN, StepTrace, StepWriter
+from align.training.steps.recorded_steps import described_steps, last_moments, trained_parameters
+from align.training.steps.replace_step import PairedLayers, ReplacedStep, ReplacedTensor, StepLayouts
+from align.training.steps.step_precision import StepPrecision
+from align.training.steps.step_tables import gradients_with_owners
+from align.training.thresholds import SAME_INPUTS_DISTANCE, SAME_START_SHARE
+from align.training.updates.update_rules import read_rule
+from align.words.catalogue import say, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+    from align.core.name_map import NameMap
+    from align.core.parameters import ParameterSet
+    from align.core.traces import Capture
+    from align.traces.module_calls import Call, CallPair, CallPairs
+    from align.traces.trace_folder import TraceFolder
+    from align.training.open_training import TrainingSide
+    from align.training.steps.record_step import StepTrace
+    from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
+
+
+@dataclass(frozen=True)
+class OrdinaryStep:
+    """The first step of a side as it was recorded; see FirstStep."""
+
+    loss: float | None
+    computed_gradients: Mapping[str, Array]
+    given_gradients: Mapping[str, Array]
+    after: Mapping[str, Array]
+
+
+def see_recorded_steps(
+    reference: ReferenceSteps, candidate: RecordedSteps, given: NameMap | Path | str | None
+) -> SeenSteps:
+    """Put both recordings side by side; `given` is the name map, which is made otherwise.
+
+    Raises UnlikeTracesError for steps on other batches, and for sides that do not begin from the same values.
+    """
+    sides = reference.steps, candidate
+    _refuse_other_batches(*sides)
+    parameters, forward = (sides[0].parameters, sides[1].parameters), (sides[0].trace.forward, sides[1].trace.forward)
+    names = choose_map(given, parameters)
+    if given is None and not names.complete:
+        names = map_in_order(forward, parameters, names)
+    calls = paired_by_values(pair_traces(forward, parameters, names), forward, parameters)
+    trace = candidate.trace
+    start = trace.values(0, BEFORE)
+    _refuse_other_start(names, sides, start)
+    gradients = gradients_with_owners(names, parameters, (sides[0].trace, trace))
+    precision = StepPrecision((sides[0].trace, trace), calls.pairs, gradients)
+    judge = StepJudge(reference.noise, precision, gathered=True)
+    _judge_tensors((sides[0].trace, trace), calls, judge)
+    first = OrdinaryStep(trace.losses[0], *(trace.values(0, what) for what in (COMPUTED, GIVEN, AFTER)))
+    findings = (*reference.findings, *_apart(*sides), *precision.findings([side.label for side in sides]))
+    return SeenSteps(names, sides, reference.noise, calls, judge, first, start, findings, precision)
+
+
+def _apart(reference: RecordedSteps, candidate: RecordedSteps) -> Iterator[Finding]:
+    """What could not be judged of steps that were recorded apart."""
+    message = sentence("run_finding.recorded_apart")
+    yield Finding("steps-recorded-apart", "note", candidate.label, message)
+    unknown = {one.settings.classes[0] for one in reference.groups.values() if read_rule(one) is None}
+    if unknown or not reference.groups:
+        message = (
+            sentence("run_finding.no_rule", classes=sorted(unknown))
+            if unknown
+            else sentence("run_finding.no_rule_of_optimizer")
+        )
+        yield Finding("updates-not-compared", "warning", reference.label, message)
+
+
+def _refuse_other_batches(reference: RecordedSteps, candidate: RecordedSteps) -> None:
+    ours, theirs = len(reference.batches), len(candidate.batches)
+    both = f"{reference.label} and {candidate.label}"
+    if ours != theirs:
+        fault = say("training_reason.other_counts", reference=ours, candidate=theirs)
+        raise UnlikeTracesError(both, [fault], say("training_reason.one_batch_file"))
+    for number, (one, other) in enumerate(zip(reference.batches, candidate.batches, strict=True), 1):
+        if not _same_batch(one, other):
+            fault = say("training_reason.other_batches", step=number)
+            raise UnlikeTracesError(both, [fault], say("training_reason.one_batch_file"))
+
+
+def _same_batch(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    """By their names, or by their order where the sides call them otherwise."""
+    names = (list(one), list(one)) if one.keys() == other.keys() else (list(one), list(other))
+    pairs = [(one[mine], other[theirs]) for mine, theirs in zip(*names, strict=False)]
+    return len(one) == len(other) and all(a.shape == b.shape and np.array_equal(a, b) for a, b in pairs)
+
+
+def _refuse_other_start(names: NameMap, sides: tuple[RecordedSteps, RecordedSteps], start: Mapping[str, Array]) -> None:
+    pairs = paired_values(names, sides[0].trace.values(0, BEFORE), start)
+    other = [one.pairing.target for one in pairs if one.meant is not None and not _near(one.meant, one.value)]
+    if other:
+        both, fault = f"{sides[0].label} and {sides[1].label}", say("training_reason.other_start", names=other)
+        raise UnlikeTracesError(both, [fault], say("training_reason.fill_where_built"))
+
+
+def _near(meant: Array, value: Array | None) -> bool:
+    if value is None or not meant.size:
+        return True
+    wide = meant.astype(np.float64)
+    return bool(np.abs(value.astype(np.float64) - wide).max() <= SAME_START_SHARE * np.abs(wide).max())
+
+
+def _judge_tensors(traces: tuple[StepTrace, StepTrace], calls: CallPairs, judge: StepJudge) -> None:
+    """Hold each tensor of surely paired calls, and the gradient that came back to it, against the reference's."""
+    layouts, pairs = StepLayouts(), [one for one in calls.pairs if one.certain]
+    for mine, own in _paired_tensors(traces, pairs):
+        meant, value = traces[0].forward.value(mine), traces[1].forward.value(own)
+        view = layouts.find(mine, meant, value)
+        turned = None if view is None else view.to_reference(value)
+        judge(ReplacedTensor("forward", mine, own, meant, turned))
+        right, came = traces[0].gradient(mine), traces[1].gradient(own)
+        if view is None or right is None or traces[0].leaders.get(mine.key, mine) is not mine:
+            continue
+        if came is not None:
+            judge(ReplacedTensor("backward", mine, own, right, view.to_reference(came)))
+        elif own.role == "output":  # an input that awaits none was cut off before: what made it shows that
+            judge(ReplacedTensor("backward", mine, own, right, None))
+
+
+def _paired_tensors(traces: tuple[StepTrace, StepTrace], pairs: list[CallPair]) -> Iterator[tuple[Capture, Capture]]:
+    """What paired calls were given and returned, both sides' captures."""
+    partners, given = PairedLayers(traces[0], pairs), inputs_of_calls(traces[1].forward)
+    for pair in pairs:
+        own = {one.output: one for one in given.get(call_key(pair), ())}
+        values = {name: traces[1].forward.value(one) for name, one in own.items()}
+        for name, mine in partners.inputs(*call_key(pair), values).items():
+            yield mine, own[name]
+        for capture in pair.candidate.outputs:
+            if (found := partners.output(capture)) is not None:
+                yield found, capture
+
+
+def take_steps_beside(
+    reference: ReferenceSteps,
+    opened: TrainingSide,
+    given: NameMap | Path | str | None,
+    folder: Path,
+    begun: Callable[[], None],
+) -> SeenSteps:
+    """Take the reference's steps with the candidate, then the first once more with the reference's tensors.
+
+    The name map is the one that is `given`, or made; what that leaves open is matched in the order of the runs.
+    """
+    steps = reference.steps
+    parameters = trained_parameters(opened)
+    names = choose_map(given, (steps.parameters, parameters))
+    start = _start(steps, opened, names)
+    with recompute_noted() as noted:
+        trace = _record(steps, opened, names, start, folder)
+    if given is None and not names.complete:
+        names = map_in_order((steps.trace.forward, trace.forward), (steps.parameters, parameters), names)
+        start = _start(steps, opened, names)
+        trace = _record(steps, opened, names, start, folder)
+    sides, traces = (steps.parameters, parameters), (steps.trace.forward, trace.forward)
+    calls = paired_by_values(pair_traces(traces, sides, names), traces, sides)
+    begun()
+    gradients = gradients_with_owners(names, (steps.parameters, parameters), (steps.trace, trace))
+    precision = StepPrecision((steps.trace, trace), calls.pairs, gradients)
+    judge = StepJudge(reference.noise, precision)
+    replaced = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), judge, start)
+    opened.trainer.take_steps(opened.training, steps.batches[:1], replaced)
+    begun()
+    both = steps, described_steps(opened, parameters, steps.batches, trace, recomputes=bool(noted))
+    findings = (*reference.findings, *precision.findings([side.label for side in both]))
+    return SeenSteps(names, both, reference.noise, calls, judge, replaced, start, findings, precision, opened)
+
+
+def _start(reference: RecordedSteps, opened: TrainingSide, names: NameMap) -> Mapping[str, Array]:
+    """The reference's values in the candidate's parameters and buffers."""
+    return carried_over(names, reference.trace.values(0, BEFORE), _own_values(opened))
+
+
+def _record(
+    reference: RecordedSteps, opened: TrainingSide, names: NameMap, start: Mapping[str, Array], folder: Path
+) -> StepTrace:
+    """The candidate's steps, each from the reference's state, and with its gradients at each update."""
+    own = _own_values(opened)
+
+    def begun(step: int) -> Mapping[str, Array]:
+        return carried_over(names, reference.trace.values(step - 1, AFTER), own) if step else start
+
+    def updated(step: int, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
+        return carried_over(names, reference.trace.values(step, GIVEN), gradients)
+
+    environment, moments = opened.side.reader.environment(), last_moments(opened, len(reference.batches))
+    with StepWriter(folder, environment, begun=begun, updated=updated, moments=moments) as writer:
+        opened.trainer.take_steps(opened.training, reference.batches, writer)
+    return writer.trace()
+
+
+def _own_values(opened: TrainingSide) -> Mapping[str, Array]:
+    """A copy, as steps change them."""
+    return SpilledArrays(opened.side.reader.read_values(opened.side.model))
+
+
+def paired_by_values(
+    calls: CallPairs, traces: tuple[TraceFolder, TraceFolder], parameters: tuple[ParameterSet, ParameterSet]
+) -> CallPairs:
+    """Exchange the partners of like calls in one module, where their inputs are each other's and not their own."""
+    owners = [{one.module for one in side.parameters} for side in parameters]
+    groups: dict[object, list[int]] = defaultdict(list)
+    for number, pair in enumerate(calls.pairs):
+        groups[_likeness(pair, owners)].append(number)
+    inputs = _FirstInputs(traces)
+    pairs = [*calls.pairs]
+    for members in groups.values():
+        if len(members) > 1:
+            for number, partner in _partners([pairs[one] for one in members], inputs):
+                pairs[members[number]] = replace(calls.pairs[members[number]], reference=partner)
+    return replace(calls, pairs=tuple(pairs))
+
+
+def _likeness(pair: CallPair, owners: Sequence[set[str]]) -> object:
+    """What pairs have in common that may be exchanged: the layer if it has parameters, else its class and its place."""
+    mine, theirs = pair.reference, pair.candidate
+    if mine.module in owners[0] or theirs.module in owners[1]:
+        return mine.module, theirs.module
+    places = mine.module.rpartition(".")[0], theirs.module.rpartition(".")[0]
+    return *places, mine.class_name, theirs.class_name, mine.shapes, theirs.shapes
+
+
+def _partners(pairs: Sequence[CallPair], inputs: _FirstInputs) -> list[tuple[int, Call]]:
+    """New partners by number, of pairs whose inputs are not the same; none unless the others' are."""
+    apart = [number for number, one in enumerate(pairs) if not inputs.near(one.reference, one.candidate)]
+    left = [pairs[number].reference for number in apart]
+    found: dict[int, Call] = {}
+    for number in apart:
+        near = next((one for one in left if inputs.near(one, pairs[number].candidate)), None)
+        if near is not None:
+            found[number] = near
+            left.remove(near)
+    rest = [number for number in apart if number not in found]
+    return [*found.items(), *zip(rest, left, strict=True)] if found else []
+
+
+class _FirstInputs:
+    """What calls of both sides are given first, a sample of it, read when it is asked for."""
+
+    def __init__(self, traces: tuple[TraceFolder, TraceFolder]) -> None:
+        self._traces = traces
+        self._inputs = [inputs_of_calls(trace) for trace in traces]
+
+    def near(self, mine: Call, theirs: Call) -> bool:
+        """Tell whether both are given the same; so it is where one is given nothing."""
+        known = [own.get((one.module, one.call)) for own, one in zip(self._inputs, (mine, theirs), strict=True)]
+        if known[0] is None or known[1] is None:
+            return True
+        values = [sample_values(trace.value(one[0])) for trace, one in zip(self._traces, known, strict=True) if one]
+        return relative_rms_distance(values[0], values[1]) <= SAME_INPUTS_DISTANCE
