@@ -99,7 +99,7 @@ def test_the_demo_finds_the_published_ports_max_pooling_and_nothing_in_the_repai
     assert "the first is resnet.embedder.pooler (MaxPool2d)" in found
     assert 'nn.MaxPool2d(..., pad_mode="pad",' in found
     failed = {line.partition("  ")[0] for line in published.splitlines() if "  FAILED  " in line}
-    assert failed == {"settings", "forward", "loss", "gradients", "training curve"}
+    assert failed == {"settings", "forward", "loss", "gradients", "curve"}
     assert "FAILED" not in repaired.partition("[9/")[0]
     assert "aligned: 9 rungs passed" in repaired
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
 from align.errors import UsageError
-from align.report.exports.judged_run import judged_run
 from align.report.exports.junit import as_junit
 from align.report.exports.pull_request import as_markdown
+from align.report.judged_run import judged_run
 
 if TYPE_CHECKING:
     from align.runs.ladder_result import LadderResult

@@ -54,7 +54,8 @@ def write_report(run_folder: Path | str, *, html: bool = True, progress: Progres
         (folder.path / "report.html").unlink(missing_ok=True)  # an older page would tell of an older run
     else:
         write_text(folder.path / "report.html", page)
-    folder.write(summary, {rung.name: folder.file(rung.name) for rung in summary.rungs if rung.made_from is not None})
+    kinds = [kind for kind in ("ladder", *(rung.kind for rung in summary.rungs if rung.made_from is not None)) if kind]
+    folder.write(summary, {kind: folder.file(kind) for kind in kinds if folder.file(kind).is_file()})
     return paths
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.runs.rung import Culprit
-from align.words.catalogue import sentence
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,8 +79,8 @@ def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
     coverage = Coverage("rungs", len(passed) + len(failed), len(lacking))
     caveats = (sentence("ladder.not_available", names=lacking),) if lacking else ()
     if failed:
-        reason = sentence("ladder.failed", names=[rung.name for rung in failed], reason=failed[0].reason)
-        return Verdict(Outcome.NOT_ALIGNED, reason, coverage, caveats)
+        reasons = [sentence("ladder.rung_failed", name=rung.name, reason=rung.reason) for rung in failed]
+        return Verdict(Outcome.NOT_ALIGNED, joined("; ", reasons), coverage, caveats)
     if not passed or len(passed) < len(asked):
         open_rungs = [f"{rung.name} ({rung.state})" for rung in asked if rung.state != "passed"]
         return Verdict(Outcome.NOT_COMPARED, sentence("ladder.incomplete", names=open_rungs), coverage, caveats)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Since version 2 sentences stand beside their keys and facts; documents of the version before lack these.
 SCHEMA_VERSION = 2  # format: the version of a document
-FURTHER_VERSIONS = {"loss": 3, "log": 3}  # of kinds whose form had changed before
+FURTHER_VERSIONS = {"loss": 3, "log": 3, "report": 3}  # of kinds whose form had changed before
 LADDER = ("map", "convert", "forward", "step", "loss")
 # In the order in which a report shows them; those that are no rung of the ladder only where there is a result.
 BEFORE_STEP = ("params", "initial", "determinism")

@@ -28,7 +28,7 @@ STILL_WORDED_ERRORS = {
     "lint": 6,
     "models": 48,
     "names": 22,
-    "report": 9,
+    "report": 7,
     "rules": 9,
     "runs": 12,
     "traces": 18,

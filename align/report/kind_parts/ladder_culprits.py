@@ -1,4 +1,7 @@
-"""What is at fault at a rung of the ladder, in words: culprits of one cause are one, and their places are folded."""
+"""A rung of the ladder in words: why it is in its state, what is at fault, and what to do about it.
+
+Culprits of one cause are one, and their places are folded.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from align.words.catalogue import say, word
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from align.runs.ladder_result import RungResult
     from align.runs.rung import Culprit
 
 
@@ -35,6 +39,21 @@ def folded_culprits(culprits: Sequence[Culprit]) -> list[Culprit]:
         for alike, places in groups.items()
         for place, members in fold_alike((place, "") for place in places)
     ]
+
+
+def rung_reason(rung: RungResult) -> str:
+    """Why a rung is in its state, with the line of the project file that would make it available."""
+    if rung.state == "not available" and rung.settle:
+        return say("ladder_table.settle", reason=rung.reason, settle=rung.settle)
+    return rung.reason
+
+
+def remedy_lines(rung: RungResult) -> list[str]:
+    """What to do about a command that could not run, and that command: its hint may name an option to add."""
+    if not rung.hint:
+        return []
+    again = [say("ladder_table.again_alone", command=rung.commands[-1])] if rung.commands else []
+    return [say("ladder_table.hint", hint=rung.hint), *again]
 
 
 def _facts(culprit: Culprit) -> dict[str, str]:

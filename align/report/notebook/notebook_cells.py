@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import to_json_data
 from align.report.draw_plot import PLOTS, draw_plot
+from align.report.judged_run import unfinished_text
 from align.report.kind_parts.report_summary import source_blocks, summary_blocks
-from align.report.notebook.run_summary import summarize_run, unfinished_text
+from align.report.notebook.run_summary import summarize_run
 from align.report.notebook.template_files import read_template
 from align.report.rendering.blocks import Lines
 from align.report.rendering.html import Shown

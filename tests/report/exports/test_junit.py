@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from align.report.exports.judged_run import judged_run
 from align.report.exports.junit import as_junit
+from align.report.judged_run import judged_run
 
 NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -53,7 +53,7 @@ def test_a_case_for_each_rung_and_each_state_as_what_it_is(climbed):
         "data": ["skipped"],
         "forward": ["failure"],
         "gradients": ["skipped"],
-        "training curve": ["error"],
+        "curve": ["error"],
     }
     assert suite.get("time") == "3.750"
 
