@@ -172,13 +172,13 @@ def _refuse_lone(given: Mapping[str, object]) -> None:
 
     names = [name for name, value in given.items() if value not in (None, [])]
     if names:
-        raise UsageError(f"{names[0]} is given with one log", "write `align loss REFERENCE CANDIDATE` in front of it")
+        raise UsageError.of("cli_usage.of_two_logs", name=names[0])
 
 
 def _refuse_two_judges() -> None:
     from align.errors import UsageError
 
-    raise UsageError("both --preset and --reference-runs are given", "let one of them judge")
+    raise UsageError.of("cli_usage.two_judges")
 
 
 def _ratio(text: str) -> tuple[int, int]:
@@ -186,7 +186,7 @@ def _ratio(text: str) -> tuple[int, int]:
 
     left, _, right = text.partition(":")
     if not (left.isdecimal() and right.isdecimal()):
-        raise UsageError(f"steps cannot be matched as {text}", "give two numbers from 1, such as 2:1")
+        raise UsageError.of("cli_usage.no_ratio", text=text)
     return int(left), int(right)
 
 

@@ -88,5 +88,5 @@ def _page(folder: RunFolder) -> str:
     try:
         return page_html(folder)
     except LOST_FIELDS as error:
-        message = f"the page of {folder.path} could not be made: {type(error).__name__}: {error}"
-        raise ReportError(message, "write the results again: `align run`, or each command with --run") from error
+        facts = {"folder": folder.path, "name": type(error).__name__, "value": error}
+        raise ReportError.of("report_usage.page_failed", **facts) from error

@@ -77,7 +77,7 @@ def climb_ladder(
 def _check_names(given: Collection[str]) -> None:
     known = [rung.name for rung in rungs()]
     if strange := sorted({name for name in given if name and name not in known}):
-        raise UsageError(f"there is no rung {', '.join(strange)}", f"the rungs are {', '.join(known)}")
+        raise UsageError.of("run_usage.no_rung", names=strange, known=known)
 
 
 def _wanted(project: Project, climb: Climb) -> list[Rung]:
@@ -200,9 +200,7 @@ def _read_earlier(document: dict[str, Any], folder: RunFolder) -> dict[str, Rung
         return {one["name"]: RungResult.read(one) for one in document["rungs"]}
     except (KeyError, TypeError, ValueError) as error:
         path = folder.file("ladder")
-        raise RunFolderError(
-            f"{path} is not what a climb has written", f"remove it, and climb anew: rm {path}"
-        ) from error
+        raise RunFolderError.of("run_usage.damaged_ladder", path=path) from error
 
 
 def _typed(plan: Plan) -> tuple[str, ...]:

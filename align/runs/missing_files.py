@@ -8,6 +8,7 @@ from align.errors import ProjectFileError
 from align.runs.evidence import file_of
 from align.runs.project_file import NAME
 from align.runs.rung import Plan, shown
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
 
     from align.runs.project_file import Project
     from align.runs.rung import Rung
-
-HINT = (
-    "correct the paths, which start at the folder of that file, and leave out what is not there yet; "
-    "`align run --only RUNG` runs a rung that needs none of them"
-)
 
 
 def require_named_files(project: Project, run: Path, wanted: Iterable[Rung]) -> None:
@@ -34,5 +30,5 @@ def require_named_files(project: Project, run: Path, wanted: Iterable[Rung]) -> 
                 roles = missing.setdefault(file, [])
                 roles += [role] if role not in roles else []
     if missing:
-        faults = [f"{shown(file)} is not there ({', '.join(roles)})" for file, roles in missing.items()]
-        raise ProjectFileError(project.file or NAME, faults, HINT)
+        faults = [say("run_usage.not_there", file=shown(file), roles=roles) for file, roles in missing.items()]
+        raise ProjectFileError(project.file or NAME, faults, say("run_usage.missing_files_hint"))

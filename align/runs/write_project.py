@@ -67,7 +67,7 @@ def write_project(
     """
     path = folder / NAME
     if path.exists() and not overwrite:
-        raise DestinationError(f"{path} is there", "edit it, or write it anew with --overwrite")
+        raise DestinationError.of("run_usage.project_is_there", path=path)
     found = find_sides(folder)
     chosen: dict[str, str] = {}
     for key in KEYS:
@@ -84,12 +84,9 @@ def _asked(key: Key, fits: Sequence[str], ask: Callable[[Key, Sequence[str]], st
     if ask and (fits or key.is_needed):
         return ask(key, fits)
     if key.is_needed:
-        what = f"{key.side} model"
         if fits:
-            raise UsageError(
-                f"there are several that may be the {what}: {', '.join(fits)}", f"give one with {key.option}"
-            )
-        raise UsageError(f"no {what} is found here", f"give it with {key.option} file.py:function")
+            raise UsageError.of("run_usage.several_models", side=key.side, names=fits, option=key.option)
+        raise UsageError.of("run_usage.no_model_found", side=key.side, option=key.option)
     return ""
 
 
