@@ -110,12 +110,12 @@ def examine_environment() -> EnvironmentResult:
     """
     states = [state for state in plugin_states(try_import=True) if state.kind == "frameworks"]
     frameworks = {state.plugin.name: _environment(state) for state in states if state.usable and state.plugin.requires}
-    machine = _machine()
+    machine = machine_facts()
     devices = {device for found in frameworks.values() for device in _devices(found)} | {"cpu"}
     found = [_found(switch, devices, machine) for switch in switches() if switch.framework in frameworks]
     findings = (*_broken(states), *_numpy(frameworks), *map(_finding, filter(_is_otherwise, found)))
     return EnvironmentResult(
-        frameworks, tuple(found), tuple(_packages()), machine, findings, _verdict(frameworks, findings)
+        frameworks, tuple(found), tuple(missing_packages()), machine, findings, _verdict(frameworks, findings)
     )
 
 
@@ -200,7 +200,7 @@ def _numpy(frameworks: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("numpy-too-new", "error", "numpy", sentence("doctor.numpy", version=version))
 
 
-def _packages() -> Iterator[PackageGroup]:
+def missing_packages() -> Iterator[PackageGroup]:
     """The extras whose packages are not all here, as the package's own requirements list them."""
     groups: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires(DISTRIBUTION) or ():
@@ -216,7 +216,7 @@ def _name(distribution: importlib.metadata.Distribution) -> str:
     return str(distribution.metadata["Name"] or "")
 
 
-def _machine() -> dict[str, str | int]:
+def machine_facts() -> dict[str, str | int]:
     """Python, system, the processor's maker and flags, threads; memory and disk in bytes that are free."""
     cpu = Path("/proc/cpuinfo")
     text = cpu.read_text(encoding="utf-8") if cpu.is_file() else ""

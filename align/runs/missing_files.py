@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.runs.project_file import Project
-    from align.runs.rung import Rung
+    from align.runs.rung import Missing
 
 
-def require_named_files(project: Project, run: Path, wanted: Iterable[Rung]) -> None:
+def require_named_files(project: Project, run: Path, plans: Iterable[Plan | Missing]) -> None:
     """Raise ProjectFileError for what these rungs read and is not there; what a climb makes lies in its run folder."""
     missing: dict[Path, list[str]] = {}
-    for rung in wanted:
-        plan = rung.plan(project, run)
+    for plan in plans:
         read = plan.made_from if isinstance(plan, Plan) else {}
         for role, given in read.items():
             file = file_of(given)

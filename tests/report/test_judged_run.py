@@ -83,9 +83,9 @@ def test_results_that_no_rung_left_stand_behind_but_for_those_of_a_former_way(cl
     assert states(climbed.path)["diff"] == "failed"
 
 
-def test_all_failures_say_their_reason(samples, tmp_path):
+def test_a_reason_of_several_failures_says_whose_it_is(samples, tmp_path):
     run = judged_run(samples.write_sample_run(tmp_path / "run", ("forward", "loss")))
-    assert run.verdict.reason == "forward failed: 105 of 120 layers differ; loss curve failed: the curves part"
+    assert run.verdict.reason == "forward, loss curve failed. forward: 105 of 120 layers differ"
 
 
 def test_without_a_climb_each_result_is_a_rung_with_what_it_finds_at_fault(samples, tmp_path):

@@ -33,7 +33,7 @@ def folded_culprits(culprits: Sequence[Culprit]) -> list[Culprit]:
     """
     groups: dict[Culprit, list[str]] = {}
     for one in culprits:
-        groups.setdefault(replace(one, place="", cause=_cause_in_words(one.cause)), []).append(one.place)
+        groups.setdefault(replace(one, place="", cause=cause_in_words(one.cause)), []).append(one.place)
     return [
         replace(alike, place=f"{place} ({len(members)})" if len(members) > 1 else place)
         for alike, places in groups.items()
@@ -60,7 +60,7 @@ def _facts(culprit: Culprit) -> dict[str, str]:
     return {name: fact for name, fact in asdict(culprit).items() if name != "place"}
 
 
-def _cause_in_words(cause: str) -> str:
+def cause_in_words(cause: str) -> str:
     """The words of a cause that is an id; a sentence stays as it is."""
     words = cause_words(cause)
     is_unknown = words == cause.replace(" + ", "; ")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.forward_culprits import cause_words, culprit_groups
+from align.report.kind_parts.ladder_culprits import cause_in_words
 from align.report.kinds.step import culprit_facts
 from align.report.rendering.format_values import format_fact, format_facts, layer_name
 from align.report.thresholds import CARD_LINES
@@ -87,8 +88,8 @@ def _reproducer(document: dict[str, Any], culprit: dict[str, Any], *, is_first: 
 
 
 def _of_step(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
-    known = {(one.place, one.cause, one.line, one.change) for one in rung.result.culprits}
-    own = [one for one in document["culprits"] if not known or _as_in_ladder(one) in known]
+    known = {(one.place, one.line): one for one in rung.result.culprits}
+    own = [one for one in document["culprits"] if not known or _place(one) in known]
     for group in _alike(own, lambda one: (one["candidate"], (*(one[key] for key in ALIKE), str(one["facts"])))):
         worst = max(group, key=lambda one: float(one["factor"]))
         shown = dict(culprit_facts(worst))
@@ -97,6 +98,9 @@ def _of_step(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
             title = f"{', '.join(fold_names(one['candidate'] for one in group))} ({worst['candidate_class']})"
         cause, change = shown.pop(say("step.cause"), ""), shown.pop(say("step.change"), "")
         shown.pop(say("step.line"), None)
+        below = known.get(_place(worst))
+        if below and below.cause and not worst["cause"]:  # a rung below knows it
+            cause, change = say("page.from_below", cause=cause_in_words(below.cause)), below.change
         sides, other = _settings_of_step(worst)
         shown[""] = other
         yield FaultCard(title, cause, sides, _said(shown), change, _lines(group), _again(rung))
@@ -116,8 +120,8 @@ def _said(shown: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((label, text) for label, text in shown.items() if text)
 
 
-def _as_in_ladder(one: Mapping[str, Any]) -> tuple[str, ...]:
-    return str(one["candidate"] or one["part"]), one["cause"], one["line"], one["change"]
+def _place(one: Mapping[str, Any]) -> tuple[str, str]:
+    return str(one["candidate"] or one["part"]), one["line"]
 
 
 def _of_lint(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:

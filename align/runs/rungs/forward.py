@@ -39,6 +39,7 @@ def _of_traces(project: Project, run: Path) -> Plan | Missing:
     traces: dict[str, Path | str] = {}
     commands: list[Command] = []
     folders: list[str] = []
+    made: list[Path] = []
     for name, side, other in (
         ("reference", project.reference, project.candidate),
         ("candidate", project.candidate, project.reference),
@@ -49,14 +50,15 @@ def _of_traces(project: Project, run: Path) -> Plan | Missing:
             continue
         if missing := first_missing(project, f"{name} model"):
             return missing
-        folders.append(shown(run / "captured" / name))
+        made.append(run / "captured" / name / "manifest.jsonl")
+        folders.append(shown(made[-1].parent))
         inputs = shown(other.trace / "inputs.npz") if other.trace else ""
         filled = ["--checkpoint", shown(side.checkpoint)] if side.checkpoint else []
         traces[name] = str(side.model)
         commands.append(("capture", shown_side(str(side.model)), "--inputs", inputs, *filled, "--out", folders[-1]))
     chosen = ["--map", shown(project.map)] if project.map else []
     commands.append(("forward", *folders, *chosen, "--run", shown(run)))
-    return Plan("forward", tuple(commands), traces | ({"map": project.map} if project.map else {}))
+    return Plan("forward", tuple(commands), traces | ({"map": project.map} if project.map else {}), tuple(made))
 
 
 def _judge(document: Mapping[str, Any]) -> Judgement:
