@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from align.report.kind_parts.ladder_commands import WAITING, next_steps
+from align.core.verdicts import Outcome
+from align.report.kind_parts.ladder_commands import next_steps
 from align.report.kind_parts.ladder_culprits import culprit_lines, remedy_lines, rung_reason
 from align.report.kind_parts.report_summary import TONES
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, verdict_block
@@ -46,8 +47,8 @@ def _failure(rung: RungResult, folder: str, *, show_all: bool) -> Lines:
 
 
 def _next(rungs: Sequence[RungResult], document: dict[str, Any]) -> Lines:
-    """What a reader pastes next; where nothing failed and nothing waits, the report, and what could be compared too."""
+    """What a reader pastes next: of a port that is aligned the report, then what could be compared too."""
     steps = next_steps(rungs, document)
-    if not any(rung.state in ("failed", "could not compare", "blocked", *WAITING) and rung.asked for rung in rungs):
+    if document["verdict"]["outcome"] == Outcome.ALIGNED.value or not steps:
         steps = (say("ladder_table.report", folder=shlex.quote(document["run_folder"])), *steps)
     return Lines(say("ladder_table.next"), steps, "plain")

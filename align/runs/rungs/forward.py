@@ -14,12 +14,13 @@ from align.runs.rung_arguments import (
     read_files,
     source,
 )
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from align.runs.project_file import Project
+    from align.runs.project_file import Project, ProjectSide
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
@@ -48,7 +49,7 @@ def _of_traces(project: Project, run: Path) -> Plan | Missing:
             traces[f"{name} trace"] = side.trace / "manifest.jsonl"
             folders.append(shown(side.trace))
             continue
-        if missing := first_missing(project, f"{name} model"):
+        if missing := first_missing(project, f"{name} model") or _lacks_weights(name, side, other):
             return missing
         made.append(run / "captured" / name / "manifest.jsonl")
         folders.append(shown(made[-1].parent))
@@ -59,6 +60,14 @@ def _of_traces(project: Project, run: Path) -> Plan | Missing:
     chosen = ["--map", shown(project.map)] if project.map else []
     commands.append(("forward", *folders, *chosen, "--run", shown(run)))
     return Plan("forward", tuple(commands), traces | ({"map": project.map} if project.map else {}), tuple(made))
+
+
+def _lacks_weights(name: str, side: ProjectSide, other: ProjectSide) -> Missing | None:
+    """A model beside a trace is to be filled with the weights that the trace was captured with."""
+    if side.checkpoint or not other.trace:
+        return None
+    reason = sentence("ladder.no_weights", side=name, other="candidate" if name == "reference" else "reference")
+    return Missing(reason, f'[{name}] checkpoint = "{name}.ckpt"')
 
 
 def _judge(document: Mapping[str, Any]) -> Judgement:
