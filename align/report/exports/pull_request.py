@@ -14,7 +14,7 @@ from align.core.about import __version__
 from align.names.fold_names import ELLIPSIS
 from align.report.judged_run import rung_title
 from align.report.kind_parts.ladder_commands import next_steps
-from align.report.kind_parts.ladder_culprits import folded_culprits, remedy_lines, rung_reason
+from align.report.kind_parts.ladder_culprits import FAULTY, folded_culprits, remedy_lines, rung_reason
 from align.report.rendering.format_values import format_number
 from align.report.rendering.terminal import blocks_as_text
 from align.report.show_result import result_blocks
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from align.report.judged_run import JudgedRun
     from align.runs.ladder_result import RungResult
 
-FAULTY = ("failed", "could not compare")
 MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"}
 FENCE = "```"

@@ -5,11 +5,14 @@ Culprits of one cause are one, and their places are folded.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from align.names.fold_names import fold_alike
 from align.report.kind_parts.forward_culprits import cause_words
+from align.report.rendering.blocks import Lines
+from align.report.thresholds import CULPRITS_SHOWN
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
     from align.runs.ladder_result import RungResult
     from align.runs.rung import Culprit
+
+
+FAULTY = ("failed", "could not compare")
 
 
 def culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
@@ -54,6 +60,17 @@ def remedy_lines(rung: RungResult) -> list[str]:
         return []
     again = [say("ladder_table.again_alone", command=rung.commands[-1])] if rung.commands else []
     return [say("ladder_table.hint", hint=rung.hint), *again]
+
+
+def failure_lines(rung: RungResult, folder: str, *, show_all: bool) -> Lines:
+    """What a rung found that failed or could not compare, and where all of it stands."""
+    title = say("ladder_table.failure", name=rung.name, state=word("rung_state", rung.state), reason=rung.reason)
+    lines = culprit_lines(rung.culprits)
+    shown = lines if show_all else lines[:CULPRITS_SHOWN]
+    more = [say("ladder_table.more", count=len(lines) - len(shown))] if len(shown) < len(lines) else []
+    text = next((path for path in rung.evidence if path.endswith(".txt")), "")
+    whole = [say("ladder_table.whole", path=shlex.quote(f"{folder}/{text}"))] if text else []
+    return Lines(title, (*shown, *more, *remedy_lines(rung), *whole), "bad")
 
 
 def _facts(culprit: Culprit) -> dict[str, str]:

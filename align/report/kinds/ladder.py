@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Outcome
 from align.report.kind_parts.ladder_commands import next_steps
-from align.report.kind_parts.ladder_culprits import culprit_lines, remedy_lines, rung_reason
+from align.report.kind_parts.ladder_culprits import FAULTY, failure_lines, rung_reason
 from align.report.kind_parts.report_summary import TONES
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, verdict_block
 from align.report.rendering.format_values import NONE
-from align.report.thresholds import CULPRITS_SHOWN
 from align.runs.ladder_result import RungResult
 from align.words.catalogue import say, word
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 def ladder_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.ladder` document: of a rung that failed the first culprits, or with `show_all` every one."""
     rungs = [RungResult.read(one) for one in document["rungs"]]
-    failed = [rung for rung in rungs if rung.state in ("failed", "could not compare")]
-    blocks: list[Block] = [_failure(rung, document["run_folder"], show_all=show_all) for rung in failed]
+    failed = [rung for rung in rungs if rung.state in FAULTY]
+    blocks: list[Block] = [failure_lines(rung, document["run_folder"], show_all=show_all) for rung in failed]
     columns = (Column(say("ladder_table.rung")), Column(say("ladder_table.state")), Column(say("ladder_table.reason")))
     rows = tuple(
         Row(
@@ -34,16 +33,6 @@ def ladder_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
     )
     table = Table(say("ladder_table.title"), columns, rows)
     return [*blocks, table, verdict_block(document["verdict"]), _next(rungs, document)]
-
-
-def _failure(rung: RungResult, folder: str, *, show_all: bool) -> Lines:
-    title = say("ladder_table.failure", name=rung.name, state=word("rung_state", rung.state), reason=rung.reason)
-    lines = culprit_lines(rung.culprits)
-    shown = lines if show_all else lines[:CULPRITS_SHOWN]
-    more = [say("ladder_table.more", count=len(lines) - len(shown))] if len(shown) < len(lines) else []
-    text = next((path for path in rung.evidence if path.endswith(".txt")), "")
-    whole = [say("ladder_table.whole", path=shlex.quote(f"{folder}/{text}"))] if text else []
-    return Lines(title, (*shown, *more, *remedy_lines(rung), *whole), "bad")
 
 
 def _next(rungs: Sequence[RungResult], document: dict[str, Any]) -> Lines:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.report.kind_parts.forward_culprits import culprit_blocks
 from align.report.kind_parts.ladder_culprits import rung_reason
-from align.report.notebook.notebook_cells import LISTED_WHOLE
+from align.report.open_run import LISTED_WHOLE
 from align.report.page.fault_cards import FaultCard, fault_cards
 from align.report.page.model_trees import model_trees
 from align.report.page.page_blocks import block_html, embedded, facts_html
