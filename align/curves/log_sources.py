@@ -8,12 +8,13 @@ most pairs of bytes.
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import re
 import weakref
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -138,6 +139,16 @@ class LogSource:
     def text(self) -> str:
         """All of it, without colour codes: for formats that are one document."""
         return _without_colours(_decoded(self.data))
+
+    @cached_property
+    def document(self) -> Any:
+        """The one JSON document that all of it is, its numbers as they are printed; None if it is none."""
+        if self.is_binary or self.data.lstrip()[:1] not in (b"{", b"["):
+            return None
+        try:
+            return json.loads(self.text, parse_float=str, parse_int=str, parse_constant=str)
+        except (ValueError, RecursionError):
+            return None
 
     def blocks(self) -> Iterable[LogBlock]:
         """Give the cleaned lines in order, in blocks of a size that suits the processor."""

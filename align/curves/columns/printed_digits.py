@@ -51,11 +51,12 @@ def all_fixed(_: str) -> Printed:
 class DigitColumn:
     """What the texts of one metric show, gathered block by block; `measured` as above.
 
-    Of a column that is known to be `fixed` only what tells its units is kept.
+    Of numbers that are rounded as it is known of the column (`printed`) only what tells their units is kept.
     """
 
-    def __init__(self, *, measured: bool = True, fixed: bool = False) -> None:
-        self._measured, self._fixed = measured, fixed
+    def __init__(self, *, measured: bool = True, printed: Printed | None = None) -> None:
+        self._measured, self._printed = measured, printed
+        self._units_only = False
         self._count = 0
         self._exact = False  # a number with all the digits of a float64 was seen: nothing more to learn
         self._few: list[tuple[NDArray[np.bytes_], Floats, Integers | None]] = []
@@ -94,7 +95,8 @@ class DigitColumn:
         self._count += len(numbers.values)
         self._look_at_few()
         finite = np.isfinite(numbers.values)
-        if self._fixed and finite.all():
+        if finite.all() and self._is_as_known(numbers):
+            self._units_only = True
             self._exact |= bool(numbers.too_long.any() or numbers.mantissas.max() >= _FLOAT64)
             self._finite.append(finite)
             self._figures.append(_figures(numbers.exponents, numbers.decimals, numbers.decimals))
@@ -102,6 +104,11 @@ class DigitColumn:
             figures = _figures(numbers.exponents, numbers.significant(), numbers.decimals)
             padded = not self._padded and numbers.has_padded(ROUNDED_DECIMALS)
             self._learn(numbers.values, finite, figures, padded)
+
+    def _is_as_known(self, numbers: NumberColumn) -> bool:
+        if self._printed is None or self._printed.way == "significant":
+            return False
+        return self._printed.way == "fixed" or int(numbers.exponents.min()) >= -self._printed.places
 
     def _learn(
         self,
@@ -138,7 +145,7 @@ class DigitColumn:
         if printed and (units := _known_units(printed, finite, exponents, significant, decimals)) is not None:
             return units
         significant = np.maximum(1, significant)
-        if finite.sum() < PRINTED_VALUES or not (self._padded or self._was_rounded(int(decimals[finite].max()))):
+        if self._units_only or not self._shows_rounding(finite, decimals):
             return none
         if decimals[finite].min() == decimals[finite].max():
             return _powers_of_ten(exponents, finite)
@@ -148,9 +155,13 @@ class DigitColumn:
         units = np.maximum(exponents[finite].min(), leading - significant[finite].max() + 1)
         return _powers_of_ten(units, finite)
 
-    def _was_rounded(self, most_decimals: int) -> bool:
-        """Tell whether enough unlike values could not have been printed so short with all their digits."""
-        return self._measured and most_decimals >= ROUNDED_DECIMALS and len(self._rounded) >= ROUNDED_VALUES
+    def _shows_rounding(self, finite: NDArray[np.bool_], decimals: NDArray[np.int16]) -> bool:
+        """Tell by a zero at an end, or by enough unlike values that would be longer with all their digits."""
+        if finite.sum() < PRINTED_VALUES:
+            return False
+        most_decimals = int(decimals[finite].max())
+        shown = self._measured and most_decimals >= ROUNDED_DECIMALS and len(self._rounded) >= ROUNDED_VALUES
+        return self._padded or shown
 
 
 def printed_resolution(texts: Sequence[str], measured: bool = True) -> Floats:

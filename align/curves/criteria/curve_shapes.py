@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.ndimage import median_filter
+import scipy  # its parts are loaded where they are first used
 
 from align.curves.criteria_thresholds import (
     EXCURSION_NOISES,
@@ -58,7 +58,7 @@ def running_median(values: Floats, width: int = MEDIAN_WIDTH) -> Floats:
         return values
     half = width // 2
     padded = np.pad(values, half, mode="reflect", reflect_type="odd")
-    medians: Floats = median_filter(padded, width)[half:-half]
+    medians: Floats = scipy.ndimage.median_filter(padded, width)[half:-half]
     return medians
 
 

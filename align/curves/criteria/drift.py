@@ -12,7 +12,7 @@ from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import bdtr, stdtr
+import scipy  # its parts are loaded where they are first used
 
 from align.curves.criteria.block_averages import average_blocks, centred_times
 from align.curves.criteria_thresholds import DRIFT_BLOCKS, DRIFT_CORRELATION, FALSE_ALARM_RATE, SUM_ROUNDING
@@ -82,7 +82,7 @@ def _sign(means: Floats, worth: float) -> tuple[float, float]:
     if not independent:
         return 0.5, 1.0
     fewer = min(ceil(min(above, count - above) * worth), independent)
-    return above / count, min(1.0, 2.0 * float(bdtr(fewer, independent, 0.5)))
+    return above / count, min(1.0, 2.0 * float(scipy.special.bdtr(fewer, independent, 0.5)))
 
 
 def _slope(means: Floats, worth: int) -> tuple[float, float, float]:
@@ -100,4 +100,4 @@ def _slope(means: Floats, worth: int) -> tuple[float, float, float]:
         return 0.0, 0.0, 1.0
     if error == 0.0:
         return slope, float(np.copysign(np.inf, slope)), 0.0
-    return slope, slope / error, 2.0 * float(stdtr(worth - 2, -abs(slope / error)))
+    return slope, slope / error, 2.0 * float(scipy.special.stdtr(worth - 2, -abs(slope / error)))

@@ -18,7 +18,7 @@ from math import ceil, copysign, inf, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import bdtrik, stdtr, stdtrit
+import scipy  # its parts are loaded where they are first used
 
 from align.curves.axis.place_on_axis import common_places, pair_curves
 from align.curves.criteria.block_averages import average_blocks, centred_times
@@ -96,7 +96,9 @@ def make_envelope(labels: tuple[str, ...], deviations: Floats) -> Envelope:
     correlated = _correlated_steps(np.divide(known, spread, out=np.zeros_like(known), where=spread > 0.0))
     freedom = more * max(1.0, min(POOLED_STEPS, known.shape[1]) / correlated)
     half_width = np.full(len(finite), np.nan)
-    half_width[finite] = stdtrit(freedom, (1 + PREDICTION_COVERAGE) / 2) * spread * sqrt(1 + 1 / len(labels))
+    half_width[finite] = (
+        scipy.special.stdtrit(freedom, (1 + PREDICTION_COVERAGE) / 2) * spread * sqrt(1 + 1 / len(labels))
+    )
     return Envelope(labels, half_width, deviations, correlated)
 
 
@@ -152,7 +154,7 @@ def judge_share(envelope: Envelope, within: Booleans) -> Criterion | None:
     worth an independent one.
     """
     independent = max(1, int(len(within) / envelope.correlated))
-    most = ceil(bdtrik(1 - FALSE_ALARM_RATE, independent, ALLOWED_OUTSIDE))
+    most = ceil(scipy.special.bdtrik(1 - FALSE_ALARM_RATE, independent, ALLOWED_OUTSIDE))
     if most >= independent:
         return None
     share, bound = float(np.mean(~within)), (most + 1) / independent
@@ -196,5 +198,5 @@ def _one_more_run(name: str, assumption: str, of_runs: Floats, of_candidate: flo
     count = len(of_runs)
     spread = sqrt(float(of_runs @ of_runs) / (count - 1) * (1 + 1 / count))
     statistic = of_candidate / spread if spread else copysign(inf, of_candidate) if of_candidate else 0.0
-    p_value = 2.0 * float(stdtr(count - 1, -abs(statistic)))
+    p_value = 2.0 * float(scipy.special.stdtr(count - 1, -abs(statistic)))
     return DriftTest(name, statistic, p_value, FALSE_ALARM_RATE / 2, p_value < FALSE_ALARM_RATE / 2, change, assumption)

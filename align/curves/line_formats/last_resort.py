@@ -6,7 +6,6 @@ asked where none of them knows a log.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from typing import TYPE_CHECKING
@@ -44,7 +43,7 @@ class LinesFormat:
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether there are such lines; raises SeveralLossesError if several numbers of theirs may be the loss."""
-        if source.is_binary or _is_json(source):
+        if source.is_binary or source.document is not None:
             return False
         inference = infer_line_format(source)
         if inference is not None:
@@ -61,17 +60,6 @@ class LinesFormat:
             log = read_lines(decided.line_format, source)
         _refuse_short_end(log, source)
         return log.with_notes((*_notes_of(decided), *decided.notes))
-
-
-def _is_json(source: LogSource) -> bool:
-    """Tell whether all of it is one JSON document."""
-    if source.data.lstrip()[:1] not in (b"{", b"["):
-        return False
-    try:
-        json.loads(source.data)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _refuse_several(label: str, inference: Inference) -> None:

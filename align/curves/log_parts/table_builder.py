@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from align.curves.columns.printed_column import ABSENT, PrintedColumn, are_filled, take_texts
-from align.curves.columns.printed_digits import FIXED, DigitColumn
+from align.curves.columns.printed_digits import DigitColumn
 from align.curves.log_parts.text import is_null, is_number, shortened
 from align.curves.loss_log import RAW, LogTable, Series
 from align.curves.thresholds import LARGEST_STEP, LONGEST_NUMBER, REPEATED_TEXTS
@@ -81,8 +81,8 @@ class TableBuilder:
         rows = np.arange(self._count, self._count + count)
         for name, texts in metrics.items():
             if name not in self._metrics:
-                fixed = self._printed_of is not None and self._printed_of(name) == FIXED
-                self._metrics[name] = _Column(name, keeps_all=name == self._loss, fixed=fixed)
+                printed = self._printed_of(name) if self._printed_of else None
+                self._metrics[name] = _Column(name, keeps_all=name == self._loss, printed=printed)
             self._metrics[name].add(rows, self._columns["lines"][-1], texts)
         self._count += count
 
@@ -133,10 +133,10 @@ class TableBuilder:
 class _Column:
     """A loss is measured; learning rates and the like are set, and short numbers of theirs are no rounded ones."""
 
-    def __init__(self, name: str, *, keeps_all: bool = False, fixed: bool = False) -> None:
+    def __init__(self, name: str, *, keeps_all: bool = False, printed: Printed | None = None) -> None:
         self.rows: list[Integers] = []
         self.values: list[Floats] = []
-        self.digits = DigitColumn(measured="loss" in name.lower(), fixed=fixed)
+        self.digits = DigitColumn(measured="loss" in name.lower(), printed=printed)
         self._keeps_all = keeps_all
         self._null: list[int] = []
         self._strange: list[tuple[int, str]] = []

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _HISTORY = re.compile(r'"log_history"\s*:\s*\[')
 _ENTRY = re.compile(r"[\s,]*\{")
 _END = re.compile(r"\s*\]")
-_AS_TEXTS: dict[str, Any] = {"parse_float": str, "parse_int": str, "parse_constant": str}
 
 
 class TrainerStateFormat:
@@ -49,7 +48,7 @@ class TrainerStateFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read the log history; raises EmptyLogError if no entry has a loss."""
         ignored: list[int] = []
-        history, notes = _history(source.text)
+        history, notes = _history(source)
         table = as_table(_records(history, ignored), _window, phase_by_name)
         if "loss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
@@ -65,19 +64,18 @@ class TrainerStateFormat:
         )
 
 
-def _history(text: str) -> tuple[list[Any], tuple[str, ...]]:
+def _history(source: LogSource) -> tuple[list[Any], tuple[str, ...]]:
     """Return the entries, and a note where the file is no single whole document."""
-    try:
-        state = json.loads(text, **_AS_TEXTS)
-    except (ValueError, RecursionError):
-        return _whole_entries(text)
+    state = source.document
+    if state is None:
+        return _whole_entries(source.text)
     history = state.get("log_history") if isinstance(state, dict) else None
     return (history if isinstance(history, list) else []), ()
 
 
 def _whole_entries(text: str) -> tuple[list[Any], tuple[str, ...]]:
     """Return the entries of all histories that are there, each up to where it is cut."""
-    decoder, entries, ends = json.JSONDecoder(**_AS_TEXTS), [], []
+    decoder, entries, ends = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str), [], []
     histories = [begun.end() for begun in _HISTORY.finditer(text)]
     for first in histories:
         at = first

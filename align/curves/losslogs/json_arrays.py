@@ -5,7 +5,6 @@ The array or object may stand under a key. Arrays without a step or an epoch hol
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +53,7 @@ class JsonArraysFormat:
 
 def _read_cells(source: LogSource) -> tuple[LogColumns, dict[str, Sequence[str]]] | None:
     """Return the columns of the log and their texts; None if the document has none."""
-    first = "" if source.is_binary else next((line for _, line in source.lines() if line.strip()), "")
-    if not first.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        document = json.loads(source.text, parse_float=str, parse_int=str, parse_constant=str)
-    except (ValueError, RecursionError):
-        return None
+    document = source.document
     within = document.values() if isinstance(document, dict) and _OTHERS not in document else ()
     parts = (part for part in (document, *within) if isinstance(part, (list, dict)))
     return next(filter(None, map(_cells, parts)), None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -110,9 +111,9 @@ class _Reading:
 
 
 def _all_at_once(block: LogBlock) -> list[dict[str, Any]] | None:
-    """Parse a block as one array, seven times as fast as its lines; None unless each is one object of unlike keys."""
+    """Parse several lines as one array, seven times as fast; None unless each is one object of unlike keys."""
     text, count = block.text, len(block.numbers)
-    if not text.startswith("{") or not text.endswith("}") or text.count("}\n{") != count - 1:
+    if count == 1 or not text.startswith("{") or not text.endswith("}") or text.count("}\n{") != count - 1:
         return None
     rows = _parsed(f"[{text}]".replace("\n", ","))
     if rows is None or len(rows) != count or set(map(type, rows)) != {dict}:
@@ -132,6 +133,7 @@ def _columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return {key: [row.get(key, ABSENT) for row in rows] for key in keys}
 
 
+@lru_cache(maxsize=1)  # a line of very many keys is asked for by whoever recognises the log, and then to be read
 def _object(line: str) -> list[tuple[str, Any]] | None:
     """Read a JSON object as (key, value), its numbers as printed; None if it is none."""
     if not line.startswith("{"):

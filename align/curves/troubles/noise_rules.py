@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
+import scipy  # its parts are loaded where they are first used
 
 from align.core.thresholds import FLOAT32_ROUNDING
 from align.curves.criteria.block_averages import centred_times
@@ -102,7 +102,7 @@ def _is_noise(points: FinitePoints) -> int | None:
     means, sizes = part_means(difference, COURSE_PARTS), part_means(np.abs(difference), COURSE_PARTS)
     noise = _noise(difference)
     deviation, worth = _deviations(noise), _worth(noise)
-    errors = float(stdtrit(worth, float(ndtr(SURE_ERRORS))))
+    errors = float(scipy.special.stdtrit(worth, float(scipy.special.ndtr(SURE_ERRORS))))
     sure = errors * deviation / worth**0.5
     changes = part_means(1.0 * (np.signbit(difference[1:]) != np.signbit(difference[:-1])), 2).min()
     around_zero = bool(np.all(np.abs(means) < np.maximum(sure, NEXT_TO_NONE * deviation)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import TONES, Block, Column, Facts, Lines, Row, Table, verdict_block
 from align.report.rendering.format_values import NONE, as_float, format_number
-from align.report.thresholds import LOSS_DIGITS, POINTS_AROUND_PART, POINTS_AT_END, POINTS_AT_START
+from align.report.thresholds import LOSS_DIGITS, METRICS_SHOWN, POINTS_AROUND_PART, POINTS_AT_END, POINTS_AT_START
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _curve_blocks(document: dict[str, Any]) -> list[Block]:
     if document["events"]:
         blocks.append(Lines(say("loss.events"), tuple(_events(document["events"]))))
     if document["others"]:
-        blocks.append(_others(document["others"]))
+        blocks += _others(document["others"])
     if document["speed"]:
         blocks.append(_speed(document["speed"]))
     return blocks
@@ -197,7 +197,10 @@ def _event_line(text: str, found: list[dict[str, Any]]) -> str:
     return say("loss.event_many", event=text, step=step, count=format_number(len(found))) + value
 
 
-def _others(others: list[dict[str, Any]]) -> Table:
+def _others(others: list[dict[str, Any]]) -> list[Block]:
+    """Show the other metrics; of very many those that differ stand first, and the rest is counted."""
+    if (more := len(others) - METRICS_SHOWN) > 0:
+        others = sorted(others, key=lambda one: one["within"] == one["compared"])[:METRICS_SHOWN]
     columns = (
         Column(say("loss.metric")),
         Column(say("loss.compared"), "number"),
@@ -220,7 +223,8 @@ def _others(others: list[dict[str, Any]]) -> Table:
         )
         for one in others
     )
-    return Table(say("loss.others"), columns, rows)
+    rest: list[Block] = [Lines("", (say("log.more_metrics", count=format_number(more)),))] if more > 0 else []
+    return [Table(say("loss.others"), columns, rows), *rest]
 
 
 def _steps(first: int | None, last: int | None) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import PrintedColumn
-from align.curves.columns.printed_digits import DigitColumn
+from align.curves.columns.printed_digits import DigitColumn, Printed
 from align.curves.line_layouts import find_layouts, is_digit_blind
 from align.curves.log_sources import LogBlock
 from align.curves.thresholds import LINES_PER_LAYOUT
@@ -47,6 +47,28 @@ def test_values_and_printed_digits_are_those_of_the_texts(numbers: list[tuple[fl
         by_text.add(np.array(list(alike), np.bytes_), alike.numbers.values)
         by_column.add_numbers(alike.numbers)
         assert by_text.resolution().tolist() == by_column.resolution().tolist()
+
+
+@given(st.lists(st.floats(1e-4, 1e4), min_size=2), st.booleans())
+def test_numbers_rounded_as_is_known_show_what_their_texts_show(values: list[float], one_has_more: bool) -> None:
+    five = Printed("decimals", 5)
+    texts = [repr(round(value, 5)) for value in values] + ["0.1234567"] * one_has_more
+    numbers = _column(texts).numbers
+    assert numbers is not None
+    by_text, by_column = DigitColumn(), DigitColumn(printed=five)
+    by_text.add(np.array(texts * LINES_PER_LAYOUT, np.bytes_), numbers.values)
+    by_column.add_numbers(numbers)
+    assert by_text.resolution(five).tolist() == by_column.resolution(five).tolist()
+
+
+def test_a_block_with_more_decimals_than_are_known_makes_all_digits_count() -> None:
+    five = Printed("decimals", 5)
+    column = DigitColumn(printed=five)
+    for texts in (["0.12345", "2.5"], ["0.1234567", "0.2"]):
+        numbers = _column(texts).numbers
+        assert numbers is not None
+        column.add_numbers(numbers)
+    assert not column.resolution(five).any()
 
 
 def test_numbers_that_are_hard_to_round_are_read_to_the_last_bit() -> None:
