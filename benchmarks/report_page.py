@@ -1,8 +1,8 @@
 """What a large page of a report costs to make and to open: seconds in a headless Chromium, and times an empty page.
 
 `opened` is when the page is there and its scripts have run, `drawn` when all tables and trees that stand open have been
-styled and laid out; a headless browser paints nothing. The smallest of several runs counts: noise only ever adds. Run it
-on a quiet machine: `python benchmarks/report_page.py [LAYERS ...]`.
+styled and laid out; a headless browser paints nothing. The smallest of several runs counts: noise only ever adds. Run
+it on a quiet machine: `python benchmarks/report_page.py [LAYERS ...]`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ the variables of the environment.
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,13 +39,12 @@ def environment_facts() -> dict[str, Path | str]:
     ['devices', 'machine', 'packages', 'switches', 'variables', 'versions']
     """
     machine = {name: fact for name, fact in machine_facts().items() if name not in CHANGING}
-    lacking = [name for group in missing_packages() for name in group.missing]
     return {
         "machine": _text(machine),
         "devices": " ".join(_devices()),
         "variables": _text(_variables()),
         "versions": _text({package: _version(package) for package in PACKAGES}),
-        "packages": "lacking: " + " ".join(lacking),
+        "packages": _lacking(),
         "switches": mappings_folder() / "switches.toml",
     }
 
@@ -64,6 +64,11 @@ def _devices() -> Iterator[str]:
     for path in (DRIVER / "version", *sorted(DRIVER.glob("gpus/*/information"))):
         if path.is_file():
             yield from path.read_text(encoding="utf-8", errors="replace").splitlines()[:1]
+
+
+@cache  # to list all packages takes a tenth of a second
+def _lacking() -> str:
+    return "lacking: " + " ".join(name for group in missing_packages() for name in group.missing)
 
 
 def _version(package: str) -> str:
