@@ -67,9 +67,9 @@ class LogReading:
     def hints(self) -> AxisHints:
         """How the log counts; raises UsageError for numbers that make no sense."""
         if self.steps_per_epoch is not None and not 1 <= self.steps_per_epoch < math.inf:
-            raise UsageError(f"the number of steps per epoch is {self.steps_per_epoch}", "give a number from 1")
+            raise UsageError.of("log_usage.steps_per_epoch", length=self.steps_per_epoch)
         if self.base not in (None, 0, 1):
-            raise UsageError(f"the first step of a log cannot be called {self.base}", "give 0 or 1")
+            raise UsageError.of("log_usage.base", base=self.base)
         return AxisHints(self.steps_per_epoch, None if self.base is None else 1 if self.base else 0)
 
 
@@ -141,7 +141,7 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
 ) -> CurveComparison:
     """Compare two logs, each read in its own way; see `compare_losses`."""
     if last_step is not None and last_step < 1:
-        raise UsageError(f"the last step is {last_step}", "give a global step, counted from 1")
+        raise UsageError.of("log_usage.last_step", step=last_step)
     criteria, sizes = find_preset(preset, presets), group_sizes(steps_per)
     left, right = (
         _LogSide(reading, reading.read(log, metric), size)
@@ -195,7 +195,7 @@ class _LogSide:
 def _other_runs(side: _LogSide, logs: tuple[Log, Log], runs: Sequence[Log], metric: str) -> Iterator[Curve]:
     """Yield the curves of further runs of the reference; raises UsageError if the candidate is one of them."""
     if logs[1] in runs:
-        raise UsageError("the candidate is one of the runs of the reference", "give it as the candidate only")
+        raise UsageError.of("log_usage.candidate_among_runs")
     for log in runs:
         if log != logs[0]:
             yield replace(side, log=side.reading.read(log, metric)).curve(metric)

@@ -44,7 +44,7 @@ RAW, SINCE_LAST_PRINT = Window("raw"), Window("since last print")
 EPOCH_SO_FAR, EPOCH_MEAN = Window("epoch so far"), Window("epoch mean")
 _FIXED = {window.kind: window for window in (RAW, SINCE_LAST_PRINT, EPOCH_SO_FAR, EPOCH_MEAN)}
 _OF_LAST = re.compile(r"(mean|median) of last ([1-9][0-9]{0,8})", re.ASCII)
-_FORMS_HINT = ", ".join(f"'{form}'" for form in ("mean of last 10", "median of last 10", *_FIXED))
+_FORMS_HINT = [f"'{form}'" for form in ("mean of last 10", "median of last 10", *_FIXED)]
 
 
 def find_window(text: str) -> Window:
@@ -54,7 +54,7 @@ def find_window(text: str) -> Window:
         return _FIXED[words]
     of_last = _OF_LAST.fullmatch(words)
     if of_last is None:
-        raise UsageError(f"a value of a log cannot be {text!r}", f"give one of {_FORMS_HINT}, with any number")
+        raise UsageError.of("log_usage.window", text=text, forms=_FORMS_HINT)
     length = int(of_last[2])
     if length == 1:
         return RAW

@@ -96,8 +96,7 @@ def find_preset(name: str, own: Mapping[str, Preset] | None = None) -> Preset:
     """Return a preset by its name, one of the user's `own` or a known one; raises UsageError."""
     known = {**PRESETS, **(own or {})}
     if name not in known:
-        hint = "write your own in align.toml, as [loss.presets.NAME]"
-        raise UsageError(f"there is no preset {name!r}; known: {', '.join(sorted(known))}", hint)
+        raise UsageError.of("log_usage.preset", name=name, known=sorted(known))
     return known[name]
 
 

@@ -31,6 +31,9 @@ class MapError(CannotRunError):
 class MappingRuleError(CannotRunError):
     """A rule file under `mappings/` that breaks the schema."""
 
+    MISSING = "the rule files are missing; the installation is broken"
+    WORD_LISTS = "expected tables of lists of words and nothing else"
+
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(f"{path}: {reason}", "CONTRIBUTING.md describes the rule files")
 

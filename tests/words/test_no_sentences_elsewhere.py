@@ -21,7 +21,6 @@ STILL_WORDED_ERRORS = {
     "checkpoints": 116,
     "convert": 23,
     "core": 6,
-    "curves": 37,
     "evaluation": 19,
     "forward": 18,
     "lint": 6,

@@ -16,7 +16,7 @@ from align.curves.axis.steps_from_epochs import steps_from_shares
 from align.curves.log_parts.counting import distance_from_zero
 from align.curves.loss_log import AxisHints
 from align.errors import StepsPerEpochError, UnknownEpochLengthError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Axis, Base, Floats, Integers, LossLog, Series
@@ -66,7 +66,7 @@ def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
 def _whole(label: str, length: float | None) -> int | None:
     """Return the length of an epoch as a whole number; raises StepsPerEpochError for a fraction."""
     if length is not None and length != int(length):
-        raise StepsPerEpochError(label, f"it counts steps, and {length:g} of them are no epoch")
+        raise StepsPerEpochError(label, say("log_fault.fraction", length=length))
     return None if length is None else int(length)
 
 
@@ -123,7 +123,8 @@ class _Epochs(NamedTuple):
             return printed[:1]
         of_epochs = np.unique(np.stack([self.places(loss)[0][known], printed]), axis=1)
         if not np.array_equal(of_epochs[0], np.arange(of_epochs.shape[1])):
-            raise StepsPerEpochError(self.log.label, f"its epochs have from {printed.min()} to {printed.max()} steps")
+            reason = say("log_fault.unlike_totals", least=printed.min(), most=printed.max())
+            raise StepsPerEpochError(self.log.label, reason)
         lengths: Integers = of_epochs[1]
         return lengths
 
@@ -144,9 +145,7 @@ def _inside_epochs(
         notes = (*notes, *inferred)
     if int(inside.max()) > length:
         last = int(inside.max())
-        raise StepsPerEpochError(
-            counted.log.label, f"it has a step {last} in an epoch, but an epoch should have {length} steps"
-        )
+        raise StepsPerEpochError(counted.log.label, say("log_fault.beyond_epoch", step=last, length=length))
     return Numbering(epochs * length + inside, "step", counted.base, length, notes)
 
 
@@ -158,7 +157,7 @@ def _by_lengths(
     own = lengths[np.minimum(epochs, len(lengths) - 1)]
     if (inside > own).any():
         first = int(np.argmax(inside > own))
-        reason = f"it has a step {inside[first]} in an epoch, but an epoch should have {own[first]} steps"
+        reason = say("log_fault.beyond_epoch", step=inside[first], length=own[first])
         raise StepsPerEpochError(counted.log.label, reason)
     begins = np.append(0, np.cumsum(lengths))
     note = sentence("axis_note.unlike_epochs", least=int(lengths.min()), most=int(lengths.max()))
@@ -173,14 +172,12 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: 
     crossing = np.diff(epochs) > 0
     if not crossing.any():
         hint = log.length_advice or StepsPerEpochError.GIVE_IT
-        raise UnknownEpochLengthError(log.label, "it shows no complete epoch", hint)
+        raise UnknownEpochLengthError(log.label, say("log_fault.no_epoch"), hint)
     within = np.diff(inside)[~crossing]
     within = within[within > 0]
     if not len(within) or np.median(within) != 1:
         hint = log.length_advice or StepsPerEpochError.GIVE_IT
-        raise UnknownEpochLengthError(
-            log.label, "it prints only some steps, so an epoch may be longer than its last one", hint
-        )
+        raise UnknownEpochLengthError(log.label, say("log_fault.some_steps"), hint)
     last, length = inside[:-1][crossing], int(inside.max())
     notes = [sentence("axis_note.largest_step", length=length)]
     if len(short := last[last != length]):
@@ -211,7 +208,7 @@ def _by_share(log: LossLog, shares: Floats, copies: int, hints: AxisHints) -> Nu
     if length is None and hints.assumed:
         return Numbering(np.tile(_ordinals(shares), copies), "step", 1, None, ())
     if length is None:
-        raise UnknownEpochLengthError(log.label, "it counts only epochs, with their fraction")
+        raise UnknownEpochLengthError(log.label, say("log_fault.only_shares"))
     steps, notes = steps_from_shares(log.label, shares, length)
     steps = np.tile(steps, copies)
     return Numbering(steps, "step", 1, int(length) if length == int(length) else None, notes)

@@ -30,8 +30,7 @@ def group_sizes(steps_per: tuple[int, int]) -> tuple[int, int]:
     (2, 1): two steps of the reference see as many samples as one of the candidate. Raises UsageError.
     """
     if min(steps_per) < 1:
-        found = ":".join(map(str, steps_per))
-        raise UsageError(f"steps cannot be matched as {found}", "give two numbers from 1, such as 2:1")
+        raise UsageError.of("log_usage.steps_per", found=":".join(map(str, steps_per)))
     common = gcd(*steps_per)
     return steps_per[0] // common, steps_per[1] // common
 

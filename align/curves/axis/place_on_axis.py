@@ -18,7 +18,7 @@ from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.loss_log import RAW, Curve, PairedCurves
 from align.curves.reading.jobs import choose_job
 from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesError, UnorderedLogError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,14 +113,9 @@ def _check_axes(reference: Curve, candidate: Curve) -> None:
         return
     sides = ("reference", reference), ("candidate", candidate)
     (side, by_epoch), (other, by_step) = sides if reference.axis == "epoch" else sides[::-1]
-    length = by_step.steps_per_epoch
-    length_hint = "" if length is None else f" {length}, if it has as many as the {other}"
-    raise UnlikeCurvesError(
-        reference.label,
-        candidate.label,
-        f"{by_epoch.label} counts epochs, the other steps",
-        f"give the number of steps in an epoch with --{side}-steps-per-epoch{length_hint}",
-    )
+    reason = say("log_fault.epochs_and_steps", label=by_epoch.label)
+    hint = say("log_fault.length_of_epoch", side=side, other=other, length=by_step.steps_per_epoch)
+    raise UnlikeCurvesError(reference.label, candidate.label, reason, hint)
 
 
 def steps_until(steps: Integers, last_step: int | None) -> Integers:

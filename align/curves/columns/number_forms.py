@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Booleans, Floats, Integers
 
     Words = NDArray[np.uint64]
+
+T = TypeVar("T", bound=np.generic)
 
 _NUMBER = re.compile(r"([-+]?)([0-9]*)(?:(\.)([0-9]*))?(?:[eE]([-+]?)([0-9]{1,3}))?")
 _TO_ZEROS = str.maketrans("123456789", "0" * 9)
@@ -94,25 +96,35 @@ class NumberColumn(NamedTuple):
         return bool((self.mantissas[rows] % np.uint64(10) == 0).any())
 
 
-def read_alike(letters: Letters, starts: Integers, form: NumberForm, exponent: int) -> NumberColumn | None:
-    """Read numbers of one short form, `exponent` the same in all: all digits in one word. None if they do not fit."""
-    point = int(form.decimals > 0)
-    size = form.whole + point + form.decimals
-    if size > _WORD or abs(places := form.decimals - exponent) > _MOST_DECIMALS:
+def read_short(
+    letters: Letters, starts: Integers, kinds: Integers, forms: Sequence[NumberForm], exponent: int
+) -> NumberColumn | None:
+    """Read numbers of short forms, `exponent` the same in all: the digits of each in one word. None if they do not fit.
+
+    Number i has the form `forms[kinds[i]]`.
+    """
+    sizes = np.array([form.whole + (form.decimals > 0) + form.decimals for form in forms])
+    digits = np.array([form.decimals for form in forms])
+    if (
+        sizes.max() > _WORD
+        or np.abs(digits - exponent).max() > _MOST_DECIMALS
+        or digits.min() < exponent < digits.max()
+    ):
         return None
+    ends = np.array([form.end if form.decimals else form.whole_end for form in forms]) - _WORD
     words: Words = np.ndarray((len(letters) - _WORD + 1,), "<u8", letters.data, strides=(1,))
-    word = words[starts + ((form.end if point else form.whole_end) - _WORD)] ^ _ZEROS
-    if point:
-        whole = (word & (_KEPT[size] ^ _KEPT[form.decimals + 1])) << np.uint64(8)
-        word = (word & _KEPT[form.decimals]) | whole
-    else:
-        word &= _KEPT[size]
-    mantissas = _joined_digits(word)
-    values = mantissas.astype(np.float64)
-    if places:
-        values = values / _TENS[places] if places > 0 else values * _TENS[-places]
-    decimals, exponents, short = (np.broadcast_to(one, len(starts)) for one in (form.decimals, -places, False))
-    return NumberColumn(-values if form.negative else values, mantissas, decimals, exponents, short)
+    word = words[starts + _by_row(ends, kinds)] ^ _ZEROS
+    before, point = _KEPT[sizes] ^ _KEPT[np.where(digits, digits + 1, 0)], np.where(digits, 8, 0).astype(np.uint64)
+    whole = (word & _by_row(before, kinds)) << _by_row(point, kinds)
+    mantissas = _joined_digits((word & _by_row(_KEPT[digits], kinds)) | whole)
+    decimals, values = _by_row(digits, kinds), mantissas.astype(np.float64)
+    places = decimals - exponent
+    if places.any():
+        values = values / _TENS[places] if places.min() >= 0 else values * _TENS[-places]
+    if any(form.negative for form in forms):
+        values = np.where(_by_row(np.array([form.negative for form in forms]), kinds), -values, values)
+    shown, exponents, short = (np.broadcast_to(one, len(starts)) for one in (decimals, -places, np.zeros(1, np.bool_)))
+    return NumberColumn(values, mantissas, shown, exponents, short)
 
 
 def read_numbers(letters: Letters, starts: Integers, kinds: Integers, forms: Sequence[NumberForm]) -> NumberColumn:
@@ -131,7 +143,7 @@ def read_numbers(letters: Letters, starts: Integers, kinds: Integers, forms: Seq
     return NumberColumn(values, mantissas, np.broadcast_to(decimals, len(starts)), powers, too_long)
 
 
-def _by_row(column: Integers, kinds: Integers) -> Integers:
+def _by_row(column: NDArray[T], kinds: Integers) -> NDArray[T]:
     """Return what each row has; one number for all where they have the same."""
     return column[:1] if len(column) == 1 or (column == column[0]).all() else column[kinds]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from align.curves.columns.number_forms import NumberForm, number_form, read_alike, read_numbers
+from align.curves.columns.number_forms import NumberForm, number_form, read_numbers, read_short
 from align.curves.line_layouts import PADDING
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ class Field(NamedTuple):
 
 
 # Where a number's form begins to tell of its exponent.
-_EXPONENT = NumberForm._fields.index("exponent_end")
 # In place of a text that is not there; no text of a cell, without the spaces around it, is like it.
 ABSENT = " "
 NO_FIELD, ABSENT_FIELD = Field(0, 0, ""), Field(0, 0, ABSENT)
@@ -129,33 +128,34 @@ class PrintedColumn(Sequence[str]):
         if not known or len(known) < len(forms):
             return None
         starts = self.starts + (self._places[self.kinds, 0] if len(used) > 1 else self._places[used, 0])
-        if len({form[:_EXPONENT] for form in known}) == 1 and len({form.exponent_sign for form in known}) == 1:
-            alike = self._read_alike(used.tolist(), starts, known[0])
-            if alike is not None:
-                return alike
         place = np.zeros(len(self.fields), np.int64)
         place[used] = np.arange(len(used))
-        return read_numbers(self.letters, starts, place[self.kinds], known)
+        kinds = place[self.kinds]
+        short = self._read_short(used.tolist(), starts, kinds, known)
+        return read_numbers(self.letters, starts, kinds, known) if short is None else short
 
-    def _read_alike(self, used: list[int], starts: Integers, form: NumberForm) -> NumberColumn | None:
-        """Read numbers of one form by what of them is the same in all lines; None if they have to be read one by one.
+    def _read_short(
+        self, used: list[int], starts: Integers, kinds: Integers, forms: list[NumberForm]
+    ) -> NumberColumn | None:
+        """Read short numbers by what of them is the same in all lines; None if they have to be read one by one.
 
         Where all is the same, one is read.
         """
-        texts = {self.fields[kind].text for kind in used}
-        if len(texts) == 1 and self._is_same(used, 0):
-            return read_numbers(self.letters, starts[:1], np.zeros(1, np.int64), [form]).repeated(len(starts))
-        exponents = {text[form.end :] for text in texts}
-        if len(exponents) > 1 or (exponents != {""} and not self._is_same(used, form.end)):
+        texts = [self.fields[kind].text for kind in used]
+        if len(set(texts)) == 1 and self._is_same(used, [0] * len(used)):
+            return read_numbers(self.letters, starts[:1], np.zeros(1, np.int64), forms[:1]).repeated(len(starts))
+        ends = [form.end for form in forms]
+        exponents = {text[end:] for text, end in zip(texts, ends, strict=True)}
+        if len(exponents) > 1 or (exponents != {""} and not self._is_same(used, ends)):
             return None
-        return read_alike(self.letters, starts, form, int(exponents.pop()[1:] or 0))
+        return read_short(self.letters, starts, kinds, forms, int(exponents.pop()[1:] or 0))
 
-    def _is_same(self, used: list[int], begin: int) -> bool:
+    def _is_same(self, used: list[int], begins: list[int]) -> bool:
         """Tell whether the lines of each layout have the same letters here, from a place on."""
-        known = (self.varying[kind] if kind < len(self.varying) else None for kind in used)
-        bounds = ((self.fields[kind].start + begin, self.fields[kind].end) for kind in used)
-        spans = ((varying, slice(*bound)) for varying, bound in zip(known, bounds, strict=True))
-        return all(varying is not None and not varying[span].any() for varying, span in spans)
+        known = [self.varying[kind] if kind < len(self.varying) else None for kind in used]
+        fields = [self.fields[kind] for kind in used]
+        spans = [slice(field.start + begin, field.end) for field, begin in zip(fields, begins, strict=True)]
+        return all(varying is not None and not varying[span].any() for varying, span in zip(known, spans, strict=True))
 
 
 def take_texts(texts: Sequence[str], rows: Integers) -> Sequence[str]:

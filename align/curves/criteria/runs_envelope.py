@@ -63,7 +63,7 @@ def pair_with_runs(
     Raises UsageError for fewer than two runs, equal ones, or ones that are logged in unlike ways; UnlikeCurvesError.
     """
     if len(runs) < FEWEST_RUNS:
-        raise UsageError("one run of the reference shows no spread", "give two runs or more; three tell much more")
+        raise UsageError.of("log_usage.one_run")
     pairs = [pair_curves(run, candidate, last_step) for run in runs]
     steps = reduce(lambda left, right: left[common_places(left, right)[0]], (pair.steps for pair in pairs))
     at = [common_places(pair.steps, steps)[0] for pair in pairs]
@@ -130,10 +130,9 @@ def _check_runs(runs: Sequence[Curve], values: Floats, candidates: Floats) -> No
         if values.shape[1] and np.array_equal(values[one], values[other], equal_nan=True)
     ]
     if equal:
-        hint = "name each run once; runs that are equal by design need no envelope: compare with one of them"
-        raise UsageError(f"reference runs are equal: {'; '.join(equal)}", hint)
+        raise UsageError.of("log_usage.equal_runs", equal=equal)
     if any(not np.array_equal(candidates[0], other, equal_nan=True) for other in candidates[1:]):
-        raise UsageError("the reference runs print means over unlike spans of steps", "log all of them the same way")
+        raise UsageError.of("log_usage.unlike_runs")
 
 
 def _notes(pairs: list[PairedCurves], usable: Booleans) -> Iterator[str]:

@@ -18,6 +18,7 @@ from align.curves.log_parts.text import NUMBER
 from align.curves.loss_log import RAW, find_window
 from align.curves.thresholds import LONGEST_LINE
 from align.errors import AlignError, MappingRuleError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -195,7 +196,7 @@ def read_console_table(path: Path, table: dict[str, Any]) -> ConsoleLines:
     check_keys(path, table, _KNOWN)
     name = table.get("name", "?")
     if table.get("counts", "epoch") not in _COUNTS:
-        raise MappingRuleError(path, f"{name}: counts must be one of {', '.join(_COUNTS)}, not {table['counts']!r}")
+        raise MappingRuleError(path, say("log_table.counts", name=name, known=_COUNTS, given=table["counts"]))
     try:
         return ConsoleLines(**_values(table), path=path)
     except (TypeError, ValueError, KeyError, AttributeError, AlignError) as error:

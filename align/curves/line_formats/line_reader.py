@@ -36,7 +36,6 @@ SKIP_GROUPS = ("overflow", "skipped")
 _OTHERS = (*_COUNTERS, "validation", *SKIP_GROUPS)
 _BAR = "%|"
 _YES = {"true", "yes", "y", "overflow", "skipped", "skip"}
-_EXAMPLE = r"name the groups, as in 'step (?P<step>\d+) .*loss (?P<loss>\S+)'; others are metrics"
 _RATIO = re.compile(r"\s*/\s*[0-9]")
 _TOTAL = r"let the pattern take the number behind the step too: (?P<step>\d+)\s*/\s*(?P<total>\d+)"
 
@@ -57,10 +56,8 @@ def find_in_block(line_format: LineFormat, block: LogBlock) -> list[FoundLine]:
             for number, line, match in _matches(line_format, block)
         ]
     except TimeoutError:
-        hint = "a repetition inside a repetition, such as (a+)+, can take for ever: write it without"
-        raise UsageError(
-            f"the pattern '{line_format.pattern}' takes more than {PATTERN_SECONDS} seconds", hint
-        ) from None
+        pattern = line_format.pattern
+        raise UsageError.of("log_usage.slow_pattern", pattern=pattern, seconds=PATTERN_SECONDS) from None
 
 
 def _matches(line_format: LineFormat, block: LogBlock) -> Iterator[tuple[int, str, re.Match[str]]]:
@@ -271,10 +268,10 @@ def _checked(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groupindex
     except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"'{pattern}' is no regular expression: {error}", _EXAMPLE) from error
+        raise UsageError.of("log_usage.no_expression", pattern=pattern, error=error) from error
     missing = [] if "loss" in groups else ["loss"]
     if "step" not in groups and "epoch" not in groups:
         missing.append("step (or epoch)")
     if missing:
-        raise UsageError(f"the pattern '{pattern}' has no group {' and no group '.join(missing)}", _EXAMPLE)
+        raise UsageError.of("log_usage.lacks_group", pattern=pattern, missing=missing)
     return pattern

@@ -42,7 +42,7 @@ def log_words() -> LogWords:
     """Read the vocabulary; raises MappingRuleError if the installation lacks it or it is no table of lists."""
     folder = beside_package("mappings", _FILE)
     if folder is None:
-        raise MappingRuleError(CHECKOUT / "mappings" / _FILE, "the rule files are missing; the installation is broken")
+        raise MappingRuleError(CHECKOUT / "mappings" / _FILE, MappingRuleError.MISSING)
     return read_log_words(folder / _FILE)
 
 
@@ -53,7 +53,7 @@ def read_log_words(path: Path) -> LogWords:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MappingRuleError(path, f"not TOML: {error}") from error
     if not all(isinstance(section, dict) for section in document.values()):
-        raise MappingRuleError(path, "expected tables of lists of words and nothing else")
+        raise MappingRuleError(path, MappingRuleError.WORD_LISTS)
     return LogWords(
         {f"{name}.{key}": frozenset(words) for name, section in document.items() for key, words in section.items()}
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from align.core.about import CHECKOUT, beside_package
 from align.errors import MappingRuleError
+from align.words.catalogue import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,9 +30,7 @@ def format_tables(kind: Literal["console", "table"]) -> tuple[tuple[Path, dict[s
     """Return all tables of a kind, each with its file; raises MappingRuleError if the installation lacks them."""
     folder = beside_package("mappings", _FOLDER)
     if folder is None:
-        raise MappingRuleError(
-            CHECKOUT / "mappings" / _FOLDER, "the rule files are missing; the installation is broken"
-        )
+        raise MappingRuleError(CHECKOUT / "mappings" / _FOLDER, MappingRuleError.MISSING)
     files = sorted((folder / _FOLDER).glob("*.toml"))
     return tuple((path, table) for path in files for table in read_format_tables(path).get(kind, []))
 
@@ -44,7 +43,7 @@ def read_format_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MappingRuleError(path, f"not TOML: {error}") from error
     if not all(kind in _KINDS and isinstance(tables, list) for kind, tables in document.items()):
-        raise MappingRuleError(path, f"expected tables [[{']] and [['.join(_KINDS)}]] and nothing else")
+        raise MappingRuleError(path, say("log_table.kinds", kinds=_KINDS))
     return document
 
 
@@ -52,4 +51,4 @@ def check_keys(path: Path, table: dict[str, Any], known: set[str]) -> None:
     """Raise MappingRuleError if a table has a key that is not known."""
     if unknown := sorted(set(table) - known):
         name = table.get("name", "?")
-        raise MappingRuleError(path, f"{name}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+        raise MappingRuleError(path, say("log_table.keys", name=name, unknown=unknown, known=sorted(known)))

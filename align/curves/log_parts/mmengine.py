@@ -61,14 +61,15 @@ def in_seconds(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]
     return {_IN_SECONDS.get(name, name): texts for name, texts in columns.items()}
 
 
-def interval_window(name: str, steps: Sequence[Integers]) -> Window:
-    """Return what a metric of mmcv is the mean of: all but settings are averaged over the print interval.
-
-    `steps` are those of all training lines, block by block, where they start again with each epoch.
-    """
+def print_interval(steps: Sequence[Integers]) -> int:
+    """Return how many steps apart mmcv prints; `steps` of all training lines may start again with each epoch."""
     printed = np.concatenate(steps)
     distances = np.diff(printed, prepend=0)
-    interval = int(np.median(np.where(distances > 0, distances, printed)))
+    return int(np.median(np.where(distances > 0, distances, printed)))
+
+
+def interval_window(name: str, interval: int) -> Window:
+    """Return what a metric of mmcv is the mean of: all but settings are averaged over the print interval."""
     single = interval <= 1 or name in _SETTINGS or phase_by_name(name) == "validation"
     return RAW if single else Window("mean of last", interval)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_word, take_texts
 from align.curves.columns.printed_digits import Printed
-from align.curves.log_parts.mmengine import in_seconds, interval_window
+from align.curves.log_parts.mmengine import in_seconds, interval_window, print_interval
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
@@ -102,8 +103,12 @@ class _Reading:
         on = np.diff(np.concatenate(self._training_epochs)) > 0
         return "step in epoch" if np.any(back & on) else "global step"
 
+    @cached_property
+    def _interval(self) -> int:
+        return print_interval(self._training_steps)
+
     def _window(self, name: str) -> Window:
-        return interval_window(name, self._training_steps)
+        return interval_window(name, self._interval)
 
 
 PLUGIN = MmcvJsonFormat()

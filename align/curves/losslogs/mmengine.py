@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from align.curves.log_parts.mmengine import (
     configured_length,
     in_seconds,
     interval_window,
+    print_interval,
     smoothed_window,
     usual_length_note,
 )
@@ -148,9 +150,13 @@ class _Reading:
         self._training_steps.append(steps[training])
         self._step, self._total = int(steps[-1]), int(totals[-1])
 
+    @cached_property
+    def _interval(self) -> int:
+        return print_interval(self._training_steps)
+
     def _window(self, name: str) -> Window:
         if self._of_mmcv:
-            return interval_window(name, self._training_steps)
+            return interval_window(name, self._interval)
         return smoothed_window(name, self._length or USUAL_LENGTH)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from align.curves.loss_log import LogTable, LossLog, Series
 from align.errors import MixedJobsError, UnlikeLogsError, UsageError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def choose_job(log: LossLog, job: int | None = None) -> LossLog:
     if job is None and len(jobs) > 1:
         raise MixedJobsError(log.label, [_extent(one) for one in jobs])
     if job is not None and not 1 <= job <= len(jobs):
-        raise UsageError(f"{log.label} has no job {job}", f"give a number from 1 to {len(jobs)}")
+        raise UsageError.of("log_usage.job", label=log.label, job=job, last=len(jobs))
     if len(jobs) == 1:
         return log
     number = job or 1
@@ -102,7 +102,7 @@ def join_logs(logs: Sequence[LossLog], label: str) -> LossLog:
     first = logs[0]
     for log in logs[1:]:
         if (log.format, log.loss_name) != (first.format, first.loss_name):
-            raise UnlikeLogsError(first.label, log.label, "their losses go by other names")
+            raise UnlikeLogsError(first.label, log.label, say("log_fault.other_names"))
     counting = _counting(logs)
     lengths = {log.steps_per_epoch for log in logs if log.steps_per_epoch is not None}
     notes = [sentence("logs_note.of_file", file=log.label, note=note) for log in logs for note in log.notes]
@@ -129,7 +129,7 @@ def _counting(logs: Sequence[LossLog]) -> Counting:
         return logs[0].counting
     if kinds.keys() == {"global step", "step in epoch"} and all(log.table.epochs is not None for log in logs):
         return "step in epoch"
-    raise UnlikeLogsError(logs[0].label, logs[-1].label, f"they count unlike things: {', '.join(kinds)}")
+    raise UnlikeLogsError(logs[0].label, logs[-1].label, say("log_fault.other_counting", kinds=list(kinds)))
 
 
 def _join_tables(logs: Sequence[LossLog]) -> LogTable:
@@ -169,7 +169,7 @@ def _join_series(name: str, logs: Sequence[LossLog], firsts: Sequence[int]) -> S
     label, known = parts[0][0].label, parts[0][1]
     for log, series, _ in parts:
         if (series.window, series.phase) != (known.window, known.phase):
-            raise UnlikeLogsError(label, log.label, f"values of {name!r} are means over other spans of steps")
+            raise UnlikeLogsError(label, log.label, say("log_fault.other_spans", name=name))
     return Series(
         np.concatenate([series.rows + first for _, series, first in parts]),
         np.concatenate([series.values for _, series, _ in parts]),

@@ -11,6 +11,7 @@ from align.core.atomic_files import existing_file
 from align.curves.log_sources import FileBytes, LogSource, first_lines
 from align.curves.thresholds import LARGE_LOG_BYTES, LINES_OF_LAYOUT, LOG_HEAD_BYTES
 from align.errors import UnreadableLogError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,14 +68,14 @@ def list_log_files(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         if not open_log(existing_file(path, "loss log"), 1).data:
-            raise UnreadableLogError(path, "it is empty")
+            raise UnreadableLogError(path, say("log_fault.empty"))
         return [path]
     try:
         files = [file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")]
     except OSError as error:
         raise UnreadableLogError(path, error.strerror or str(error)) from error
     if not files:
-        raise UnreadableLogError(path, "the folder has no files")
+        raise UnreadableLogError(path, say("log_fault.empty_folder"))
     return sort_log_files(files)
 
 

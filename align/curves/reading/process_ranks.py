@@ -102,11 +102,9 @@ def choose_rank(source: LogSource, rank: int | None = None) -> RankedSource:
     prefix = _prefix(source)
     ranks = _ranks(prefix, source.data)
     if rank is not None and rank not in ranks:
-        raise UsageError(
-            f"{source.label} has no lines of rank {rank}: "
-            + (f"it has ranks {', '.join(map(str, ranks))}" if ranks else "its lines tell no rank"),
-            "choose another rank, or leave it out",
-        )
+        if not ranks:
+            raise UsageError.of("log_usage.no_ranks", label=source.label, rank=rank)
+        raise UsageError.of("log_usage.rank", label=source.label, rank=rank, ranks=list(ranks))
     if prefix is None:
         return RankedSource(source, None, (), 0)
     chosen = min(ranks) if rank is None else rank

@@ -91,7 +91,7 @@ def read_log(
     declared = find_window(window) if window else None
     paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
     if not paths:
-        raise UsageError("no log is given", "give a file, a folder, or several files in the order of the training")
+        raise UsageError.of("log_usage.no_log")
     whole = _read_known(paths, wanted)
     return whole if declared is None else declare_window(whole, declared)
 
@@ -131,7 +131,7 @@ def _read_all(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
 def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
     """Return the formats that come into question by name; raises UsageError for an unknown one."""
     if name and pattern:
-        raise UsageError("both a log format and a pattern are given", "give one of them")
+        raise UsageError.of("log_usage.format_and_pattern")
     known = log_formats()
     if name == LAST_RESORT.name:
         return {name: LAST_RESORT}
@@ -139,7 +139,7 @@ def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
         return {"pattern": PatternFormat(pattern)}
     if name and name not in known:
         names = close_names([name], known)[name] or tuple(known)
-        raise UsageError(f"there is no log format {name!r}", f"choose one of {', '.join(names)}")
+        raise UsageError.of("log_usage.format", name=name, names=names)
     return {name: known[name]} if name else known
 
 
@@ -189,8 +189,7 @@ def _of_one_rank(
         return files, ()
     rank = distinct[0] if wanted.rank is None else wanted.rank
     if rank not in distinct:
-        listed = ", ".join(map(str, distinct))
-        raise UsageError(f"no file is of rank {rank}: there are ranks {listed}", "choose another rank, or leave it out")
+        raise UsageError.of("log_usage.rank_of_files", rank=rank, ranks=distinct)
     kept = {file: known for file, known in files.items() if ranks[file] in (None, rank)}
     others = first_few([file.name for file in files if file not in kept])
     return kept, (sentence("logs_note.files_of_rank", rank=rank, others=others),)
