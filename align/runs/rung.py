@@ -89,7 +89,7 @@ def rungs() -> tuple[Rung, ...]:
     """All rungs from the lowest to the highest.
 
     >>> [rung.name for rung in rungs()][:2]
-    ['environment', 'parameters']
+    ['environment', 'determinism']
     """
     found: Mapping[str, Any] = load_plugins(RUNGS)
     return tuple(sorted(found.values(), key=lambda rung: rung.order))
