@@ -23,6 +23,7 @@ from align.models.probe import probe as probe
 from align.names.check_name_map import check_name_map as check_name_map
 from align.names.map_one_side import map_one_side as map_one_side
 from align.names.map_parameters import map_parameters as map_parameters
+from align.report.open_run import open_run as open_run
 from align.report.result_frames import map_frame as map_frame
 from align.report.write_report import write_report as write_report
 from align.traces.capture_trace import capture_trace as capture_trace

@@ -41,6 +41,10 @@ weights. Nothing is downloaded. `align forward` names each part that is at fault
 *moves the output* is the relative L2 difference of the outputs, port against original. The brackets say how many times
 that is what rounding does to the original, float32 against float64.
 """
+SUSPECTED = "suspected"
+UNCONFIRMED = (
+    "Outputs differ by more than the limits, and no trial has confirmed why. These ports are not counted as found."
+)
 ROUNDING = "An output that moves by no more than a few times the rounding is what a right port has, too."
 
 
@@ -141,16 +145,17 @@ def faults(culprits: Iterable[Culprit]) -> list[Found]:
 
 def page(found: Sequence[Found]) -> str:
     """The page as Markdown."""
-    differ = [one for one in found if one.get("faults")]
+    differ = [one for one in found if any(fault["sureness"] != SUSPECTED for fault in one.get("faults", ()))]
+    suspected = [one for one in found if one.get("faults") and one not in differ]
     clean = [one for one in found if one.get("verdict") == "aligned"]
-    other = [one for one in found if one not in differ and one not in clean]
+    other = [one for one in found if one not in (*differ, *suspected, *clean)]
+    total = len(differ) + len(suspected) + len(clean)
     parts = [HEAD]
-    parts += (
-        [f"## {len(differ)} of {len(differ) + len(clean)} ports compute something else\n", table(differ)]
-        if differ
-        else []
-    )
+    parts += [f"## {len(differ)} of {total} ports compute something else\n", table(differ)] if differ else []
     parts += [section(one) for one in differ]
+    if suspected:
+        parts += [f"## Suspected, and not shown\n\n{UNCONFIRMED}\n", table(suspected)]
+        parts += [section(one) for one in suspected]
     if clean:
         lines = [f"- {title(one)}: moves the output by {moved(one)}" for one in clean]
         parts.append("\n".join([f"## Ports that agree\n\n{ROUNDING}\n", *lines, ""]))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
+import linecache
 import re
-import subprocess
 import sys
 from pathlib import Path
 from shutil import copytree
 
 import pytest
+
+from align.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "first_port"
@@ -27,26 +28,35 @@ MOST_COMMANDS = 10
 
 
 @pytest.mark.frameworks
-def test_three_faults_are_known_with_their_lines_and_each_correction_turns_its_rung_green(tmp_path: Path) -> None:
+def test_three_faults_are_known_with_their_lines_and_each_correction_turns_its_rung_green(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def typed(*arguments: str) -> int:
+        """Run one command in the folder, with the code that lies there now, and keep what it prints."""
+        forget_code(folder)
+        code = main(arguments)
+        printed.append(lines_of(capsys.readouterr().out))
+        return code
+
     folder = copytree(EXAMPLE, tmp_path / "port")
-    commands = [align(folder, "init")]
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    printed: list[list[str]] = []
+    assert typed("init") == 0
     for rung, line, correction in FAULTS:
-        commands.append(align(folder, "run"))
-        assert commands[-1].returncode == 1, commands[-1].stderr
+        assert typed("run") == 1
         failed = next(one for one in ladder(folder) if one["state"] == "failed")
         assert failed["name"] == rung
         assert failed["culprits"][0]["line"] == line
-        assert line in commands[-1].stdout
+        assert any(line in one for one in printed[-1])
         correct(folder / "port.py", correction)
-    commands.append(align(folder, "run"))
+    assert typed("run") == 0
     states = {one["name"]: one["state"] for one in ladder(folder)}
     assert {states[rung] for rung, *_ in FAULTS} == {"passed"}
     assert "failed" not in states.values()
-    assert commands[-1].returncode == 0
-    assert len(commands) <= MOST_COMMANDS
-    printed = [lines_of(command.stdout) for command in commands]
+    assert len(printed) <= MOST_COMMANDS
     shown = readme_commands()
-    assert [command for command, _ in shown] == ["init", *["run"] * (len(commands) - 1)]
+    assert [command for command, _ in shown] == ["init", *["run"] * (len(printed) - 1)]
     assert [line for (_, lines), own in zip(shown, printed, strict=True) for line in lines if line not in own] == []
 
 
@@ -62,17 +72,12 @@ def lines_of(output: str) -> list[str]:
     return [" ".join(line.split()) for line in output.splitlines() if line.strip()]
 
 
-def align(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """One command as typed in the folder."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-m", "align.cli.main", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def forget_code(folder: Path) -> None:
+    """Let the next command load the code of a folder anew, as a new process does, without the frameworks' imports."""
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(folder)):
+            del sys.modules[name]
+    linecache.clearcache()
 
 
 def correct(port: Path, correction: dict[str, str]) -> None:

@@ -112,7 +112,7 @@ def test_a_notebook_has_short_cells_without_outputs_and_ends_with_what_to_do_nex
     assert [name for name in named if not (NOTEBOOKS / name).is_file()] == []
 
 
-@pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
+@pytest.mark.parametrize("path", [*PATHS, NOTEBOOKS / TEMPLATE], ids=lambda path: path.stem)
 def test_a_notebook_uses_public_names_only(path: Path) -> None:
     trees = [ast.parse(MAGIC.sub("", cell.source)) for cell in code_cells(path)]
     nodes = [node for tree in trees for node in ast.walk(tree)]

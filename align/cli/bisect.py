@@ -114,5 +114,4 @@ def _refuse(named: list[str]) -> None:
     from align.errors import UsageError
 
     if named:
-        hint = "--precision and --device halve the layers of one model, --limit and --loss judge that and nothing else"
-        raise UsageError(f"{', '.join(named)} cannot be used here", hint)
+        raise UsageError.of("cli_usage.of_another_bisection", names=named)

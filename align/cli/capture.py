@@ -75,15 +75,13 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         others |= {"--layer-inputs": layer_inputs, "--backward": backward}
         others |= {"--no-noise": not noise, "--no-values": not values}
         if strange := [name for name, given in others.items() if given]:
-            raise UsageError(
-                f"{strange[0]} is of a forward run, not of --step", "the factory returns the model as it is to be"
-            )
+            raise UsageError.of("cli_usage.of_a_forward_run", name=strange[0])
         with own_hints((), others):
             return _capture_steps(step, folder, batch, steps, json, overwrite=overwrite)
     if batch:
-        raise UsageError("--batch is of training steps", "give --inputs, or --step FACTORY")
+        raise UsageError.of("cli_usage.of_training_steps")
     if side is None:
-        raise UsageError("no model is given", "write `align capture SIDE -o DIR`, or --step FACTORY for training steps")
+        raise UsageError.of("cli_usage.no_model_to_capture")
     from align.models.open_side import open_side
     from align.traces.capture_trace import capture_trace
 
@@ -118,7 +116,7 @@ def _capture_steps(
     from align.training.capture_training_step import capture_training_step
 
     if not batch:
-        raise UsageError("no batch is given", "give inputs and labels by name: --batch FILE.npz")
+        raise UsageError.of("cli_usage.no_batch")
     with progress_bar() as progress:
         result = capture_training_step(
             factory, folder, batch=batch, steps=steps, overwrite=overwrite, progress=progress

@@ -74,11 +74,11 @@ def _chosen(sides: tuple[Path | None, Path | None], updates: tuple[Path, ...] | 
 
     given = [side for side in sides if side is not None]
     if updates and given:
-        raise UsageError(f"--updates takes four checkpoints, {given[0]} is one more", f"give {' '.join(_UPDATES)} only")
+        raise UsageError.of("cli_usage.five_checkpoints", given=given[0], wanted=_UPDATES)
     if updates and unchanged:
-        raise UsageError("--unchanged does not go with --updates", "what did not move is listed anyway")
+        raise UsageError.of("cli_usage.unchanged_updates")
     if not updates and len(given) < len(sides):
-        raise UsageError("two checkpoints are needed", f"write `align diff A B`, or --updates {' '.join(_UPDATES)}")
+        raise UsageError.of("cli_usage.one_checkpoint", wanted=_UPDATES)
     files = [*(updates or given)]
     for path in files:
         require_checkpoint(path)

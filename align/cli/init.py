@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from align.runs.write_project import Key
 
 
+_TRACE = "A folder of `align capture`, of an original whose framework is not here."
+
+
 def init_command(  # noqa: PLR0913 - one parameter an option
     reference: Annotated[str | None, typer.Option(metavar="SIDE", help="The original: `file.py:function`.")] = None,
     candidate: Annotated[str | None, typer.Option(metavar="SIDE", help="The port: `file.py:function`.")] = None,
     reference_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Fills the original.")] = None,
     candidate_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Fills the port.")] = None,
+    reference_trace: Annotated[str | None, typer.Option(metavar="DIR", help=_TRACE)] = None,
+    candidate_trace: Annotated[str | None, typer.Option(metavar="DIR", help="The same of the port.")] = None,
     reference_training: Annotated[str | None, typer.Option(metavar="SIDE", help="Model, loss, optimizer.")] = None,
     candidate_training: Annotated[str | None, typer.Option(metavar="SIDE", help="The same of the port.")] = None,
     reference_log: Annotated[str | None, typer.Option(metavar="FILE", help="What its training printed.")] = None,
@@ -32,14 +37,17 @@ def init_command(  # noqa: PLR0913 - one parameter an option
     No code is run. Exit code 0: the file is written; 2: it is not.
     """
     from align.runs.write_project import write_project
+    from align.words.catalogue import say
 
     given = {
         "reference model": reference,
         "reference checkpoint": reference_checkpoint,
+        "reference trace": reference_trace,
         "reference training": reference_training,
         "reference log": reference_log,
         "candidate model": candidate,
         "candidate checkpoint": candidate_checkpoint,
+        "candidate trace": candidate_trace,
         "candidate training": candidate_training,
         "candidate log": candidate_log,
         "forward inputs": inputs,
@@ -47,9 +55,12 @@ def init_command(  # noqa: PLR0913 - one parameter an option
     }
     ask = _ask if sys.stdin.isatty() and sys.stdout.isatty() else None
     known = {name: value for name, value in given.items() if value}
-    chosen = write_project(Path(), known, ask, overwrite=overwrite)
-    for name, value in chosen.items():
+    written = write_project(Path(), known, ask, overwrite=overwrite)
+    for name, value in written.chosen.items():
         typer.echo(f"{name:<21} {value}")
+    for one in written.left_out:
+        facts = {"table": one.key.table, "name": one.key.name, "option": one.key.option}
+        typer.echo(say("project_key.left_out", names=one.choices, **facts))
     typer.echo("Written: align.toml\nNext: align run")
     return 0
 

@@ -119,6 +119,7 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
         of_other = None if own[1] == LogReading() else own[1]
         _refuse_lone({**of_two, "--steps-per": steps_per, "--candidate-...": of_other})
         return _describe(reference, metric, readings[0], run, json)
+    _refuse_one_log(reference, candidate, own)
     if preset and reference_runs:
         _refuse_two_judges()
     ratio = _ratio(steps_per or "1:1")
@@ -172,13 +173,21 @@ def _refuse_lone(given: Mapping[str, object]) -> None:
 
     names = [name for name, value in given.items() if value not in (None, [])]
     if names:
-        raise UsageError(f"{names[0]} is given with one log", "write `align loss REFERENCE CANDIDATE` in front of it")
+        raise UsageError.of("cli_usage.of_two_logs", name=names[0])
+
+
+def _refuse_one_log(reference: Path, candidate: Path, readings: tuple[LogReading, LogReading]) -> None:
+    """Refuse a log that is to be compared with itself; two jobs or ranks of one file are two logs."""
+    from align.errors import UsageError
+
+    if reference.exists() and candidate.exists() and reference.samefile(candidate) and readings[0] == readings[1]:
+        raise UsageError.of("cli_usage.one_log", path=candidate)
 
 
 def _refuse_two_judges() -> None:
     from align.errors import UsageError
 
-    raise UsageError("both --preset and --reference-runs are given", "let one of them judge")
+    raise UsageError.of("cli_usage.two_judges")
 
 
 def _ratio(text: str) -> tuple[int, int]:
@@ -186,7 +195,7 @@ def _ratio(text: str) -> tuple[int, int]:
 
     left, _, right = text.partition(":")
     if not (left.isdecimal() and right.isdecimal()):
-        raise UsageError(f"steps cannot be matched as {text}", "give two numbers from 1, such as 2:1")
+        raise UsageError.of("cli_usage.no_ratio", text=text)
     return int(left), int(right)
 
 

@@ -24,6 +24,7 @@ from align.cli.parts.own_options import own_hints, typed_options
 from align.cli.parts.run_folder import claimed_folder
 from align.core.about import __version__
 from align.errors import AlignError, UserCodeError
+from align.words.catalogue import say
 from align.words.message_words import printable
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _exiting(command: Callable[..., int]) -> Callable[..., None]:
         except KeyboardInterrupt as interrupt:  # typer would leave without a word
             code = _interrupted(interrupt)
         except SystemExit as end:  # of the user's code, such as a method that a reader of models calls
-            raise UserCodeError("the code of a side", end) from end
+            raise UserCodeError(say("cli_usage.code_of_a_side"), end) from end
         raise typer.Exit(code)
 
     return wrapped

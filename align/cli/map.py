@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     Requests = tuple[str | SideRequest, str | SideRequest]
 
 _WHY = {
-    "--target": "it maps one side alone; leave one of both out",
-    "--check": "it makes no map; leave one of both out",
-    "CANDIDATE": "two sides show what each layer is; leave one of both out",
+    "--target": "cli_usage.beside_target",
+    "--check": "cli_usage.beside_check",
+    "CANDIDATE": "cli_usage.beside_candidate",
 }
 _SIDE = (
     "A model (`package.module:function` or `file.py:function`) or a checkpoint (file, index or folder); "
@@ -172,7 +172,7 @@ def _check_options(given: Mapping[str, object]) -> None:
         ("CANDIDATE", ("--layer",)),
     ):
         if given[beside] and (used := [name for name in refused if given[name]]):
-            raise UsageError(f"{' and '.join(used)} cannot be given with {beside}", _WHY[beside])
+            raise UsageError.of(_WHY[beside], used=used)
     if isinstance(out := given["--out"], Path):
         check_suffix(out)
 

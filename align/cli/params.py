@@ -48,5 +48,5 @@ def params_command(  # noqa: PLR0913 - one parameter an option
 def _numbers(text: str | None) -> list[int]:
     parts = [part for part in (text or "").replace(",", " ").split() if part]
     if strange := [part for part in parts if not part.isdecimal()]:
-        raise UsageError(f"--ddp-indices has {strange[0]!r}, which is no number", "write them as in 5,6")
+        raise UsageError.of("cli_usage.no_index", text=repr(strange[0]))
     return [int(part) for part in parts]

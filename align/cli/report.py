@@ -11,7 +11,10 @@ from align.cli.parts.shared import JsonOption  # noqa: TC001 - as above
 
 
 def report_command(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Run folder that commands wrote with --run.")],
+    run_folder: Annotated[
+        Path,
+        typer.Argument(metavar="RUN_DIR", help="Run folder: of `align run` (align-run), or of commands with --run."),
+    ],
     no_html: Annotated[bool, typer.Option("--no-html", help="Write the notebook without the HTML page.")] = False,
     markdown: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="Write this for a pull request, and no notebook.")
@@ -23,8 +26,7 @@ def report_command(
 ) -> int:
     """Write report.ipynb (executed), report.html and report.json into a run folder.
 
-    The exit code is that of the worst rung that was run; with --markdown or --junit that of `align run`, where the
-    folder holds its rungs.
+    The exit code is that of the verdict over all rungs, as `align run` has it where the folder holds its rungs.
     """
     if markdown is not None or junit is not None:
         return _export(run_folder, markdown, junit, json=json)

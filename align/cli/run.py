@@ -48,9 +48,9 @@ def run_command(
 
     settings = find_settings(project)
     if settings.file is None:
-        raise UsageError(f"there is no {NAME} here", "write one with `align init`, or name it with --project FILE")
+        raise UsageError.of("cli_usage.no_project", file=NAME)
     if first and only:
-        raise UsageError("both --from and --only are given", "give one of them")
+        raise UsageError.of("cli_usage.from_and_only")
     chosen = folder or settings.run_folder or Path(RUN_FOLDER)
     RunFolder.check(chosen)
     climb = Climb(first, tuple(only or ()), keep_going)

@@ -14,6 +14,7 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,15 @@ def user_files() -> list[Path]:
     installed = {Path(place).resolve() for place in sysconfig.get_paths().values()}
     installed.add(Path(__file__).resolve().parents[1])
     loaded = _FORGOTTEN.union(map(_file, list(sys.modules.values())))
-    files = {Path(file).resolve() for file in loaded if file.endswith(".py")}
-    own = (file for file in files if installed.isdisjoint(file.parents) and _INSTALLED.isdisjoint(file.parts))
+    own = {file for name in loaded if name.endswith(".py") and (file := _place(name, frozenset(installed)))}
     return sorted(file for file in own if file.is_file())
+
+
+@cache  # thousands of modules are asked for again after each rung
+def _place(name: str, installed: frozenset[Path]) -> Path | None:
+    """The file of a module without links; None where it is installed."""
+    file = Path(name).resolve()
+    return file if installed.isdisjoint(file.parents) and _INSTALLED.isdisjoint(file.parts) else None
 
 
 def put_first(folder: Path) -> None:

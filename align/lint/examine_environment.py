@@ -102,12 +102,12 @@ def examine_environment() -> EnvironmentResult:
     frameworks: dict[str, Mapping[str, str]] = {
         plugin.name: getattr(plugin, "environment", dict)() for plugin in usable
     }
-    machine = _machine()
+    machine = machine_facts()
     devices = {device for found in frameworks.values() for device in _devices(found)} | {"cpu"}
     found = [_found(switch, devices, machine) for switch in switches() if switch.framework in frameworks]
     findings = (*_broken(states), *_numpy(frameworks), *(_finding(one) for one in found if one.state == "otherwise"))
     return EnvironmentResult(
-        frameworks, tuple(found), tuple(_packages()), machine, findings, _verdict(frameworks, findings)
+        frameworks, tuple(found), tuple(missing_packages()), machine, findings, _verdict(frameworks, findings)
     )
 
 
@@ -185,7 +185,7 @@ def _numpy(frameworks: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("numpy-too-new", "error", "numpy", sentence("doctor.numpy", version=version))
 
 
-def _packages() -> Iterator[PackageGroup]:
+def missing_packages() -> Iterator[PackageGroup]:
     """The extras whose packages are not all here, as the package's own requirements list them."""
     groups: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires(DISTRIBUTION) or ():
@@ -197,7 +197,7 @@ def _packages() -> Iterator[PackageGroup]:
             yield PackageGroup(extra, missing, f'pip install "{DISTRIBUTION}[{extra}]"')
 
 
-def _machine() -> dict[str, str | int]:
+def machine_facts() -> dict[str, str | int]:
     """Python, system, the processor's maker and flags, threads; memory and disk in bytes that are free."""
     facts = dict(re.findall(r"^(vendor_id|flags)\s*: (.*)$", _text(Path("/proc/cpuinfo")), re.MULTILINE))
     vectors = [flag for flag in facts.get("flags", "").split() if flag.startswith(("avx", "amx"))]

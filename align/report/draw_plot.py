@@ -55,11 +55,11 @@ def save_plot(name: str, result: Result, path: Path) -> None:
     plotting library, DestinationError.
     """
     if path.suffix.lower() != SUFFIX:
-        raise UsageError(f"a plot is written as PNG, not as {path.name}", f"give a file name that ends in {SUFFIX}")
+        raise UsageError.of("report_usage.no_png", name=path.name, suffix=SUFFIX)
     if importlib.util.find_spec("matplotlib") is None:
         raise FrameworkMissingError("matplotlib", 'pip install "mindalign[report]"')
     picture = draw_plot(name, to_json_data(result))
     if picture is None:
-        raise UsageError("there is nothing to draw: no point is common to both", "run it without --plot to see why")
+        raise UsageError.of("report_usage.nothing_to_draw")
     with atomic_writer(path) as stream:
         stream.write(picture.png)

@@ -37,8 +37,7 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
         module = import_module(f"align.report.kinds.{kind}")
         blocks: list[Block] = getattr(module, f"{kind}_blocks")(document, show_all=show_all)
         return blocks
-    message = f"no way to show a document of schema {document.get('schema')!r}"
-    raise RunFolderError(message, "it was written by another version of mindalign; write it again")
+    raise RunFolderError.of("report_usage.unknown_schema", schema=repr(document.get("schema")))
 
 
 def print_verdict(verdict: Verdict) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
 from align.errors import UsageError
-from align.report.exports.judged_run import judged_run
 from align.report.exports.junit import as_junit
 from align.report.exports.pull_request import as_markdown
+from align.report.judged_run import judged_run
 
 if TYPE_CHECKING:
     from align.runs.ladder_result import LadderResult
@@ -22,7 +22,7 @@ def write_exports(run_folder: Path | str, *, markdown: Path | None = None, junit
     without sound results, DestinationError, and UsageError where both are one file.
     """
     if markdown is not None and junit is not None and markdown.resolve() == junit.resolve():
-        raise UsageError(f"both --markdown and --junit would write {markdown}", "give two names")
+        raise UsageError.of("report_usage.one_file_for_two", path=markdown)
     run = judged_run(Path(run_folder))
     texts = [(markdown, as_markdown(run) if markdown else ""), (junit, as_junit(run) if junit else "")]
     for path, text in texts:

@@ -54,7 +54,8 @@ def write_report(run_folder: Path | str, *, html: bool = True, progress: Progres
         (folder.path / "report.html").unlink(missing_ok=True)  # an older page would tell of an older run
     else:
         write_text(folder.path / "report.html", page)
-    folder.write(summary, {rung.name: folder.file(rung.name) for rung in summary.rungs if rung.made_from is not None})
+    kinds = [kind for kind in ("ladder", *(rung.kind for rung in summary.rungs if rung.made_from is not None)) if kind]
+    folder.write(summary, {kind: folder.file(kind) for kind in kinds if folder.file(kind).is_file()})
     return paths
 
 
@@ -87,5 +88,5 @@ def _page(folder: RunFolder) -> str:
     try:
         return page_html(folder)
     except LOST_FIELDS as error:
-        message = f"the page of {folder.path} could not be made: {type(error).__name__}: {error}"
-        raise ReportError(message, "write the results again: `align run`, or each command with --run") from error
+        facts = {"folder": folder.path, "name": type(error).__name__, "value": error}
+        raise ReportError.of("report_usage.page_failed", **facts) from error

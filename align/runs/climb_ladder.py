@@ -1,8 +1,8 @@
 """The rungs of a project from the lowest to the highest, each kept as long as what it rests on is as it was.
 
 A rung runs the commands that a user could type, and keeps what they print. What a rung rests on are its commands, the
-files that they read, the code that they load, and the result that they leave. A rung that failed is run again each
-time: it is what the user is working on.
+files that they read, the code that they load, the result that they leave, and the files that they make for rungs above.
+A rung that failed is run again each time: it is what the user is working on.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from align.runs.evidence import evidence_facts, is_unchanged, loaded_sources, re
 from align.runs.ladder_result import JUDGED, LadderResult, RungResult, judge_ladder
 from align.runs.missing_files import require_named_files
 from align.runs.run_folder import RunFolder
-from align.runs.rung import Command, Missing, Plan, Rung, rungs, shown
+from align.runs.rung import Command, Culprit, Missing, Plan, Rung, rungs, shown
 from align.traces.folder_lock import folder_lock
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from align.runs.project_file import Project
@@ -68,16 +68,17 @@ def climb_ladder(
     climb = climb or Climb()
     _check_names((climb.first, *climb.only, *project.rungs))
     wanted = _wanted(project, climb)
-    require_named_files(project, run, wanted)
+    plans = {rung.name: rung.plan(project, run) for rung in rungs()}
+    require_named_files(project, run, [plans[rung.name] for rung in wanted])
     folder = RunFolder.create(run)
     with folder_lock(run / LOCK, run, "run"):
-        return _Ladder(project, folder, execute, climb, announce, {rung.name for rung in wanted}).run()
+        return _Ladder(project, folder, execute, climb, announce, {rung.name for rung in wanted}, plans).run()
 
 
 def _check_names(given: Collection[str]) -> None:
     known = [rung.name for rung in rungs()]
     if strange := sorted({name for name in given if name and name not in known}):
-        raise UsageError(f"there is no rung {', '.join(strange)}", f"the rungs are {', '.join(known)}")
+        raise UsageError.of("run_usage.no_rung", names=strange, known=known)
 
 
 def _wanted(project: Project, climb: Climb) -> list[Rung]:
@@ -104,6 +105,7 @@ class _Ladder:
     climb: Climb
     announce: Callable[[str, RungResult | None], None]
     wanted: Collection[str]
+    plans: Mapping[str, Plan | Missing]
     earlier: dict[str, RungResult] = field(default_factory=dict)
     found: dict[str, RungResult] = field(default_factory=dict)
     ran: dict[tuple[Command, ...], RungResult] = field(default_factory=dict)
@@ -124,7 +126,7 @@ class _Ladder:
 
     def _state(self, rung: Rung, *, is_wanted: bool) -> RungResult:
         """Return the state of a rung, which is run if it is wanted and need be."""
-        plan, asked = rung.plan(self.project, self.folder.path), _is_asked(self.project, rung)
+        plan, asked = self.plans[rung.name], _is_asked(self.project, rung)
         if isinstance(plan, Missing):
             is_listed = bool(self.project.rungs) and asked
             return RungResult(rung.name, "not available", plan.reason, is_listed, settle=plan.settle)
@@ -133,9 +135,19 @@ class _Ladder:
             return replace(blank, state="blocked", reason=sentence("ladder.blocked", name=bar), blocked_by=bar)
         earlier = self.earlier.get(rung.name)
         kept = earlier if earlier and _holds(earlier, blank, plan, self.folder.path) else None
-        if is_wanted and (self._is_named(rung) or kept is None or kept.state in BARRING):
-            return self._run(rung, plan, blank)
+        if is_wanted and (self._is_named(rung) or kept is None or kept.state != "passed"):
+            return self._lacking(plan, blank) or self._run(rung, plan, blank)
         return replace(kept or _stale(earlier) or blank, asked=asked)
+
+    def _lacking(self, plan: Plan, blank: RungResult) -> RungResult | None:
+        """The rung blocked by the one that makes a file which it reads and which is not there; None if all are."""
+        for name, below in self.plans.items():
+            made = below.outputs if isinstance(below, Plan) and name != blank.name else ()
+            for file in made:
+                if file in plan.made_from.values() and not file.is_file():
+                    reason = sentence("ladder.lacks_file", file=shown(file), name=name)
+                    return replace(blank, state="blocked", reason=reason, blocked_by=name)
+        return None
 
     def _is_named(self, rung: Rung) -> bool:
         return rung.name in self.climb.only or rung.name == self.climb.first
@@ -164,9 +176,9 @@ class _Ladder:
             if done.code > 1 or command is plan.commands[-1]:
                 errors = done.errors
                 break
-        shown = self.folder.path / TEXTS / f"{rung.name}.txt"
-        shown.parent.mkdir(exist_ok=True)
-        shown.write_text("\n".join(texts), encoding="utf-8")
+        text = self.folder.path / TEXTS / f"{rung.name}.txt"
+        text.parent.mkdir(exist_ok=True)
+        text.write_text("\n".join(texts), encoding="utf-8")
         is_new = path.is_file() and path.stat().st_mtime_ns != before
         return replace(
             blank,
@@ -176,14 +188,22 @@ class _Ladder:
             seconds=round(time.monotonic() - begun, 1),
             made_from=made_from,
             sources=loaded_sources(),
-            evidence=evidence_facts(self.folder.path, [path, shown] if is_new else [shown]),
+            evidence=evidence_facts(self.folder.path, [path, text, *plan.outputs] if is_new else [text]),
         )
 
     def _judged(self, rung: Rung, made: RungResult) -> RungResult:
         if made.reason:
             return made
         judgement = rung.judge(self.folder.read(made.kind) or {})
-        return replace(made, state=JUDGED[judgement.outcome], reason=judgement.reason, culprits=judgement.culprits)
+        culprits = tuple(map(self._explained, judgement.culprits))
+        return replace(made, state=JUDGED[judgement.outcome], reason=judgement.reason, culprits=culprits)
+
+    def _explained(self, culprit: Culprit) -> Culprit:
+        """A culprit whose cause is unknown here, with what the last rung below knows of that place."""
+        known = [
+            one for rung in self.found.values() for one in rung.culprits if one.place == culprit.place and one.cause
+        ]
+        return known[-1] if known and not culprit.cause else culprit
 
     def _write(self, rest: dict[str, RungResult]) -> LadderResult:
         """Keep what is known, and of the `rest`, which was not reached yet, what an earlier climb left."""
@@ -200,9 +220,7 @@ def _read_earlier(document: dict[str, Any], folder: RunFolder) -> dict[str, Rung
         return {one["name"]: RungResult.read(one) for one in document["rungs"]}
     except (KeyError, TypeError, ValueError) as error:
         path = folder.file("ladder")
-        raise RunFolderError(
-            f"{path} is not what a climb has written", f"remove it, and climb anew: rm {path}"
-        ) from error
+        raise RunFolderError.of("run_usage.damaged_ladder", path=path) from error
 
 
 def _typed(plan: Plan) -> tuple[str, ...]:
@@ -214,6 +232,8 @@ def _holds(earlier: RungResult, blank: RungResult, plan: Plan, folder: Path) -> 
     if not earlier.evidence or earlier.commands != blank.commands:
         return False
     if not same_content(read_facts(plan.made_from, earlier.made_from), earlier.made_from):
+        return False
+    if earlier.state == "passed" and not all(output.is_file() for output in plan.outputs):
         return False
     return is_unchanged(earlier.sources) and is_unchanged(earlier.evidence, folder)
 

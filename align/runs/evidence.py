@@ -6,6 +6,7 @@ every file that a rung has loaded from outside of installed packages; of those t
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,6 +87,7 @@ def file_of(given: Path | str) -> Path | None:
     return Path(place) if place.endswith(".py") else None
 
 
+@cache  # what a process has loaded stays what it is
 def _versions() -> dict[str, Facts]:
     installed = {package: version(package) for package in PACKAGES if find_spec(package) is not None}
     return {package: {"version": text} for package, text in {"mindalign": __version__, **installed}.items()}

@@ -1,4 +1,4 @@
-"""What a folder holds that a project file could name: factories of models, trainings and batches, checkpoints, logs.
+"""What a folder holds that a project file could name: factories of models and batches, checkpoints, logs, traces.
 
 Source is read as text and nothing is run. A file's framework is the one that it imports; what a function returns tells
 what it is for: a call makes a model, two or three values a training, a dict the inputs or a batch.
@@ -7,6 +7,7 @@ what it is for: a call makes a model, two or three values a training, a dict the
 from __future__ import annotations
 
 import ast
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-Purpose = Literal["model", "training", "inputs", "batch", "checkpoint", "log"]
+Purpose = Literal["model", "training", "inputs", "batch", "checkpoint", "log", "trace"]
 SideName = Literal["reference", "candidate"]
 FRAMEWORKS: dict[str, SideName] = {"torch": "reference", "mindspore": "candidate", "mindnlp": "candidate"}
 BASES = ("Module", "Cell", "PreTrainedModel")
@@ -29,6 +30,7 @@ CHECKPOINTS: dict[str, SideName] = {
     ".safetensors": "reference",
     ".ckpt": "candidate",
 }
+MANIFEST = "manifest.jsonl"  # of a folder of `align capture`
 LOGS = (".log", ".jsonl", ".csv", ".out")
 SIDE_WORDS: dict[SideName, str] = {
     "reference": r"torch|pytorch|pt|ref|reference|orig|original",
@@ -49,7 +51,8 @@ class Found:
 
 def find_sides(folder: Path) -> tuple[Found, ...]:
     """Look through a folder, three levels deep, without running anything."""
-    files = [path for path in _files(folder, SEARCH_DEPTH) if path.suffix in {".py", ".npz", *CHECKPOINTS, *LOGS}]
+    wanted = {".py", ".npz", *CHECKPOINTS, *LOGS}
+    files = [path for path in _files(folder, SEARCH_DEPTH) if path.suffix in wanted or path.name == MANIFEST]
     found: list[Found] = []
     for path in files[:SEARCHED_FILES]:
         name = str(path.relative_to(folder))
@@ -57,6 +60,8 @@ def find_sides(folder: Path) -> tuple[Found, ...]:
             found += _in_source(path, name)
         elif path.suffix == ".npz":
             found.append(Found("inputs", None, name))
+        elif path.name == MANIFEST:
+            found.append(Found("trace", _side_of_trace(path), str(path.parent.relative_to(folder))))
         elif path.suffix in CHECKPOINTS:
             found.append(Found("checkpoint", CHECKPOINTS[path.suffix], name))
         else:
@@ -70,12 +75,24 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
             continue
         if path.is_file():
             yield path
+        elif (path / MANIFEST).is_file():
+            yield path / MANIFEST
         elif depth > 1 and path.is_dir() and not (path / "pyvenv.cfg").is_file() and not _is_run_folder(path):
             yield from _files(path, depth - 1)
 
 
 def _is_run_folder(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("ladder.json", "map.json", "manifest.jsonl"))
+    return any((path / name).is_file() for name in ("ladder.json", "map.json"))
+
+
+def _side_of_trace(manifest: Path) -> SideName | None:
+    """The side of the framework that a trace was captured with, as its first line says."""
+    with manifest.open(encoding="utf-8", errors="replace") as stream:
+        try:
+            head = json.loads(stream.readline())["head"]
+            return FRAMEWORKS.get(str(head["framework"]))
+        except (ValueError, KeyError, TypeError):
+            return None
 
 
 def _side_of_name(name: str) -> SideName | None:
@@ -164,6 +181,11 @@ def _is_number_call(value: ast.Call) -> bool:
         "dict",
         "array",
     )
+
+
+def unclear(found: Iterable[Found], purpose: Purpose) -> list[str]:
+    """What could stand for one key of either side: nothing in it tells whose it is."""
+    return [one.text for one in found if one.purpose == purpose and one.side is None]
 
 
 def choices(found: Iterable[Found], purpose: Purpose, side: SideName | None = None) -> list[str]:

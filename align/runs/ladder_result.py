@@ -12,6 +12,8 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from align.words.message_words import Sentence
+
 OF_NO_PORT = ("doctor", "determinism")  # kinds of results that hold no side against the other
 OF_VALUES = ("forward", "generate", "validate", "step", "loss")  # kinds that compare what the sides compute
 RungState = Literal["passed", "failed", "could not compare", "blocked", "stale", "not run", "not available"]
@@ -79,8 +81,7 @@ def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
     coverage = Coverage("rungs", len(passed) + len(failed), len(lacking))
     caveats = (sentence("ladder.not_available", names=lacking),) if lacking else ()
     if failed:
-        reason = sentence("ladder.failed", names=[rung.name for rung in failed], reason=failed[0].reason)
-        return Verdict(Outcome.NOT_ALIGNED, reason, coverage, caveats)
+        return Verdict(Outcome.NOT_ALIGNED, _failures(failed), coverage, caveats)
     if not passed or len(passed) < len(asked):
         open_rungs = [f"{rung.name} ({rung.state})" for rung in asked if rung.state != "passed"]
         return Verdict(Outcome.NOT_COMPARED, sentence("ladder.incomplete", names=open_rungs), coverage, caveats)
@@ -91,3 +92,12 @@ def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
         reason = sentence("ladder.no_values", names=[rung.name for rung in passed])
         return Verdict(Outcome.NOT_COMPARED, reason, coverage, caveats)
     return Verdict(Outcome.ALIGNED, sentence("ladder.passed", count=len(passed)), coverage, caveats)
+
+
+def _failures(failed: Sequence[RungResult]) -> Sentence:
+    """All that failed, and what the first of them says."""
+    first = failed[0]
+    if len(failed) == 1:
+        return sentence("ladder.rung_failed", name=first.name, reason=first.reason)
+    names = [rung.name for rung in failed]
+    return sentence("ladder.rungs_failed", names=names, first=first.name, reason=first.reason)

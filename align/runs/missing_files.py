@@ -8,25 +8,20 @@ from align.errors import ProjectFileError
 from align.runs.evidence import file_of
 from align.runs.project_file import NAME
 from align.runs.rung import Plan, shown
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from align.runs.project_file import Project
-    from align.runs.rung import Rung
-
-HINT = (
-    "correct the paths, which start at the folder of that file, and leave out what is not there yet; "
-    "`align run --only RUNG` runs a rung that needs none of them"
-)
+    from align.runs.rung import Missing
 
 
-def require_named_files(project: Project, run: Path, wanted: Iterable[Rung]) -> None:
+def require_named_files(project: Project, run: Path, plans: Iterable[Plan | Missing]) -> None:
     """Raise ProjectFileError for what these rungs read and is not there; what a climb makes lies in its run folder."""
     missing: dict[Path, list[str]] = {}
-    for rung in wanted:
-        plan = rung.plan(project, run)
+    for plan in plans:
         read = plan.made_from if isinstance(plan, Plan) else {}
         for role, given in read.items():
             file = file_of(given)
@@ -34,5 +29,5 @@ def require_named_files(project: Project, run: Path, wanted: Iterable[Rung]) -> 
                 roles = missing.setdefault(file, [])
                 roles += [role] if role not in roles else []
     if missing:
-        faults = [f"{shown(file)} is not there ({', '.join(roles)})" for file, roles in missing.items()]
-        raise ProjectFileError(project.file or NAME, faults, HINT)
+        faults = [say("run_usage.not_there", file=shown(file), roles=roles) for file, roles in missing.items()]
+        raise ProjectFileError(project.file or NAME, faults, say("run_usage.missing_files_hint"))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Since version 2 sentences stand beside their keys and facts; documents of the version before lack these.
 SCHEMA_VERSION = 2  # format: the version of a document
-FURTHER_VERSIONS = {"loss": 3, "log": 3}  # of kinds whose form had changed before
+FURTHER_VERSIONS = {"loss": 3, "log": 3, "report": 3}  # of kinds whose form had changed before
 LADDER = ("map", "convert", "forward", "step", "loss")
 # In the order in which a report shows them; those that are no rung of the ladder only where there is a result.
 BEFORE_STEP = ("params", "initial", "determinism")
@@ -55,8 +55,7 @@ class RunFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            hint = "name a folder that does not exist yet, or one that is a run folder"
-            raise DestinationError(f"cannot make the run folder {path}: {error.strerror}", hint) from error
+            raise DestinationError.of("run_usage.no_folder", path=path, reason=error.strerror) from error
         return cls(path)
 
     @staticmethod
@@ -64,22 +63,19 @@ class RunFolder:
         """Raise DestinationError if the folder could not be made or written to; nothing is made yet."""
         there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            error = "is not a folder" if not there.is_dir() else "cannot be written to"
-            hint = "name a folder that does not exist yet, or one that is a run folder"
-            raise DestinationError(f"cannot make the run folder {path}: {there} {error}", hint)
+            is_folder = there.is_dir()
+            key = "run_usage.unwritable_folder" if is_folder else "run_usage.no_folder_there"
+            raise DestinationError.of(key, path=path, there=there)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open a folder with at least one result; raises RunFolderError otherwise."""
         folder = cls(path)
         if not path.is_dir():
-            raise RunFolderError(
-                f"run folder not found: {path}", "a command writes one, such as `align forward ... --run DIR`"
-            )
+            raise RunFolderError.of("run_usage.folder_not_found", path=path)
         if not any(folder.file(kind).is_file() for kind in (*KINDS, "ladder")):
             *most, last = (f"`{COMMANDS.get(kind, kind)} --run DIR`" for kind in KINDS)
-            hint = f"run one of these commands first: {', '.join(most)} or {last}"
-            raise RunFolderError(f"{path} holds no results", hint)
+            raise RunFolderError.of("run_usage.empty_folder", path=path, most=most, last=last)
         return folder
 
     def file(self, kind: str) -> Path:
@@ -105,13 +101,12 @@ class RunFolder:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise RunFolderError(f"{path} is not JSON: {error}", "run the command that writes it again") from error
+            raise RunFolderError.of("run_usage.not_json", path=path, error=error) from error
         if not isinstance(document, dict):
-            raise RunFolderError(f"{path} is no result of mindalign", "run the command that writes it again")
+            raise RunFolderError.of("run_usage.no_result", path=path)
         if document.get("schema") not in readable_schemas(kind):
-            raise RunFolderError(
-                f"{path} has schema {document.get('schema')!r}, expected {schema_of(kind)!r}", "write it again"
-            )
+            schema, expected = repr(document.get("schema")), repr(schema_of(kind))
+            raise RunFolderError.of("run_usage.other_schema", path=path, schema=schema, expected=expected)
         return document
 
 

@@ -28,12 +28,13 @@ class Plan:
     """The commands of a rung, one after another, without the word `align`, and by role the files that they read.
 
     The last command leaves a result of this `kind` in the run folder. `made_from` has files, and texts such as
-    `file.py:function`.
+    `file.py:function`. `outputs` are the files that the commands leave in the run folder for rungs above.
     """
 
     kind: str
     commands: tuple[Command, ...]
     made_from: Mapping[str, Path | str]
+    outputs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class Rung:
     """One rung: what it is called, where it stands, what it runs on a project, and what it reads from the result.
 
     Rungs are climbed by ascending `order`. `needs` names rungs without whose success this one can say nothing. An
-    `optional` rung is run only where the project file lists it, or `--only` names it. `plan` opens no file; `judge`
-    reads results of these `kinds`.
+    `optional` rung is run only where the project file lists it, or `--only` names it. `plan` opens no file of
+    the project; `judge` reads results of these `kinds`.
     """
 
     name: str
@@ -88,7 +89,7 @@ def rungs() -> tuple[Rung, ...]:
     """All rungs from the lowest to the highest.
 
     >>> [rung.name for rung in rungs()][:2]
-    ['environment', 'parameters']
+    ['environment', 'determinism']
     """
     found: Mapping[str, Any] = load_plugins(RUNGS)
     return tuple(sorted(found.values(), key=lambda rung: rung.order))

@@ -45,6 +45,8 @@ def first_missing(project: Project, *keys: str) -> Missing | None:
     for key in keys:
         if not given[key]:
             table, _, name = key.partition(" ")
+            if name in ("model", "training") and getattr(project, table).trace:
+                return Missing(sentence("ladder.side_is_trace", side=table))
             reason = sentence("ladder.no_key", table=table, name=name)
             return Missing(reason, f"[{table}] {name} = {EXAMPLES[name]}")
     return None

@@ -11,10 +11,13 @@ from align.runs.rung_arguments import first_missing, map_file, source, trainings
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from align.runs.project_file import Project
+
+
+CAUSES = " + "  # format: between the causes of one culprit
 
 
 def plan_steps(project: Project, run: Path) -> Plan | Missing:
@@ -45,9 +48,25 @@ def judge_steps(document: Mapping[str, Any], kinds: tuple[str, ...], compared: s
         return Judgement(Outcome.NOT_COMPARED, sentence("ladder.part_not_compared"), (), coverage)
     if not found:
         return Judgement(Outcome.ALIGNED, sentence("ladder.part_agrees"), (), coverage)
-    culprits = tuple(Culprit(_place(one), one["cause"], one["line"], one["change"]) for one in found)
-    reason = sentence("ladder.part_faults", count=len(found), place=culprits[0].place)
+    culprits = _one_a_line(Culprit(_place(one), one["cause"], one["line"], one["change"]) for one in found)
+    reason = sentence("ladder.part_faults", count=len(culprits), place=culprits[0].place)
     return Judgement(Outcome.NOT_ALIGNED, reason, culprits, coverage)
+
+
+def _one_a_line(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
+    """One culprit for all that one change of one line would mend: an optimizer errs by several causes at once."""
+    groups: dict[tuple[str, str], list[Culprit]] = {}
+    for one in culprits:
+        groups.setdefault((one.place, one.line), []).append(one)
+    return tuple(one for group in groups.values() for one in _as_one(group))
+
+
+def _as_one(group: list[Culprit]) -> list[Culprit]:
+    changes = {one.change for one in group if one.change}
+    if not group[0].line or len(changes) > 1:
+        return group
+    causes = dict.fromkeys(cause for one in group for cause in one.cause.split(CAUSES) if cause)
+    return [replace(group[0], cause=CAUSES.join(causes), change=next(iter(changes), ""))]
 
 
 def judge_loss(document: Mapping[str, Any]) -> Judgement:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
 from align.errors import DestinationError, UsageError
-from align.runs.find_sides import Purpose, SideName, choices, find_sides
+from align.runs.find_sides import Purpose, SideName, choices, find_sides, unclear
 from align.runs.project_file import NAME
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from align.runs.find_sides import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,63 +41,95 @@ class Key:
         return f"--{self.side}-{self.name}" if self.side and self.name != "model" else f"--{self.side or self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A key that was left out because several could stand for it, or nothing tells whose the one is."""
+
+    key: Key
+    choices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenProject:
+    """What the file names, by `table key`, and the keys that were left out although something was found for them."""
+
+    chosen: dict[str, str]
+    left_out: tuple[LeftOut, ...] = ()
+
+
 KEYS = (
     Key("reference", "model", "model", "reference", is_needed=True),
     Key("reference", "checkpoint", "checkpoint", "reference"),
+    Key("reference", "trace", "trace", "reference"),
     Key("reference", "training", "training", "reference"),
     Key("reference", "log", "log", "reference"),
     Key("candidate", "model", "model", "candidate", is_needed=True),
     Key("candidate", "checkpoint", "checkpoint", "candidate"),
+    Key("candidate", "trace", "trace", "candidate"),
     Key("candidate", "training", "training", "candidate"),
     Key("candidate", "log", "log", "candidate"),
     Key("forward", "inputs", "inputs", None),
     Key("training", "batch", "batch", None),
 )
+Ask = Callable[[Key, Sequence[str]], str]
 
 
 def write_project(
-    folder: Path,
-    given: Mapping[str, str],
-    ask: Callable[[Key, Sequence[str]], str] | None = None,
-    *,
-    overwrite: bool = False,
-) -> dict[str, str]:
-    """Write `align.toml` into a folder and return what it names, by `table key`.
+    folder: Path, given: Mapping[str, str], ask: Ask | None = None, *, overwrite: bool = False
+) -> WrittenProject:
+    """Write `align.toml` into a folder and return what it names.
 
-    `given` has what the user says by the same keys; `ask` chooses among several, and is asked for models of which
+    `given` has what the user says by `table key`; `ask` chooses among several, and is asked for models of which
     nothing is found. Without it a key of which there are several is left out, but for the models: then UsageError
-    lists them. Raises DestinationError if the file is there and must not be replaced.
+    lists them. A trace that is found stands in for a model that is not. Raises DestinationError if the file is there
+    and must not be replaced.
     """
     path = folder / NAME
     if path.exists() and not overwrite:
-        raise DestinationError(f"{path} is there", "edit it, or write it anew with --overwrite")
-    found = find_sides(folder)
+        raise DestinationError.of("run_usage.project_is_there", path=path)
+    chosen, left_out = _choose(find_sides(folder), given, ask)
+    write_text(path, _text(chosen, left_out))
+    return WrittenProject(chosen, left_out)
+
+
+def _choose(
+    found: Sequence[Found], given: Mapping[str, str], ask: Ask | None
+) -> tuple[dict[str, str], tuple[LeftOut, ...]]:
     chosen: dict[str, str] = {}
+    left_out: list[LeftOut] = []
     for key in KEYS:
         name = f"{key.table} {key.name}"
-        fits = choices(found, key.purpose, key.side)
-        value = given.get(name) or (fits[0] if len(fits) == 1 else _asked(key, fits, ask))
-        if value:
+        traces = _traces(found, given, key)
+        fits = traces if key.name == "trace" else choices(found, key.purpose, key.side)
+        doubtful = unclear(found, key.purpose) if key.side and not fits and key.name != "trace" else []
+        is_needed = key.is_needed and not traces and f"{key.table} trace" not in given
+        sure = fits[0] if len(fits) == 1 else ""
+        if value := given.get(name) or sure or _asked(key, fits or doubtful, ask, is_needed=is_needed):
             chosen[name] = value
-    write_text(path, _text(chosen))
-    return chosen
+        elif several := fits or doubtful:
+            left_out.append(LeftOut(key, tuple(several)))
+    return chosen, tuple(left_out)
 
 
-def _asked(key: Key, fits: Sequence[str], ask: Callable[[Key, Sequence[str]], str] | None) -> str:
-    if ask and (fits or key.is_needed):
+def _traces(found: Sequence[Found], given: Mapping[str, str], key: Key) -> list[str]:
+    """The traces that stand in for a side: those of one of which there is no model."""
+    has_model = f"{key.table} model" in given or choices(found, "model", key.side)
+    return choices(found, "trace", key.side) if key.side and not has_model else []
+
+
+def _asked(key: Key, fits: Sequence[str], ask: Ask | None, *, is_needed: bool) -> str:
+    if ask and (fits or is_needed):
         return ask(key, fits)
-    if key.is_needed:
-        what = f"{key.side} model"
-        if fits:
-            raise UsageError(
-                f"there are several that may be the {what}: {', '.join(fits)}", f"give one with {key.option}"
-            )
-        raise UsageError(f"no {what} is found here", f"give it with {key.option} file.py:function")
+    if is_needed and fits:
+        raise UsageError.of("run_usage.several_models", side=key.side, names=fits, option=key.option)
+    if is_needed:
+        raise UsageError.of("run_usage.no_model_found", side=key.side, option=key.option, trace=f"{key.option}-trace")
     return ""
 
 
-def _text(chosen: Mapping[str, str]) -> str:
+def _text(chosen: Mapping[str, str], left_out: Sequence[LeftOut]) -> str:
     """The file: what is known, and as comments what may be added."""
+    several = {one.key: one.choices for one in left_out}
     lines = [say("project_key.head")]
     table = ""
     for key in KEYS:
@@ -103,5 +138,6 @@ def _text(chosen: Mapping[str, str]) -> str:
             lines += ["", f"[{table}]"]
         value = chosen.get(f"{key.table} {key.name}")
         quoted = f"{key.name} = {json.dumps(value, ensure_ascii=False)}" if value else f'# {key.name} = ""'
-        lines.append(f"{quoted}  # {key.about}")
+        one_of = say("project_key.one_of", names=[json.dumps(one) for one in several[key]]) if key in several else ""
+        lines.append(f"{quoted}  # {key.about}{one_of}")
     return "\n".join(lines) + "\n"

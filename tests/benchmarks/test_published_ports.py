@@ -45,6 +45,16 @@ def test_a_clean_port_and_one_that_cannot_be_opened_are_listed_apart() -> None:
     assert "- two: exit 1: no such package" in text
 
 
+def test_a_port_that_is_merely_suspected_is_not_counted_as_found() -> None:
+    sure = {**PORT, "verdict": "not aligned", "faults": [FAULT], "moved": 1.5, "rounding": 1e-6}
+    guess = {**sure, "case": "two", "faults": [FAULT | {"sureness": "suspected"}]}
+    found, suspected = page([sure, guess]).split("## Suspected, and not shown")
+    assert "1 of 2 ports compute something else" in found
+    assert "`two`" not in found
+    assert "`two`" in suspected
+    assert "other borders (suspected)" in suspected
+
+
 def test_the_movement_is_relative_and_infinite_for_other_shapes() -> None:
     ones = [np.ones(4)]
     assert relative(ones, [np.full(4, 1.5)]) == pytest.approx(0.5)

@@ -7,7 +7,7 @@ import matplotlib as mpl
 import pytest
 
 from align.report.draw_plot import PLOTS, draw_plot
-from align.report.notebook.notebook_cells import open_run
+from align.report.open_run import open_run
 
 
 def size_of(png):

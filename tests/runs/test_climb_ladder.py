@@ -59,9 +59,16 @@ class Port:
         self.run = folder / "run"
         self.outcomes: dict[str, Outcome] = {}
         self.faults: tuple[str, ...] = ()
+        self.causes: dict[str, dict[str, str]] = {}
         self.commands: list[str] = []
         self.dies_at = ""
         self.losses: tuple[dict[str, Any], ...] = ({"step": 1},)
+
+    def faults_of(self, command: str) -> tuple[str, ...]:
+        return self.faults if command in ("step", "forward") else ()
+
+    def told(self, command: str) -> dict[str, str]:
+        return self.causes.get(command, {})
 
     def execute(self, command: Sequence[str]) -> Executed:
         self.commands.append(command[0])
@@ -70,7 +77,7 @@ class Port:
         if command[0] == "capture":
             return Executed(0, "", "")
         outcome = self.outcomes.get(command[0], Outcome.ALIGNED)
-        culprits = tuple(CULPRIT | {"kind": kind} for kind in self.faults) if command[0] in ("step", "forward") else ()
+        culprits = tuple(CULPRIT | self.told(command[0]) | {"kind": kind} for kind in self.faults_of(command[0]))
         verdict = Verdict(outcome, f"{command[0]} says so", Coverage("things", 3))
         RunFolder.create(self.run).write(Written(command[0], verdict, culprits=culprits, losses=self.losses), {})
         if command[0] == "map":
@@ -329,3 +336,86 @@ def test_what_to_type_next_names_the_project_file_that_was_given(port: Port) -> 
     assert climb_from(document | {"made_from": {"project": {"path": "align.toml"}}}, "weights") == (
         "align run --from weights"
     )
+
+
+def test_an_environment_with_other_switches_is_looked_at_again(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING", raising=False)
+    climbed(port)
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    assert climbed(port, Climb(only=("parameters",)))["environment"] == "stale"
+    climbed(port)
+    assert port.commands == ["doctor"]
+
+
+def test_an_environment_on_another_machine_is_looked_at_again(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    climbed(port)
+    monkeypatch.setattr("os.cpu_count", lambda: 512)
+    climbed(port)
+    assert port.commands == ["doctor"]
+
+
+def test_a_warning_of_the_environment_is_said_and_fails_nothing() -> None:
+    environment = next(rung for rung in rungs() if rung.name == "environment")
+    verdict = {"outcome": "aligned", "reason": "both can be compared", "coverage": {}}
+    found = {"severity": "warning", "subject": "torch-tf32", "message": "it is True"}
+    judged = environment.judge({"verdict": verdict, "findings": [found, found | {"severity": "note", "subject": "no"}]})
+    assert (judged.outcome, judged.culprits) == (Outcome.ALIGNED, ())
+    assert judged.reason == "both can be compared. torch-tf32: it is True"
+
+
+@pytest.mark.parametrize(("output", "again"), [("map.toml", ["map"]), ("candidate.ckpt", ["convert"])])
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_rung_whose_output_is_gone_or_changed_runs_again(port: Port, output: str, again: list[str], is_gone) -> None:
+    climbed(port)
+    file = port.run / output
+    file.unlink() if is_gone else file.write_bytes(b"another")
+    climbed(port)
+    assert port.commands == again
+
+
+@pytest.mark.parametrize(("output", "maker"), [("map.toml", "parameters"), ("candidate.ckpt", "weights")])
+def test_a_rung_whose_file_a_lower_one_makes_is_blocked_by_that_one_and_says_so(port: Port, output, maker) -> None:
+    climbed(port)
+    (port.run / output).unlink()
+    result = whole(port, Climb(first="forward"))
+    forward = next(rung for rung in result.rungs if rung.name == "forward")
+    assert (forward.state, forward.blocked_by) == ("blocked", maker)
+    assert output in forward.reason
+    assert maker in forward.reason
+    assert port.commands == []
+    document = RunFolder(port.run).read("ladder")
+    assert document is not None
+    assert f"--from {maker}" in str(ladder_blocks(document)[-1])
+    assert whole(port, Climb(first=maker)).verdict.outcome is Outcome.ALIGNED
+
+
+def test_the_cause_that_forward_knows_of_a_place_is_the_one_of_its_gradients(port: Port) -> None:
+    port.outcomes |= {"forward": Outcome.NOT_ALIGNED, "step": Outcome.NOT_ALIGNED}
+    port.faults = ("forward",)
+    port.causes = {"step": {"cause": ""}, "forward": {"cause": "norm-eps", "change": "eps=1"}}
+    found = {rung.name: rung for rung in whole(port, Climb(keep_going=True)).rungs}
+    assert found["gradients"].culprits == found["forward"].culprits
+    assert found["gradients"].culprits[0].cause == "norm-eps"
+
+
+def test_several_causes_that_one_change_of_one_line_mends_are_one_fault() -> None:
+    optimizer = next(rung for rung in rungs() if rung.name == "optimizer")
+    one = CULPRIT | {"kind": "update", "candidate": "", "part": "optimizer", "cause": "weight-decay"}
+    two = one | {"cause": "decay-coupled + epsilon-before-correction", "change": "AdamW(...)"}
+    other = one | {"line": "port.py:9"}
+    verdict = {"outcome": "not aligned", "reason": "", "coverage": {}}
+    judged = optimizer.judge({"verdict": verdict, "culprits": [one, two, other], "updates": [1]})
+    assert [(one.line, one.cause, one.change) for one in judged.culprits] == [
+        ("port.py:3", "weight-decay + decay-coupled + epsilon-before-correction", "AdamW(...)"),
+        ("port.py:9", "weight-decay", ""),
+    ]
+    assert judged.reason.startswith("2 places at fault")
+
+
+def test_what_is_not_available_is_said_with_the_line_to_add_when_all_else_has_passed(port: Port) -> None:
+    whole(port)
+    document = RunFolder(port.run).read("ladder")
+    assert document is not None
+    lines = str(ladder_blocks(document)[-1])
+    assert "align report" in lines
+    assert '[metric] data = "file.py:function"' in lines

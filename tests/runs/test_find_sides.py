@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from align.errors import UsageError
 from align.runs.find_sides import find_sides
 from align.runs.project_file import read_project
-from align.runs.write_project import write_project
+from align.runs.write_project import KEYS, write_project
 
 MODEL = """
 class Net(nn.{base}):
@@ -43,3 +48,62 @@ def test_names_with_quotes_and_backslashes_are_read_back(tmp_path):
     given = {"reference model": "a.py:model", "candidate model": "b.py:model", "reference checkpoint": "a'b\"c\\d.pth"}
     write_project(tmp_path, given)
     assert str(read_project(tmp_path / "align.toml").reference.checkpoint).endswith("a'b\"c\\d.pth")
+
+
+@pytest.fixture
+def sides(tmp_path):
+    """A folder with both models and nothing else."""
+    (tmp_path / "original.py").write_text(source(["torch"], "Module"))
+    (tmp_path / "port.py").write_text(source(["mindspore"], "Cell"))
+    return tmp_path
+
+
+def write_trace(folder, framework):
+    folder.mkdir()
+    (folder / "manifest.jsonl").write_text(json.dumps({"schema": "x", "head": {"framework": framework}}) + "\n{}\n")
+
+
+def test_a_key_of_which_there_are_several_is_left_out_and_said(sides):
+    for name in ("one.pth", "two.pth", "torch.log", "run.log"):
+        (sides / name).touch()
+    written = write_project(sides, {})
+    assert [(one.key.option, one.choices) for one in written.left_out] == [
+        ("--reference-checkpoint", ("one.pth", "two.pth")),
+        ("--candidate-log", ("run.log",)),  # nothing tells whose it is
+    ]
+    assert written.chosen["reference log"] == "torch.log"
+    assert 'found: "one.pth", "two.pth"' in (sides / "align.toml").read_text()
+    assert (
+        write_project(sides, {"reference checkpoint": "two.pth"}, overwrite=True).chosen["reference checkpoint"]
+        == "two.pth"
+    )
+
+
+def test_what_is_asked_on_a_terminal_is_not_left_out(sides):
+    for name in ("one.pth", "two.pth"):
+        (sides / name).touch()
+    written = write_project(sides, {}, lambda key, fits: fits[1])
+    assert (written.chosen["reference checkpoint"], written.left_out) == ("two.pth", ())
+
+
+def test_a_trace_stands_in_for_a_model_that_is_not_there(sides):
+    write_trace(sides / "torch-trace", "torch")
+    assert "reference trace" not in write_project(sides, {}).chosen
+    (sides / "original.py").unlink()
+    chosen = write_project(sides, {}, overwrite=True).chosen
+    assert (chosen["reference trace"], "reference model" in chosen) == ("torch-trace", False)
+    assert read_project(sides / "align.toml").reference.trace == sides / "torch-trace"
+
+
+def test_a_trace_that_is_given_needs_no_model(sides):
+    (sides / "port.py").unlink()
+    with pytest.raises(UsageError) as raised:
+        write_project(sides, {})
+    assert "--candidate-trace" in raised.value.hint
+    assert write_project(sides, {"candidate trace": "there"}).chosen["candidate trace"] == "there"
+
+
+def test_every_key_that_is_written_can_be_read(tmp_path):
+    names = {f"{key.table} {key.name}": "file.py:name" for key in KEYS}
+    write_project(tmp_path, names)
+    assert read_project(tmp_path / "align.toml").candidate.trace == tmp_path / "file.py:name"

@@ -160,8 +160,7 @@ def read_settings(
     for name, model, checkpoint in zip(SIDES, (reference, candidate), checkpoints, strict=True):
         side = given_side(getattr(found, name), model=model, checkpoint=checkpoint)
         if side.model is None:
-            hint = f"write `align VERB REFERENCE CANDIDATE`, or name both models in {NAME}"
-            raise UsageError(f"no {name} model is given", hint)
+            raise UsageError.of("cli_usage.no_model", side=name, file=NAME)
         sides.append(side)
     settings = dataclasses.replace(found, reference=sides[0], candidate=sides[1], map=map_file or found.map)
     _require_files(settings)
@@ -201,14 +200,14 @@ def given_inputs(
     from align.models.inputs import SPEC_HINT, make_inputs, read_inputs
 
     if inputs and specs:
-        raise UsageError("both --inputs and --input are given", "give the file, or draw all inputs from the seed")
+        raise UsageError.of("cli_usage.two_inputs")
     if specs:
         return make_inputs(specs, seed)
     if inputs is not None:
         return read_inputs(inputs)
     if kept is not None and kept.is_file():
         return kept
-    raise InputsError("no inputs are given", f"give --inputs FILE.npz, or --input {SPEC_HINT}")
+    raise InputsError.of("cli_usage.no_inputs", spec=SPEC_HINT)
 
 
 def batches_source(inputs: Sequence[str] | None, made: Sequence[str] | None, settings: Project) -> list[Path | str]:

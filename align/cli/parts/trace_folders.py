@@ -30,17 +30,16 @@ def compared_folders(
 
     folders = [Path(side) for side in sides if Path(side).is_dir()]
     if missing := [side for side in sides if ":" not in side and Path(side) not in folders]:
-        hint = "check the path; a model is `module:function` or `file.py:function`"
-        raise UsageError(f"there is no trace folder {' nor '.join(missing)}", hint)
+        raise UsageError.of("cli_usage.no_trace_folder", missing=missing)
     if not folders:
         if partial:
-            raise UsageError("--partial is for trace folders", "leave it out, or give two folders of `align capture`")
+            raise UsageError.of("cli_usage.partial_models")
         return None
     if len(folders) == 1:
         model = next(side for side in sides if not Path(side).is_dir())
-        hint = f"capture the other one too: `align capture {model} --inputs {folders[0] / 'inputs.npz'} --out DIR`"
-        raise UsageError(f"{folders[0]} is a trace folder, {model} a model", hint)
+        inputs = folders[0] / "inputs.npz"
+        raise UsageError.of("cli_usage.one_trace_folder", folder=folders[0], model=model, inputs=inputs)
     if any(needless):
-        raise UsageError("inputs and checkpoints are given for two traces", "leave them out: the models have run")
+        raise UsageError.of("cli_usage.needless_for_traces")
     result = compare_trace_folders(*folders, name_map=map_file, partial=partial, allowances=allowances)
     return result, {"reference": folders[0], "candidate": folders[1], **({"map": map_file} if map_file else {})}

@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from align.report.kind_parts.ladder_culprits import culprit_lines
-from align.words.catalogue import say, word
+from align.report.judged_run import rung_title
+from align.report.kind_parts.ladder_culprits import culprit_lines, remedy_lines, rung_reason
+from align.words.catalogue import say
 from align.words.message_words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.report.exports.judged_run import JudgedRun
+    from align.report.judged_run import JudgedRun
     from align.runs.ladder_result import RungResult, RungState
 
 ELEMENTS: dict[RungState, str] = {
@@ -36,8 +37,8 @@ def as_junit(run: JudgedRun) -> str:
 
     Source: the schemas of Jenkins' xunit plugin and of Ant's junit task, of which it holds both.
     """
-    rungs = run.ladder.rungs
-    name = printable(say("export.suite", folder=run.ladder.run_folder))
+    rungs = run.rungs
+    name = printable(say("export.suite", folder=run.name))
     totals = {"name": name, "tests": str(len(rungs)), **_counts(rungs), "time": _seconds(rungs)}
     root = ET.Element("testsuites", totals)
     suite = ET.SubElement(
@@ -50,15 +51,17 @@ def as_junit(run: JudgedRun) -> str:
 
 
 def _add_case(suite: ET.Element, rung: RungResult, classname: str) -> None:
-    title = printable(word("rung_name", rung.name))
+    title = printable(rung_title(rung))
     case = ET.SubElement(suite, "testcase", {"name": title, "classname": classname, "time": _seconds([rung])})
     if rung.state not in ELEMENTS:
         return
-    facts = {"message": printable(rung.reason)}
+    reason = rung_reason(rung)
+    facts = {"message": printable(reason)}
     if ELEMENTS[rung.state] != "skipped":
         facts["type"] = rung.state
     element = ET.SubElement(case, ELEMENTS[rung.state], facts)
-    element.text = "\n".join(map(printable, [rung.reason, *culprit_lines(rung.culprits), *rung.commands]))
+    lines = [reason, *culprit_lines(rung.culprits), *remedy_lines(rung), *rung.commands]
+    element.text = "\n".join(map(printable, dict.fromkeys(lines)))
 
 
 def _counts(rungs: Sequence[RungResult]) -> dict[str, str]:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from align.core.about import __version__
 from align.names.fold_names import ELLIPSIS
-from align.report.kind_parts.ladder_culprits import folded_culprits
+from align.report.judged_run import rung_title
+from align.report.kind_parts.ladder_commands import next_steps
+from align.report.kind_parts.ladder_culprits import FAULTY, folded_culprits, remedy_lines, rung_reason
 from align.report.rendering.format_values import format_number
 from align.report.rendering.terminal import blocks_as_text
 from align.report.show_result import result_blocks
@@ -23,10 +25,9 @@ from align.words.message_words import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.report.exports.judged_run import JudgedRun
+    from align.report.judged_run import JudgedRun
     from align.runs.ladder_result import RungResult
 
-FAULTY = ("failed", "could not compare")
 MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"}
 FENCE = "```"
@@ -37,25 +38,25 @@ def as_markdown(run: JudgedRun, most: int = MARKDOWN_CHARACTERS) -> str:
 
     Source: GitHub Flavored Markdown, https://github.github.com/gfm/.
     """
-    faulty = [rung for rung in run.ladder.rungs if rung.state in FAULTY]
+    faulty = [rung for rung in run.rungs if rung.state in FAULTY]
     made = say(
         "export.made",
         folder=_code(run.folder.path.resolve().name),
         created=f"{run.created:%Y-%m-%d %H:%M} UTC",
         version=__version__,
     )
-    text = "\n\n".join([_verdict(run), _ladder(run.ladder.rungs)])
-    for part in [*map(_culprits, faulty), made]:
+    text = "\n\n".join([_verdict(run), _ladder(run.rungs)])
+    for part in [*map(_culprits, faulty), *map(_remedy, faulty), _next(run), made]:
         if part and len(text) + len(part) + len(made) < most:
             text += f"\n\n{part}"
-    kinds = list(dict.fromkeys(rung.kind for rung in (*faulty, *run.ladder.rungs) if run.holds(rung)))
+    kinds = list(dict.fromkeys(rung.kind for rung in (*faulty, *run.rungs) if run.document(rung)))
     for place, kind in enumerate(kinds):
         text += _details(run, kind, (most - len(text)) // (len(kinds) - place))
     return f"{text}\n"
 
 
 def _verdict(run: JudgedRun) -> str:
-    verdict = run.ladder.verdict
+    verdict = run.verdict
     caveats = [_plain(say("verdict.caveats", caveats="; ".join(verdict.caveats)))] if verdict.caveats else []
     headline = say("export.headline", outcome=word("outcome", verdict.outcome.value))
     return "\n\n".join([f"## {headline}", _plain(verdict.reason), *caveats])
@@ -63,7 +64,9 @@ def _verdict(run: JudgedRun) -> str:
 
 def _ladder(rungs: Sequence[RungResult]) -> str:
     head = [say(f"ladder_table.{name}") for name in ("rung", "state", "reason")]
-    rows = ([_title(rung), f"{_mark(rung)}{word('rung_state', rung.state)}", _plain(rung.reason)] for rung in rungs)
+    rows = (
+        [_title(rung), f"{_mark(rung)}{word('rung_state', rung.state)}", _plain(rung_reason(rung))] for rung in rungs
+    )
     return _table(head, rows)
 
 
@@ -86,9 +89,20 @@ def _culprits(rung: RungResult) -> str:
     return f"### {title}\n\n{_table(head, rows[:SHORT_TABLE_ROWS])}{more}"
 
 
+def _remedy(rung: RungResult) -> str:
+    """What to do about a command that could not run; "" where nothing is known."""
+    return "  \n".join(f"{_title(rung)}: {_plain(line)}" for line in remedy_lines(rung))
+
+
+def _next(run: JudgedRun) -> str:
+    """What to do next, a point each."""
+    steps = [f"- {_plain(step)}" for step in next_steps(run.rungs, run.climb)]
+    return "\n".join([f"### {say('ladder_table.next')}", "", *steps]) if steps else ""
+
+
 def _details(run: JudgedRun, kind: str, room: int) -> str:
     """All that the terminal shows of a result, folded; "" where there is no room for its first lines."""
-    document = run.folder.read(kind) or {}
+    document = run.documents[kind]
     text = "\n".join(map(printable, blocks_as_text(result_blocks(document)).splitlines()))
     fence = max([FENCE, *(ticks + "`" for ticks in re.findall("`{3,}", text))], key=len)
     around = f"\n\n<details>\n<summary>{escape(word('rung', kind))}</summary>\n\n{fence}text\n%s\n{fence}\n\n</details>"
@@ -115,7 +129,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _title(rung: RungResult) -> str:
-    return _plain(word("rung_name", rung.name))
+    return _plain(rung_title(rung))
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a reader types after a climb: the same climb again, or from a rung on."""
+"""What a reader does after a climb: the same again, go on with a rung, or name what one lacks."""
 
 from __future__ import annotations
 
@@ -10,22 +10,50 @@ from align.runs.project_file import NAME
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from align.runs.ladder_result import RungResult
+
+WAITING = ("stale", "not run")
 
 
-def climb_again(document: Mapping[str, Any]) -> str:
+def next_steps(rungs: Sequence[RungResult], climb: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is left to do: after a failure, for a rung that waits, and for one that lacks a line of the project file.
+
+    () where all has passed that could be asked for, or where nobody climbed.
+    """
+    if not climb:
+        return ()
+    if any(rung.state in ("failed", "could not compare") for rung in rungs):
+        return (climb_again(climb),)
+    barring = [rung.blocked_by for rung in rungs if rung.state == "blocked"]
+    waiting = [rung.name for rung in rungs if rung.state in WAITING and rung.asked]
+    if first := next((rung.name for rung in rungs if rung.name in (*barring, *waiting)), ""):
+        return (climb_from(climb, first),)
+    lacking = [rung for rung in rungs if rung.state == "not available" and rung.settle]
+    return tuple(_add(climb, rung) for rung in lacking)
+
+
+def climb_again(climb: Mapping[str, Any]) -> str:
     """The words that end a climb that failed."""
-    return say("ladder_table.again", options=_options(document))
+    return say("ladder_table.again", options=_options(climb))
 
 
-def climb_from(document: Mapping[str, Any], name: str) -> str:
+def climb_from(climb: Mapping[str, Any], name: str) -> str:
     """The command that goes on with a rung."""
-    return say("ladder_table.go_on", options=_options(document), name=name)
+    return say("ladder_table.go_on", options=_options(climb), name=name)
 
 
-def _options(document: Mapping[str, Any]) -> str:
+def _add(climb: Mapping[str, Any], rung: RungResult) -> str:
+    return say("ladder_table.add", name=rung.name, settle=rung.settle, file=_project(climb), options=_options(climb))
+
+
+def _options(climb: Mapping[str, Any]) -> str:
     """The project file and the run folder that the climb was given, if they are not those taken without a word."""
-    project = document.get("made_from", {}).get("project", {}).get("path", NAME)
-    folder = document.get("run_folder", RUN_FOLDER)
+    project, folder = _project(climb), climb.get("run_folder", RUN_FOLDER)
     given = {"--project": project if project != NAME else "", "--folder": folder if folder != RUN_FOLDER else ""}
     return "".join(f" {option} {shlex.quote(value)}" for option, value in given.items() if value)
+
+
+def _project(climb: Mapping[str, Any]) -> str:
+    return str(climb.get("made_from", {}).get("project", {}).get("path", NAME))

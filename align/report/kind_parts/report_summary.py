@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table
+from align.report.judged_run import rung_title
+from align.report.rendering.blocks import Block, Column, Lines, Row, Table, verdict_block
 from align.report.rendering.format_values import NONE, format_number, format_shape
+from align.runs.ladder_result import RungResult
 from align.words.catalogue import say, word
 
-NOT_RUN = "not run"
+if TYPE_CHECKING:
+    from align.report.rendering.blocks import Tone
+
+TONES: dict[str, Tone] = {
+    "passed": "good",
+    "failed": "bad",
+    "could not compare": "bad",
+    "blocked": "open",
+    "stale": "open",
+    "not run": "quiet",
+    "not available": "quiet",
+}
 
 
 def summary_blocks(summary: dict[str, Any]) -> list[Block]:
-    """Show a `mindalign.report` document: one row a rung, then the outcome over those that were run."""
+    """Show a `mindalign.report` document: one row a rung, then the verdict over all, then what to do next."""
     columns = (
         Column(say("rung.rung")),
-        Column(say("rung.outcome")),
+        Column(say("rung.state")),
         Column(say("rung.compared")),
-        Column(say("rung.reason")),
+        Column(say("rung.reason"), "words"),
     )
-    table = Table(say("rung.title"), columns, tuple(_rung(rung, summary["run_folder"]) for rung in summary["rungs"]))
-    return [table, *_overall(summary)]
+    table = Table(say("rung.title"), columns, tuple(map(_rung, summary["rungs"])))
+    steps = tuple(summary["next_steps"])
+    return [table, verdict_block(summary["verdict"]), *([Lines(say("ladder_table.next"), steps)] if steps else [])]
 
 
-def _rung(rung: dict[str, Any], folder: str) -> Row:
+def _rung(rung: dict[str, Any]) -> Row:
     coverage = rung["coverage"]
     compared = (
         say("rung.compared_of", count=format_number(coverage["compared"]), unit=coverage["unit"]) if coverage else NONE
     )
-    reason = rung["reason"] or say("rung.how_to_run", command=rung["name"], folder=folder)
-    cells = (word("rung", rung["name"]), word("outcome", rung["outcome"]), compared, reason)
-    return Row(cells, TONES.get(rung["outcome"], "plain"))
-
-
-def _overall(summary: dict[str, Any]) -> list[Block]:
-    run = [word("rung", rung["name"]) for rung in summary["rungs"] if rung["outcome"] != NOT_RUN]
-    missing = [word("rung", rung["name"]) for rung in summary["rungs"] if rung["outcome"] == NOT_RUN]
-    outcome = summary["outcome"]
-    overall = say("rung.overall", outcome=word("outcome", outcome), names=", ".join(run))
-    blocks: list[Block] = [Lines("", (overall,), TONES.get(outcome, "plain"))]
-    return [*blocks, Lines("", (say("rung.not_run", names=", ".join(missing)),), "quiet")] if missing else blocks
+    title = rung_title(RungResult(rung["name"], rung["state"], kind=rung["kind"]))
+    return Row((title, word("rung_state", rung["state"]), compared, rung["reason"] or NONE), TONES[rung["state"]])
 
 
 def source_blocks(documents: dict[str, dict[str, Any]]) -> list[Block]:

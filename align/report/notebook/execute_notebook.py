@@ -40,12 +40,11 @@ def execute_notebook(notebook: Any, folder: Path, progress: Progress) -> Any:
         try:
             _wait_for(lambda: asyncio.run(client.async_execute(cleanup_kc=True, **started)))
         except CellExecutionError as error:
-            message = f"the report of {folder} could not be made: {error.ename}: {error.evalue}"
-            raise ReportError(message, "write the results again with `align map`, `forward`, `loss` --run") from error
+            facts = {"folder": folder, "name": error.ename, "value": error.evalue}
+            raise ReportError.of("report_usage.cell_failed", **facts) from error
         except (DeadKernelError, CellControlSignal, RuntimeError, OSError) as error:
-            message = f"the kernel that makes the report of {folder} failed: {error}{_end_of_output(output)}"
-            hint = 'check `python -m ipykernel --version`; pip install "mindalign[report]"'
-            raise ReportError(message, hint) from error
+            said = f"{error}{_end_of_output(output)}"
+            raise ReportError.of("report_usage.kernel_failed", folder=folder, said=said) from error
         finally:
             # Where the kernel never answered, the client would clean up once more at exit, and fail loudly.
             atexit.unregister(client._cleanup_kernel)  # noqa: SLF001

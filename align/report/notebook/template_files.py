@@ -10,5 +10,4 @@ def read_template(name: str) -> str:
     """Return the text of a file under `notebooks/`; raises ReportError if the installation lacks it."""
     if folder := beside_package("notebooks", name):
         return (folder / name).read_text(encoding="utf-8")
-    message = f"{CHECKOUT / 'notebooks' / name} is missing"
-    raise ReportError(message, "the installation is broken; install mindalign again")
+    raise ReportError.of("report_usage.template_missing", path=CHECKOUT / "notebooks" / name)

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.forward_culprits import cause_words, culprit_groups
+from align.report.kind_parts.ladder_culprits import cause_in_words
 from align.report.kinds.step import culprit_facts
 from align.report.rendering.format_values import format_fact, format_facts, layer_name
 from align.report.thresholds import CARD_LINES
+from align.runs.training_steps import CAUSES
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from align.report.page.page_rungs import PageRung
+    from align.runs.rung import Culprit
 
 SIDES = ("reference", "candidate")
 VERSUS = " vs "  # format: between the two values of a setting in the facts of a culprit
@@ -87,8 +90,8 @@ def _reproducer(document: dict[str, Any], culprit: dict[str, Any], *, is_first: 
 
 
 def _of_step(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
-    known = {(one.place, one.cause, one.line, one.change) for one in rung.result.culprits}
-    own = [one for one in document["culprits"] if not known or _as_in_ladder(one) in known]
+    known = {(one.place, one.line): one for one in rung.result.culprits}
+    own = _one_a_place([one for one in document["culprits"] if _place(one) in known], known)
     for group in _alike(own, lambda one: (one["candidate"], (*(one[key] for key in ALIKE), str(one["facts"])))):
         worst = max(group, key=lambda one: float(one["factor"]))
         shown = dict(culprit_facts(worst))
@@ -97,6 +100,9 @@ def _of_step(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
             title = f"{', '.join(fold_names(one['candidate'] for one in group))} ({worst['candidate_class']})"
         cause, change = shown.pop(say("step.cause"), ""), shown.pop(say("step.change"), "")
         shown.pop(say("step.line"), None)
+        below = known.get(_place(worst))
+        if below and below.cause and not worst["cause"]:  # a rung below knows it
+            cause, change = say("page.from_below", cause=cause_in_words(below.cause)), below.change
         sides, other = _settings_of_step(worst)
         shown[""] = other
         yield FaultCard(title, cause, sides, _said(shown), change, _lines(group), _again(rung))
@@ -116,8 +122,27 @@ def _said(shown: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((label, text) for label, text in shown.items() if text)
 
 
-def _as_in_ladder(one: Mapping[str, Any]) -> tuple[str, ...]:
-    return str(one["candidate"] or one["part"]), one["cause"], one["line"], one["change"]
+def _one_a_place(culprits: Sequence[dict[str, Any]], known: Mapping[tuple[str, str], Culprit]) -> list[dict[str, Any]]:
+    """One culprit for all that the ladder takes for one fault, with what is known of each."""
+    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
+    for one in culprits:
+        groups.setdefault((*_place(one), one["kind"], one["part"]), []).append(one)
+    return [one for group in groups.values() for one in _as_one(group, known[_place(group[0])])]
+
+
+def _as_one(group: list[dict[str, Any]], below: Culprit) -> list[dict[str, Any]]:
+    causes = {cause for one in group for cause in one["cause"].split(CAUSES)}
+    if len(group) == 1 or causes != {*below.cause.split(CAUSES)}:
+        return group
+    worst = max(group, key=lambda one: float(one["factor"]))
+    facts = {name: fact for one in group for name, fact in one["facts"].items() if name != "or"}
+    sureness = "suspected" if any(one["sureness"] == "suspected" for one in group) else worst["sureness"]
+    together = {"cause": below.cause, "change": below.change, "facts": facts, "sureness": sureness}
+    return [worst | together | {"parameters": [name for one in group for name in one["parameters"]]}]
+
+
+def _place(one: Mapping[str, Any]) -> tuple[str, str]:
+    return str(one["candidate"] or one["part"]), one["line"]
 
 
 def _of_lint(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:

@@ -8,7 +8,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
-from align.report.kind_parts.ladder_commands import climb_again, climb_from
+from align.core.verdicts import Outcome
+from align.report.judged_run import judged_run
+from align.report.kind_parts.ladder_commands import next_steps
 from align.report.kind_parts.ladder_culprits import culprit_lines
 from align.report.kind_parts.report_summary import source_blocks
 from align.report.notebook.template_files import read_template
@@ -21,7 +23,7 @@ from align.words.catalogue import say, word
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.verdicts import Verdict
+    from align.report.judged_run import JudgedRun
     from align.report.page.page_rungs import PageRung
     from align.runs.run_folder import RunFolder
 
@@ -50,7 +52,8 @@ def page_html(folder: RunFolder) -> str:
 
     Raises RunFolderError for results that are damaged, KeyError and the like for one that lacks a field.
     """
-    rungs, verdict = page_rungs(folder)
+    run = judged_run(folder.path)
+    rungs = page_rungs(run)
     titles = {rung.anchor: rung.title for rung in rungs}
     created = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return string.Template(read_template("report_page.html")).substitute(
@@ -58,7 +61,7 @@ def page_html(folder: RunFolder) -> str:
         style=read_template("report_page.css"),
         skip=escape(say("page.skip")),
         folder=escape(folder.path.name),
-        verdict=_verdict(verdict, rungs, folder.read("ladder") or {}),
+        verdict=_verdict(run, rungs),
         strip=rung_strip(rungs),
         sections="".join(rung_section(rung, titles) for rung in rungs),
         sources=_sources(rungs),
@@ -73,12 +76,12 @@ def _left_open(key: str) -> dict[str, str]:
     return {fact: f"{{{fact}}}" for fact in FACTS.get(key, ())}
 
 
-def _verdict(verdict: Verdict, rungs: Sequence[PageRung], ladder: dict[str, Any]) -> str:
-    outcome = verdict.outcome.value
+def _verdict(run: JudgedRun, rungs: Sequence[PageRung]) -> str:
+    verdict, outcome = run.verdict, run.verdict.outcome.value
     lines = [_sides(rungs), *([say("verdict.caveats", caveats="; ".join(verdict.caveats))] if verdict.caveats else [])]
     if missing := [rung.title for rung in rungs if rung.result.state == "not run"]:
         lines.append(say("rung.not_run", names=", ".join(missing)))
-    paragraphs = "".join(f"<p>{escape(line)}</p>" for line in (*lines, _next(rungs, ladder)) if line)
+    paragraphs = "".join(f"<p>{escape(line)}</p>" for line in (*lines, *_next(run)) if line)
     first = f'<p class="first">{escape(_first(rungs))}</p>' if _first(rungs) else ""
     mark = f'<span class="mark" aria-hidden="true">{MARKS[outcome]}</span>'
     return (
@@ -104,14 +107,11 @@ def _sides(rungs: Sequence[PageRung]) -> str:
     return ""
 
 
-def _next(rungs: Sequence[PageRung], ladder: dict[str, Any]) -> str:
-    """The command to run after a correction, or to go on with; only where a ladder was climbed."""
-    if not any(rung.result.commands for rung in rungs):
-        return ""
-    waiting = [rung.result.name for rung in rungs if rung.result.state in ("stale", "not run") and rung.result.asked]
-    if any(rung.is_faulty for rung in rungs):
-        return say("page.next", command=climb_again(ladder))
-    return say("page.next", command=climb_from(ladder, waiting[0])) if waiting else ""
+def _next(run: JudgedRun) -> list[str]:
+    """What to do next; of a port that is aligned the sections say what could be compared too."""
+    if run.verdict.outcome is Outcome.ALIGNED:
+        return []
+    return [say("page.next", step=step) for step in next_steps(run.rungs, run.climb)]
 
 
 def _sources(rungs: Sequence[PageRung]) -> str:

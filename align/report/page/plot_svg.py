@@ -13,7 +13,7 @@ from math import inf, isnan
 from typing import Any
 
 from align.report.draw_plot import PLOTS
-from align.report.notebook.notebook_cells import PLOT_FAILURES
+from align.report.open_run import PLOT_FAILURES
 from align.report.plots import figure_style
 from align.report.rendering.format_values import as_float
 from align.report.thresholds import PLOT_MARKS

@@ -11,7 +11,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from align.report.kind_parts.forward_culprits import culprit_blocks
-from align.report.notebook.notebook_cells import LISTED_WHOLE
+from align.report.kind_parts.ladder_culprits import rung_reason
+from align.report.open_run import LISTED_WHOLE
 from align.report.page.fault_cards import FaultCard, fault_cards
 from align.report.page.model_trees import model_trees
 from align.report.page.page_blocks import block_html, embedded, facts_html
@@ -74,10 +75,9 @@ def _state(rung: PageRung) -> str:
 
 
 def _reason(rung: PageRung) -> str:
-    reason, settle = rung.result.reason, rung.result.settle
-    if rung.result.state == "not run" and not reason:
+    if rung.result.state == "not run" and not rung.result.reason:
         return say("rung.no_sections")
-    return say("ladder_table.settle", reason=reason, settle=settle) if settle else reason
+    return rung_reason(rung.result)
 
 
 def _body(rung: PageRung, titles: dict[str, str]) -> str:

@@ -14,12 +14,13 @@ from align.runs.rung_arguments import (
     read_files,
     source,
 )
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from align.runs.project_file import Project
+    from align.runs.project_file import Project, ProjectSide
 
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
@@ -39,6 +40,7 @@ def _of_traces(project: Project, run: Path) -> Plan | Missing:
     traces: dict[str, Path | str] = {}
     commands: list[Command] = []
     folders: list[str] = []
+    made: list[Path] = []
     for name, side, other in (
         ("reference", project.reference, project.candidate),
         ("candidate", project.candidate, project.reference),
@@ -47,16 +49,25 @@ def _of_traces(project: Project, run: Path) -> Plan | Missing:
             traces[f"{name} trace"] = side.trace / "manifest.jsonl"
             folders.append(shown(side.trace))
             continue
-        if missing := first_missing(project, f"{name} model"):
+        if missing := first_missing(project, f"{name} model") or _lacks_weights(name, side, other):
             return missing
-        folders.append(shown(run / "captured" / name))
+        made.append(run / "captured" / name / "manifest.jsonl")
+        folders.append(shown(made[-1].parent))
         inputs = shown(other.trace / "inputs.npz") if other.trace else ""
         filled = ["--checkpoint", shown(side.checkpoint)] if side.checkpoint else []
         traces[name] = str(side.model)
         commands.append(("capture", shown_side(str(side.model)), "--inputs", inputs, *filled, "--out", folders[-1]))
     chosen = ["--map", shown(project.map)] if project.map else []
     commands.append(("forward", *folders, *chosen, "--run", shown(run)))
-    return Plan("forward", tuple(commands), traces | ({"map": project.map} if project.map else {}))
+    return Plan("forward", tuple(commands), traces | ({"map": project.map} if project.map else {}), tuple(made))
+
+
+def _lacks_weights(name: str, side: ProjectSide, other: ProjectSide) -> Missing | None:
+    """A model beside a trace is to be filled with the weights that the trace was captured with."""
+    if side.checkpoint or not other.trace:
+        return None
+    reason = sentence("ladder.no_weights", side=name, other="candidate" if name == "reference" else "reference")
+    return Missing(reason, f'[{name}] checkpoint = "{name}.ckpt"')
 
 
 def _judge(document: Mapping[str, Any]) -> Judgement:

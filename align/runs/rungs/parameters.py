@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.runs.rung import Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, shown
-from align.runs.rung_arguments import first_missing, models
+from align.runs.rung_arguments import first_missing, map_file, models
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     if project.map:
         command = ("map", *models(project), "--check", shown(project.map), *here)
         return Plan("check", (command,), {**read, "map": project.map})
-    return Plan("map", (("map", *models(project), *here),), read)
+    return Plan("map", (("map", *models(project), *here),), read, (map_file(project, run),))
 
 
 def _judge(document: Mapping[str, Any]) -> Judgement:

@@ -37,11 +37,13 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
             shown(reference.parent),
         )
         commands.append(capture)
+    captured = () if project.reference.checkpoint else (reference,)
     files = [shown(reference), shown(candidate), "--map", shown(chosen)]
     if project.candidate.checkpoint:
         compare = ("diff", *files, "--run", shown(run))
-        return Plan("diff", (*commands, compare), {**read, "candidate checkpoint": candidate})
-    return Plan("convert", (*commands, ("convert", *files, "--overwrite", "--run", shown(run))), read)
+        return Plan("diff", (*commands, compare), {**read, "candidate checkpoint": candidate}, captured)
+    convert = ("convert", *files, "--overwrite", "--run", shown(run))
+    return Plan("convert", (*commands, convert), read, (*captured, candidate))
 
 
 def _judge(document: Mapping[str, Any]) -> Judgement:

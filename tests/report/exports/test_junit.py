@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-from align.report.exports.judged_run import judged_run
 from align.report.exports.junit import as_junit
+from align.report.exports.pull_request import as_markdown
+from align.report.judged_run import judged_run
 
 NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -53,7 +55,7 @@ def test_a_case_for_each_rung_and_each_state_as_what_it_is(climbed):
         "data": ["skipped"],
         "forward": ["failure"],
         "gradients": ["skipped"],
-        "training curve": ["error"],
+        "curve": ["error"],
     }
     assert suite.get("time") == "3.750"
 
@@ -72,3 +74,19 @@ def test_results_without_a_climb_follow_the_schema_too(samples, tmp_path):
     root, suite = suite_of(judged_run(samples.write_sample_run(tmp_path / "run")))
     follows_the_schema(root, suite)
     assert suite.get("failures") == "3"
+
+
+def test_what_to_do_about_a_command_that_could_not_run_and_the_line_that_lacks_are_said(climbed):
+    run = judged_run(climbed.path)
+    told = {
+        "weights": {"hint": "give --family", "commands": ("align convert a b",)},
+        "data": {"settle": '[data] file = "data.py"'},
+    }
+    run = replace(run, rungs=tuple(replace(one, **told.get(one.name, {})) for one in run.rungs))
+    _, suite = suite_of(run)
+    assert "Hint: give --family\nAgain: align convert a b" in suite.find("testcase[@name='weights']/error").text
+    assert suite.find("testcase[@name='data']/skipped").get("message") == 'no data; add [data] file = "data.py"'
+    text = as_markdown(run)
+    assert "weights: Hint: give --family" in text
+    assert "no data; add \\[data\\] file" in text
+    assert "- correct that, then: align run" in text

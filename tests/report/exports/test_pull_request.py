@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from align.report.exports.judged_run import judged_run
 from align.report.exports.pull_request import as_markdown
+from align.report.judged_run import judged_run
 from align.report.thresholds import MARKDOWN_CHARACTERS
 from align.runs.rung import Culprit
 
@@ -39,7 +39,7 @@ def test_verdict_rungs_culprits_with_line_and_change_and_folded_details(climbed)
         ["data", "not available"],
         ["forward", "❌ FAILED"],
         ["gradients", "blocked"],
-        ["training curve", "stale"],
+        ["curve", "stale"],
     ]
     assert rest == []
     culprits = weights
@@ -67,8 +67,8 @@ def test_it_is_never_longer_than_a_comment_may_be_and_the_rungs_stay(climbed, mo
     many = tuple(
         Culprit("<" * 400 + chr(97 + n) * 3, "&" * 400 + chr(97 + n), "l|" * 200, "`|" * 200) for n in range(26)
     )
-    rungs = tuple(replace(one, culprits=many, state="failed", kind="forward") for one in run.ladder.rungs)
-    text = as_markdown(replace(run, ladder=replace(run.ladder, rungs=rungs)), most)
+    rungs = tuple(replace(one, culprits=many, state="failed", kind="forward") for one in run.rungs)
+    text = as_markdown(replace(run, rungs=rungs), most)
     assert len(text) <= most
     assert len(tables(text)[0]) == 8
     assert text.count("<details>") == text.count("</details>")

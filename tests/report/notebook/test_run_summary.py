@@ -5,28 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from align.core.verdicts import Outcome
 from align.errors import RunFolderError
-from align.report.notebook.run_summary import summarize_run, worst_outcome
+from align.report.notebook.run_summary import summarize_run
 from align.runs.unfinished_runs import clear_mark, mark_begun, mark_ended
 
 
 def test_a_rung_that_was_not_run_is_not_run_and_never_aligned(samples, tmp_path):
     summary = summarize_run(samples.write_sample_run(tmp_path / "run", ("map",)))
-    assert {rung.name: rung.outcome for rung in summary.rungs} == {
-        "map": "aligned",
+    assert {rung.name: rung.state for rung in summary.rungs} == {
+        "map": "passed",
         "convert": "not run",
         "forward": "not run",
         "step": "not run",
         "loss": "not run",
     }
     assert summary.exit_code == 0
-
-
-def test_the_worst_rung_decides(samples, tmp_path):
-    assert summarize_run(samples.write_sample_run(tmp_path / "run")).exit_code == 1
-    assert worst_outcome(["aligned", "could not compare", "not aligned"]) is Outcome.NOT_COMPARED
-    assert worst_outcome([]) is Outcome.NOT_COMPARED
 
 
 def test_a_rung_names_the_hashes_that_it_was_made_from(samples, tmp_path):
@@ -54,7 +47,7 @@ def test_a_result_older_than_a_run_that_did_not_end_passes_nothing(samples, tmp_
     mark_ended(run, "map", replace(begun, ended=ended, reason="no map"))
     summary = summarize_run(run)
     rung = summary.rungs[0]
-    assert (rung.outcome, summary.exit_code) == ("could not compare", 2)
+    assert (rung.state, summary.exit_code) == ("could not compare", 2)
     assert rung.reason.startswith(f"a run that began {begun.since}")
     assert said in rung.reason
     assert "the result is older than that: aligned" in rung.reason
@@ -67,9 +60,9 @@ def test_a_result_older_than_a_run_that_did_not_end_passes_nothing(samples, tmp_
 def test_a_rung_whose_only_run_failed_is_not_passed_over(samples, tmp_path):
     run = samples.write_sample_run(tmp_path / "run", ("map",))
     mark_begun(run, "lint")
-    outcomes = {rung.name: rung.outcome for rung in summarize_run(run).rungs}
+    outcomes = {rung.name: rung.state for rung in summarize_run(run).rungs}
     assert outcomes == {
-        "map": "aligned",
+        "map": "passed",
         "convert": "not run",
         "lint": "could not compare",
         "forward": "not run",
@@ -82,7 +75,7 @@ def test_results_beside_the_ladder_are_rungs_where_they_are_there(samples, tmp_p
     run = samples.write_sample_run(tmp_path / "run", ("map", "diff"))
     summary = summarize_run(run)
     assert [rung.name for rung in summary.rungs] == ["map", "convert", "diff", "forward", "step", "loss"]
-    assert summary.rungs[2].outcome == "not aligned"
+    assert summary.rungs[2].state == "failed"
     assert summary.exit_code == 1
 
 
@@ -92,7 +85,7 @@ def test_a_folder_with_a_result_beside_the_ladder_alone_can_be_summarized(sample
 
 def test_what_is_asked_before_a_training_step_stands_between_forward_and_step(samples, tmp_path):
     run = samples.write_sample_run(tmp_path / "run", ("determinism", "initial", "params", "step"))
-    rungs = {rung.name: rung.outcome for rung in summarize_run(run).rungs}
+    rungs = {rung.name: rung.state for rung in summarize_run(run).rungs}
     assert list(rungs) == ["map", "convert", "forward", "params", "initial", "determinism", "step", "loss"]
     assert [name for name, outcome in rungs.items() if outcome == "not run"] == ["map", "convert", "forward", "loss"]
     assert "params" not in {rung.name for rung in summarize_run(samples.write_sample_run(tmp_path / "other")).rungs}

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
 from align.report.draw_plot import PLOTS
 from align.report.page.page_blocks import ROWS_IN_PAGE, block_html
 from align.report.page.page_html import page_html
 from align.report.page.plot_svg import PLOT_MARKS, plot_svg
 from align.report.rendering.blocks import Column, Row, Table
+from align.runs.ladder_result import RungResult
 from align.runs.run_folder import RunFolder
+from align.runs.rung import Culprit
+
+climbed = runpy.run_path(str(Path(__file__).with_name("conftest.py")))["climbed"]
 
 
 def sections_of(page):
@@ -38,6 +45,44 @@ def test_each_rung_of_a_training_step_has_its_own_faults_and_plot(faulty_page):
     assert "Plot: Gradient norms" in sections["gradients"]
     assert "Plot: Updates by depth" in sections["optimizer"]
     assert re.search(r'href="#rung-\d+-gradients"', sections["optimizer"])
+
+
+def test_what_one_change_of_one_line_mends_is_one_card_and_the_loss_shows_no_others(samples, tmp_path):
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map", "step")))
+    step = samples.sample_step()
+    rate = next(one for one in step.culprits if one.kind == "update")
+    causes = (("weight-decay", ""), ("decay-coupled", "AdamW(...)"))
+    both = tuple(
+        replace(rate, cause=cause, change=change, line="port.py:47", facts={cause: "1 vs 2"})
+        for cause, change in causes
+    )
+    code = next(one for one in step.culprits if one.kind != "update")
+    run.write(replace(step, culprits=(code, *both)), {})
+    loss = RungResult("", "failed", "the loss differs", kind="step")
+    climbed(run, loss=loss)
+    sections = sections_of(page_html(run))
+    cards = re.findall(r'<article class="card">.*?</article>', sections["optimizer"], re.DOTALL)
+    assert len(cards) == 1
+    text = unescape(re.sub(r"<[^>]+>", " ", cards[0]))
+    for said in (
+        "another weight decay; the decay goes through the moments",
+        "AdamW(...)",
+        "weight-decay=1, decay-coupled=1",
+    ):
+        assert said in " ".join(text.split())
+    assert '<article class="card">' not in sections["loss"]
+
+
+def test_a_cause_that_forward_knows_stands_on_the_card_of_the_gradients(samples, tmp_path):
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map", "step")))
+    step = samples.sample_step()
+    code = replace(next(one for one in step.culprits if one.kind != "update"), cause="", change="", sureness="unknown")
+    run.write(replace(step, culprits=(code,)), {})
+    known = Culprit(str(code.candidate or code.part), "batch-norm-epsilon", code.line, "nn.BatchNorm2d(eps=1e-3)")
+    climbed(run, gradients=RungResult("", "failed", "1 place", kind="step", culprits=(known,)))
+    text = unescape(re.sub(r"<[^>]+>", " ", sections_of(page_html(run))["gradients"]))
+    assert "known from a rung below: batch-norm-epsilon" in text
+    assert "nn.BatchNorm2d(eps=1e-3)" in text
 
 
 def test_a_clean_report_is_short_and_every_section_is_closed(clean):

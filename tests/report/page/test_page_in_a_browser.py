@@ -31,7 +31,7 @@ addEventListener("load", async () => {
 """
 OPENED = """async function tried() {
   document.body.getBoundingClientRect();
-  return { seconds: performance.now() / 1000, elements: document.querySelectorAll("*").length };
+  return { elements: document.querySelectorAll("*").length };
 }</script>"""
 TRIED = """async function tried() {
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -167,12 +167,10 @@ def test_axe_finds_nothing_serious_in_light_or_dark(probe, faulty_page):
         assert found[theme]["bad"] == []
 
 
-def test_five_thousand_layers_open_at_once(probe, many_layers):
+def test_five_thousand_layers_open_with_few_elements(probe, many_layers):  # benchmarks/report_page.py measures how fast
     page = page_html(many_layers)
     assert len(page.encode()) < 4_000_000
-    found = probe(page, OPENED)
-    assert found["elements"] < 12_000  # of 65,000 cells and 10,000 modules
-    assert found["seconds"] < 20  # about one on a machine that does nothing else
+    assert probe(page, OPENED)["elements"] < 12_000  # of 65,000 cells and 10,000 modules
 
 
 def test_a_phone_shows_all_without_scrolling_sideways(browse, faulty_page, tmp_path):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from align.core.verdicts import Outcome
+from align.report.judged_run import judged_run
+from align.report.page.page_html import page_html
 from align.report.page.page_rungs import page_rungs
 from align.runs.ladder_result import RungResult
 from align.runs.run_folder import RunFolder
@@ -28,19 +30,20 @@ def states(rungs):
 
 def test_the_ladder_tells_the_states_and_results_beside_it_stand_behind(run):
     climbed(run)
-    rungs, verdict = page_rungs(run)
+    judged = judged_run(run.path)
+    rungs, verdict = page_rungs(judged), judged.verdict
     assert [rung.title for rung in rungs] == [
-        "parameters", "weights", "data", "forward", "metric", "gradients", "optimizer step", "loss curve"
+        "parameters", "weights", "data", "forward", "metric", "gradients", "optimizer", "loss curve"
     ]  # fmt: skip
     assert states(rungs)["data"] == "not available"
     assert states(rungs)["loss"] == "failed"
     assert verdict.outcome is Outcome.NOT_ALIGNED
-    assert verdict.reason.startswith("forward, gradients, optimizer step, loss curve failed")
+    assert verdict.reason == ("forward, gradients, optimizer, loss curve failed. forward: 105 of 120 layers differ")
 
 
 def test_of_rungs_that_read_one_result_the_first_that_failed_shows_it(run):
     climbed(run)
-    rungs = {rung.result.name: rung for rung in page_rungs(run)[0]}
+    rungs = {rung.result.name: rung for rung in page_rungs(judged_run(run.path))}
     assert rungs["gradients"].told_under == ""
     assert rungs["optimizer"].told_under == rungs["gradients"].anchor
 
@@ -54,7 +57,8 @@ def test_blocked_stale_and_not_run_are_said_and_never_passed(run):
     }
     climbed(run, **waiting)
     run.file("loss").unlink()
-    rungs, verdict = page_rungs(run)
+    judged = judged_run(run.path)
+    rungs, verdict = page_rungs(judged), judged.verdict
     assert {name: states(rungs)[name] for name in waiting} == {
         "weights": "stale", "forward": "blocked", "gradients": "not run", "optimizer": "not run"
     }  # fmt: skip
@@ -62,25 +66,28 @@ def test_blocked_stale_and_not_run_are_said_and_never_passed(run):
     assert verdict.outcome is Outcome.NOT_COMPARED
 
 
-def test_a_result_that_is_newer_than_the_ladder_is_judged_anew(run, samples):
+def test_a_result_that_was_replaced_since_the_climb_is_stale_and_has_not_passed(run, samples):
     climbed(run)
     run.write(samples.sample_forward(diverges=False), {})
-    rungs, verdict = page_rungs(run)
-    assert states(rungs)["forward"] == "passed"
+    judged = judged_run(run.path)
+    rungs, verdict = page_rungs(judged), judged.verdict
+    assert states(rungs)["forward"] == "stale"
     assert "forward" not in verdict.reason
+    assert "it had failed, and its result has been replaced since" in page_html(run)
 
 
 def test_a_run_that_did_not_come_to_its_end_leaves_its_rung_open(run):
     climbed(run)
     mark_begun(run.path, "forward")
-    rung = next(rung for rung in page_rungs(run)[0] if rung.result.name == "forward")
+    rung = next(rung for rung in page_rungs(judged_run(run.path)) if rung.result.name == "forward")
     assert rung.result.state == "could not compare"
     assert "has not come to its end" in rung.result.reason
 
 
 def test_without_a_ladder_the_results_are_the_rungs_and_what_was_not_run_says_so(samples, tmp_path):
     run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map", "forward")))
-    rungs, verdict = page_rungs(run)
+    judged = judged_run(run.path)
+    rungs, verdict = page_rungs(judged), judged.verdict
     assert states(rungs) == {
         "map": "passed", "convert": "not run", "forward": "failed", "step": "not run", "loss": "not run"
     }  # fmt: skip
@@ -90,6 +97,7 @@ def test_without_a_ladder_the_results_are_the_rungs_and_what_was_not_run_says_so
 def test_a_climb_that_ended_before_any_result_has_a_page_too(tmp_path):
     run = RunFolder.create(tmp_path)
     climbed(run, environment=replace(RungResult("", "could not compare", "no mindspore"), kind="doctor"))
-    rungs, verdict = page_rungs(run)
+    judged = judged_run(run.path)
+    rungs, verdict = page_rungs(judged), judged.verdict
     assert states(rungs)["environment"] == "could not compare"
     assert verdict.outcome is Outcome.NOT_COMPARED

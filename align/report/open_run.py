@@ -1,4 +1,4 @@
-"""What the cells of a report notebook call. It needs the run folder and the plotting library, and no framework."""
+"""A run folder in a notebook: its rungs, what is at fault, plots and tables. It needs no framework."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import to_json_data
 from align.report.draw_plot import PLOTS, draw_plot
+from align.report.judged_run import judged_run, unfinished_text
+from align.report.kind_parts.ladder_culprits import FAULTY, failure_lines
 from align.report.kind_parts.report_summary import source_blocks, summary_blocks
-from align.report.notebook.run_summary import summarize_run, unfinished_text
+from align.report.notebook.run_summary import summarize_run
 from align.report.notebook.template_files import read_template
 from align.report.rendering.blocks import Lines
 from align.report.rendering.html import Shown
@@ -42,6 +44,16 @@ class RunView:
         """Show every rung with its verdict; a rung that was not run is shown as such."""
         style = f"<style>{read_template('report.css')}</style>"
         return Shown(tuple(summary_blocks(to_json_data(summarize_run(self.folder.path)))), head=style)
+
+    def faults(self) -> Shown:
+        """Show what each rung that failed or could not compare found: place, cause, line, what to write."""
+        faulty = [rung for rung in judged_run(self.folder.path).rungs if rung.state in FAULTY]
+        if not faulty:
+            return _notice(say("rung.nothing_at_fault"))
+        return Shown(tuple(failure_lines(rung, str(self.folder.path), show_all=True) for rung in faulty))
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
     def headline(self, kind: str) -> Shown:
         """Show what a rung says first: for `forward` the first divergent layer, for `loss` where the curves part."""
@@ -94,7 +106,7 @@ class RunView:
 
 
 def open_run(folder: str | Path = ".") -> RunView:
-    """Open a run folder for showing; raises RunFolderError if it is none or holds nothing."""
+    """Open a run folder for showing, in a notebook; raises RunFolderError if it is none or holds nothing."""
     return RunView(RunFolder.open(Path(folder)))
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from align.report.notebook.notebook_cells import open_run
+from align.report.open_run import open_run
 from align.runs.unfinished_runs import mark_begun
 
 
@@ -59,3 +59,19 @@ def test_a_training_step_shows_what_is_wrong_and_folds_away_what_agrees(samples,
         "candidate_gradient",
         "candidate_update",
     ]
+
+
+def test_a_run_shows_its_ladder_by_itself_and_what_is_at_fault(climbed):
+    run = open_run(climbed.path)
+    shown = run._repr_html_()
+    for said in ("FAILED", "blocked", "stale", "not available", "NOT ALIGNED", "correct that, then: align run"):
+        assert said in shown, said
+    faults = run.faults()._repr_html_()
+    assert "forward: FAILED. 5 differ" in faults
+    assert "at port.py:7; write nn.LayerNorm(8, epsilon=1e-5)" in faults
+    assert "weights: COULD NOT COMPARE" in faults
+    assert "parameters" not in faults
+
+
+def test_a_run_without_a_failure_says_so(samples, tmp_path):
+    assert "No rung has failed" in repr(open_run(samples.write_sample_run(tmp_path / "run", ("map",))).faults())

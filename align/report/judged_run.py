@@ -1,0 +1,176 @@
+"""The rungs of a run folder and the verdict over them, which all reports share: terminal, page, notebook and exports.
+
+They are as the last climb left them, and behind them the results that no rung of the climb left; where nobody climbed
+each result is one. A rung is not taken for what it was where its result has changed since, or where a later run did not
+come to its end.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from align.core.verdicts import Outcome, Verdict
+from align.errors import RunFolderError
+from align.runs.evidence import is_unchanged
+from align.runs.ladder_result import JUDGED, LadderResult, RungResult, RungState, judge_ladder
+from align.runs.run_folder import COMMANDS, KINDS, LADDER, RunFolder
+from align.runs.rung import rungs
+from align.words.catalogue import say, sentence, word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.runs.rung import Culprit
+    from align.runs.unfinished_runs import UnfinishedRun
+
+SHOWN = (*JUDGED.values(), "stale")  # states in which a rung has a result of its own
+Documents = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """A run folder, its rungs with the verdict over them, and when the newest of what they rest on was written.
+
+    `documents` are the results that are there, by kind; `climb` is what the last climb left, {} where nobody climbed.
+    """
+
+    folder: RunFolder
+    rungs: tuple[RungResult, ...]
+    verdict: Verdict
+    created: dt.datetime
+    documents: Mapping[str, dict[str, Any]]
+    climb: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self.folder.path.resolve().name
+
+    @property
+    def ladder(self) -> LadderResult:
+        """The rungs and the verdict as one result."""
+        return LadderResult(self.name, self.rungs, self.verdict)
+
+    def document(self, rung: RungResult) -> dict[str, Any] | None:
+        """The result that a rung was judged by; None where it has none."""
+        return self.documents.get(rung.kind) if rung.state in SHOWN else None
+
+
+def judged_run(path: Path | str) -> JudgedRun:
+    """Return the rungs of a run folder; raises RunFolderError if it is none, is empty or holds a damaged result."""
+    folder = RunFolder.open(Path(path))
+    try:
+        climb = folder.read("ladder") or {}
+        climbed = list(_climbed(climb))
+        kinds = dict.fromkeys([*KINDS, *(one.kind for one in climbed if one.kind)])
+        documents = {kind: document for kind in kinds if (document := folder.read(kind)) is not None}
+        found = _Results(folder, documents, str(climb.get("created", "")))
+        states = (*map(found.as_it_is_now, climbed), *found.beside(climbed))
+        newest = max(str(one["created"]) for one in (*documents.values(), *([climb] if climb else [])))
+        created = dt.datetime.fromisoformat(newest).astimezone(dt.timezone.utc)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError.of("report_usage.damaged", folder=folder.path, error=repr(error)) from error
+    verdict = judge_ladder([replace(one, name=rung_title(one)) for one in states])
+    return JudgedRun(folder, states, verdict, created, documents, climb)
+
+
+def rung_title(rung: RungResult) -> str:
+    """What a rung is called wherever it is shown: its name, as one types it; of a result that is none, its kind."""
+    is_rung = any(one.name == rung.name and rung.kind in ("", *one.kinds) for one in rungs())
+    return rung.name if is_rung else word("rung", rung.name)
+
+
+def unfinished_text(run: UnfinishedRun) -> str:
+    """Say of a run that did not come to its end when it began, and what is known of its end."""
+    return say(f"rung.{run.ended or 'unfinished'}", since=run.since, reason=run.reason)
+
+
+def _climbed(climb: Mapping[str, Any]) -> Iterator[RungResult]:
+    for rung in map(RungResult.read, climb["rungs"] if climb else ()):
+        if rung.state not in get_args(RungState):
+            msg = f"no rung is {rung.state}"
+            raise ValueError(msg)
+        yield rung
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """The results of a run folder by kind, and when the ladder was last written, "" where there is none."""
+
+    folder: RunFolder
+    documents: Documents
+    climbed: str
+
+    def as_it_is_now(self, rung: RungResult) -> RungResult:
+        """Return a rung of the climb, with another state where its result is not the one that it was judged by."""
+        run = self.folder.unfinished(rung.kind) if rung.state in JUDGED.values() else None
+        if run is not None:
+            return _unfinished(rung, run, word("rung_state", rung.state))
+        if rung.state in JUDGED.values() and self._is_replaced(rung):
+            return replace(rung, state="stale", reason=sentence("ladder.replaced", state=rung.state))
+        if rung.state == "not run" and self._is_newer(rung.kind):
+            return replace(rung, state="stale", reason=sentence("ladder.unjudged"))
+        return rung
+
+    def beside(self, climbed: list[RungResult]) -> Iterator[RungResult]:
+        """The results that no rung of the climb left; without a climb those of the main commands that lack, too.
+
+        What an earlier climb left of a rung that went another way since, as a comparison of two checkpoints where one
+        is converted now, is no result of this port any more.
+        """
+        own = {one.kind for one in climbed}
+        names = {one.name for one in climbed if one.kind}
+        former = {kind for rung in rungs() if rung.name in names for kind in rung.kinds} - own
+        for kind in KINDS:
+            if kind in own or (kind in former and not self._is_newer(kind)):
+                continue
+            result = self._of_kind(kind)
+            if result.state != "not run" or (not climbed and kind in LADDER):
+                yield result
+
+    def _is_replaced(self, rung: RungResult) -> bool:
+        result = self.folder.file(rung.kind).name
+        if result in rung.evidence:
+            return not is_unchanged({result: rung.evidence[result]}, self.folder.path)
+        return self._is_newer(rung.kind)
+
+    def _is_newer(self, kind: str) -> bool:
+        """Tell whether a result was written after the ladder."""
+        return kind in self.documents and str(self.documents[kind]["created"]) > self.climbed
+
+    def _of_kind(self, kind: str) -> RungResult:
+        """Take a result for a rung, as its own verdict says."""
+        run, document = self.folder.unfinished(kind), self.documents.get(kind)
+        if document is not None:
+            result = _of_document(self.folder, kind, document)
+            state = word("outcome", document["verdict"]["outcome"])
+            return _unfinished(result, run, state) if run else result
+        if run is not None:
+            reason = f"{unfinished_text(run)}; {say('rung.no_result')}"
+            return RungResult(kind, JUDGED[Outcome.NOT_COMPARED], reason, kind=kind)
+        hint = say("rung.how_to_run", command=COMMANDS.get(kind, kind), folder=self.folder.path.name)
+        return RungResult(kind, "not run", hint, asked=False, kind=kind)
+
+
+def _unfinished(rung: RungResult, run: UnfinishedRun, state: str) -> RungResult:
+    """A rung whose result is older than a run that did not come to its end."""
+    earlier = say("rung.earlier", outcome=state, reason=rung.reason)
+    reason = f"{unfinished_text(run)}; {earlier}"
+    return replace(rung, state=JUDGED[Outcome.NOT_COMPARED], reason=reason, culprits=())
+
+
+def _of_document(folder: RunFolder, kind: str, document: dict[str, Any]) -> RungResult:
+    try:
+        verdict = document["verdict"]
+        state = JUDGED[Outcome(verdict["outcome"])]
+        return RungResult(kind, state, str(verdict["reason"]), kind=kind, culprits=_culprits(kind, document))
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError.of("report_usage.no_verdict", file=folder.file(kind), error=repr(error)) from error
+
+
+def _culprits(kind: str, document: dict[str, Any]) -> tuple[Culprit, ...]:
+    """What the rungs that read such a result find at fault in it."""
+    return tuple(one for rung in rungs() if kind in rung.kinds for one in rung.judge(document).culprits)
