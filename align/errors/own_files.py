@@ -34,9 +34,9 @@ class MapError(CannotRunError):
 
     @classmethod
     def of_one(cls, source: Path | str, key: str, **facts: object) -> Self:
-        """The error of one fault, whose text stands under `key` in the catalogue, with a hint if it has its own."""
-        fault, *hint = texts(key, **facts)
-        return cls(source, [fault], *hint)
+        """The error of one fault, whose text and hint stand under `key` in the catalogue."""
+        fault, hint = texts(key, **facts)
+        return cls(source, [fault], hint)
 
     @classmethod
     def of_notes(cls, source: Path | str, notes: Iterable[Note]) -> Self:

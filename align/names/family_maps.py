@@ -321,8 +321,8 @@ def _cut(name: str, shape: Shape, place: Place, index: int) -> Transform:
         return IDENTITY
     size, rest = divmod(shape[0], len(place.paths))
     if rest:
-        facts = {"name": name, "shape": str(shape), "count": len(place.paths)}
-        raise MapError.of_one(say("names_reason.the_family"), "names_error.unequal_pieces", **facts)
+        fault = say("names_reason.unequal_pieces", name=name, shape=str(shape), count=len(place.paths))
+        raise MapError(say("names_reason.the_family"), [fault])
     return Slice(0, index * size, (index + 1) * size, shape)
 
 
@@ -332,9 +332,8 @@ def _reshaped(name: str, shape: Shape, place: Place, *, backwards: bool) -> Tran
         return IDENTITY
     before, after = place.rule.shapes[:: -1 if backwards else 1]
     if len(before) != len(shape) or any(n not in (0, length) for n, length in zip(before, shape, strict=True)):
-        raise MapError.of_one(
-            say("names_reason.the_family"), "names_error.other_axes", name=name, shape=str(shape), axes=str(before)
-        )
+        fault = say("names_reason.other_axes", name=name, shape=str(shape), axes=str(before))
+        raise MapError(say("names_reason.the_family"), [fault])
     return Reshape(tuple(shape[axis] if n == 0 else n for axis, n in enumerate(after)), shape)
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity
+from align.names.by_value.seen_tensors import agree
 from align.names.by_value.trial_groups import open_groups
-from align.names.by_value.trial_runs import agree, module_of
+from align.names.by_value.trial_runs import module_of
 from align.names.thresholds import MOST_SIBLING_GROUPS
 from align.words.catalogue import sentence
 

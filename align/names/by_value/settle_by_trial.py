@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from align.core.traces import Influences
     from align.models.open_side import Side
     from align.names.by_value.choose_partners import SettledGroups
-    from align.names.by_value.trial_runs import SeenTensor
+    from align.names.by_value.seen_tensors import SeenTensor
     from align.names.layers.read_layers import Layer
 
 
