@@ -106,7 +106,18 @@ class RunView:
 
 
 def open_run(folder: str | Path = ".") -> RunView:
-    """Open a run folder for showing, in a notebook; raises RunFolderError if it is none or holds nothing."""
+    r"""Open a run folder for showing, in a notebook; raises RunFolderError if it is none or holds nothing.
+
+    >>> import contextlib, io, pathlib
+    >>> from align.cli.main import main
+    >>> for log in ("torch.csv", "port.csv"):
+    ...     _ = pathlib.Path(log).write_text("step,loss\n1,2.3\n2,2.1\n")
+    >>> with contextlib.redirect_stdout(io.StringIO()):
+    ...     code = main(["loss", "torch.csv", "port.csv", "--run", "align-run"])
+    >>> run = open_run("align-run")
+    >>> code, "The curves stay together" in run.headline("loss")._repr_html_()
+    (0, True)
+    """
     return RunView(RunFolder.open(Path(folder)))
 
 

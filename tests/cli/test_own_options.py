@@ -99,6 +99,8 @@ def quoted_commands() -> Iterator[tuple[str, str]]:
             else:
                 text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
             yield from re.findall(r"`align ([a-z-]+)\b([^`]*)`", text)
+    for path in Path(align.__path__[0]).rglob("*.toml"):
+        yield from re.findall(r"`align ([a-z-]+)\b([^`]*)`", path.read_text(encoding="utf-8"))
 
 
 def test_commands_in_backticks_have_the_options_that_they_are_shown_with() -> None:
