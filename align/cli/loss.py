@@ -119,7 +119,8 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
         of_other = None if own[1] == LogReading() else own[1]
         _refuse_lone({**of_two, "--steps-per": steps_per, "--candidate-...": of_other})
         return _describe(reference, metric, readings[0], run, json)
-    _refuse_one_log(reference, candidate, own)
+    if run is not None:
+        _refuse_one_log(reference, candidate, own)
     if preset and reference_runs:
         _refuse_two_judges()
     ratio = _ratio(steps_per or "1:1")
@@ -177,7 +178,7 @@ def _refuse_lone(given: Mapping[str, object]) -> None:
 
 
 def _refuse_one_log(reference: Path, candidate: Path, readings: tuple[LogReading, LogReading]) -> None:
-    """Refuse a log that is to be compared with itself; two jobs or ranks of one file are two logs."""
+    """Refuse to keep the comparison of a log with itself as that of two trainings; two jobs or ranks are two logs."""
     from align.errors import UsageError
 
     if reference.exists() and candidate.exists() and reference.samefile(candidate) and readings[0] == readings[1]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=np.generic)
 
 _NUMBER = re.compile(r"([-+]?)([0-9]*)(?:(\.)([0-9]*))?(?:[eE]([-+]?)([0-9]{1,3}))?")
-_TO_ZEROS = str.maketrans("123456789", "0" * 9)
+TO_ZEROS = str.maketrans("123456789", "0" * 9)
 _WORD = 8  # format: bytes of a word of 64 bits
 _LOW_DIGITS = 2 * _WORD
 # More have to be read one by one.
@@ -56,7 +56,7 @@ class NumberForm(NamedTuple):
 
 def number_form(text: str) -> NumberForm | None:
     """Take a number apart; None if it is none, or needs a look of its own: `nan`, or very many digits."""
-    return _form_of(text.translate(_TO_ZEROS)) if text.isascii() else None
+    return _form_of(text.translate(TO_ZEROS)) if text.isascii() else None
 
 
 @functools.lru_cache(maxsize=1024)

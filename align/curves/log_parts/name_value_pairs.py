@@ -7,9 +7,11 @@ lines too, so that no number can move to another line.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.curves.columns.line_columns import field_at
+from align.curves.columns.number_forms import TO_ZEROS
 from align.curves.columns.printed_column import NO_FIELD, PrintedColumn
 from align.curves.line_layouts import is_digit_blind
 from align.curves.thresholds import MOST_COLUMNS
@@ -49,13 +51,19 @@ def _by_layout(lists: PrintedColumn, pair: re.Pattern[str]) -> dict[str, Sequenc
     known: dict[int, dict[str, Field]] = {}
     for kind in dict.fromkeys(lists.kinds.tolist()):
         text = lists.fields[kind].text
-        found = list(pair.finditer(text))
-        numbered = [match for match in found if any(map(str.isdigit, match[1]))]
+        found = _spans(pair, text.translate(TO_ZEROS))
+        numbered = [name for name, _ in found if any(map(str.isdigit, text[slice(*name)]))]
         rows = lists.by_layout(kind) if numbered else lists.kinds[:0]
-        spelled = [field_at(text, *match.span(1)) for match in numbered]
+        spelled = [field_at(text, *name) for name in numbered]
         if len(found) > MOST_COLUMNS or not all(lists.has_one_text(rows, one.start, one.end) for one in spelled):
             return None
-        known[kind] = {match[1]: field_at(text, *match.span(2)) for match in found}
+        known[kind] = {text[slice(*name)]: field_at(text, *number) for name, number in found}
     names = dict.fromkeys(name for fields in known.values() for name in fields)
     kinds = range(len(lists.fields))
     return {name: lists.parted([known.get(kind, {}).get(name, NO_FIELD) for kind in kinds]) for name in names}
+
+
+@lru_cache(maxsize=4096)
+def _spans(pair: re.Pattern[str], text: str) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """Where names and numbers stand in a text of which each digit is 0; blocks of a log have the same layouts."""
+    return tuple((match.span(1), match.span(2)) for match in pair.finditer(text))
