@@ -120,12 +120,16 @@ def _interrupted(interrupt: KeyboardInterrupt) -> int:
 
 def _say_and_leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Report a fault of mindalign itself (or of the terminal) and leave with the code of "could not run"."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(internal_error(kind, error, trace))
+    LEAVE(AlignError.exit_code)
+
+
+def internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> str:
+    """What is said of a fault of mindalign itself: two lines."""
     place = traceback.extract_tb(trace)[-1]
     message = f"align: internal error in {place.name}: {kind.__name__}: {error}"
-    hint = "Hint: add --debug to see the traceback, and report it please"
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"{message}\n{hint}\n")
-    LEAVE(AlignError.exit_code)
+    return f"{message}\nHint: add --debug to see the traceback, and report it please\n"
 
 
 @functools.cache  # to read the annotations of all commands takes 80 ms

@@ -70,13 +70,23 @@ def run_command(
 
 
 def execute(command: Sequence[str]) -> Executed:
-    """Run one command line of `align` in this process; what it prints is kept."""
-    from align.cli.main import INTERRUPTED, main
+    """Run one command line of `align` in this process; what it prints is kept.
+
+    A fault of mindalign itself is one of this command: what other rungs found stays, and they go on.
+    """
+    from align.cli.main import INTERRUPTED, internal_error, main
+    from align.errors import AlignError
     from align.runs.climb_ladder import Executed
 
     output, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-        code = main(command)
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            code = main(command)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        code = AlignError.exit_code
+        errors.write(internal_error(type(error), error, error.__traceback__))
     if code > INTERRUPTED:
         raise KeyboardInterrupt
     return Executed(code, output.getvalue(), errors.getvalue())

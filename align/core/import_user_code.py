@@ -55,18 +55,22 @@ def require_file(side: str, what: str = "model file") -> None:
 
 def user_files() -> list[Path]:
     """The Python files that this process has loaded from outside of Python, its installed packages and this one."""
-    installed = {Path(place).resolve() for place in sysconfig.get_paths().values()}
-    installed.add(Path(__file__).resolve().parents[1])
     loaded = _FORGOTTEN.union(map(_file, list(sys.modules.values())))
-    own = {file for name in loaded if name.endswith(".py") and (file := _place(name, frozenset(installed)))}
+    own = {file for name in loaded if name.endswith(".py") and (file := outside_of_packages(name))}
     return sorted(file for file in own if file.is_file())
 
 
 @cache  # thousands of modules are asked for again after each rung
-def _place(name: str, installed: frozenset[Path]) -> Path | None:
-    """The file of a module without links; None where it is installed."""
+def outside_of_packages(name: str) -> Path | None:
+    """A file without links; None where it belongs to Python, to an installed package or to this one."""
     file = Path(name).resolve()
-    return file if installed.isdisjoint(file.parents) and _INSTALLED.isdisjoint(file.parts) else None
+    return file if _installed().isdisjoint(file.parents) and _INSTALLED.isdisjoint(file.parts) else None
+
+
+@cache
+def _installed() -> frozenset[Path]:
+    places = {Path(place).resolve() for place in sysconfig.get_paths().values()}
+    return frozenset({*places, Path(__file__).resolve().parents[1]})
 
 
 def put_first(folder: Path) -> None:

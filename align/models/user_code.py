@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from align.core.import_user_code import import_user_code
+from align.core.opened_files import users_code
 from align.core.protocols import Preparer
 from align.core.registry import check_packages, model_readers
 from align.errors import AlignError, SideError, UserCodeError
@@ -39,7 +40,7 @@ def run_user_code(code: Callable[[], T], failed: Callable[[BaseException], Align
     one, and sees no arguments of the command line; folder and arguments are put back.
     """
     try:
-        with contextlib.redirect_stdout(sys.stderr), kept_process(folder):
+        with contextlib.redirect_stdout(sys.stderr), kept_process(folder), users_code():
             return code()
     except AlignError:
         raise

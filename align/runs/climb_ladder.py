@@ -1,7 +1,8 @@
 """The rungs of a project from the lowest to the highest, each kept as long as what it rests on is as it was.
 
 A rung runs the commands that a user could type, and keeps what they print. What a rung rests on are its commands, the
-files that they read, the code that they load, the result that they leave, and the files that they make for rungs above.
+files that they read, the code that they load, the files that this opens, the result that they leave, and the files that
+they make for rungs above.
 A rung that failed is run again each time: it is what the user is working on.
 """
 
@@ -12,6 +13,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from align.core.opened_files import note_opened_files
 from align.errors import RunFolderError, UsageError
 from align.runs.evidence import evidence_facts, is_unchanged, loaded_sources, read_facts, same_content
 from align.runs.ladder_result import JUDGED, LadderResult, RungResult, judge_ladder
@@ -71,6 +73,7 @@ def climb_ladder(
     plans = {rung.name: rung.plan(project, run) for rung in rungs()}
     require_named_files(project, run, [plans[rung.name] for rung in wanted])
     folder = RunFolder.create(run)
+    note_opened_files()
     with folder_lock(run / LOCK, run, "run"):
         return _Ladder(project, folder, execute, climb, announce, {rung.name for rung in wanted}, plans).run()
 
@@ -187,7 +190,7 @@ class _Ladder:
             hint="" if is_new else _line_of(errors, "Hint: "),
             seconds=round(time.monotonic() - begun, 1),
             made_from=made_from,
-            sources=loaded_sources(),
+            sources=loaded_sources(self.folder.path),
             evidence=evidence_facts(self.folder.path, [path, text, *plan.outputs] if is_new else [text]),
         )
 

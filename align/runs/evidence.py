@@ -1,7 +1,8 @@
 """What a rung was made from, and whether that is as it was.
 
 A file whose size and time of change are as they were is not read again: checkpoints are large. The code of a side is
-every file that a rung has loaded from outside of installed packages; of those the versions count.
+every file that a rung has loaded from outside of installed packages; of those the versions count. What that code opens
+for reading, as weights that a factory loads itself, decides as much as the code.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 from align.core.about import __version__
 from align.core.atomic_files import sha256_of
 from align.core.import_user_code import user_files
+from align.core.opened_files import opened_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 PACKAGES = ("torch", "mindspore", "numpy")
 Facts = dict[str, Any]
+_HASHES: dict[Path, Facts] = {}  # of files that several rungs of one climb open
 
 
 def file_facts(path: Path, known: Mapping[str, Any] | None = None) -> Facts:
@@ -48,9 +51,29 @@ def read_facts(made_from: Mapping[str, Path | str], known: Mapping[str, Any] | N
     return found
 
 
-def loaded_sources() -> dict[str, Facts]:
-    """The files of the user's code that this process has loaded, and the versions of packages that compute."""
-    return {str(path): file_facts(path) for path in user_files()} | _versions()
+def loaded_sources(run: Path) -> dict[str, Facts]:
+    """The files of the user's code that this process has loaded or opened, and the versions of packages that compute.
+
+    What lies in the run folder is left out: rungs make it, and know it as theirs.
+    """
+    own = run.resolve()
+    code = {str(path): file_facts(path) for path in user_files()}
+    opened = {
+        str(path): _opened_facts(path, *state)
+        for path, state in sorted(opened_files().items())
+        if path.is_file() and own not in path.resolve().parents
+    }
+    return {**opened, **code, **_versions()}
+
+
+def _opened_facts(path: Path, size: int, time_of_change: int) -> Facts:
+    """The facts of a file that is as it was when it was opened; without a hash, that of no file, where it is not."""
+    at_first = {"size": size, "mtime_ns": time_of_change}
+    facts = file_facts(path, _HASHES.get(path))
+    if {name: facts.get(name) for name in at_first} != at_first:
+        return {"sha256": "", **at_first}
+    _HASHES[path] = facts
+    return facts
 
 
 def is_unchanged(known: Mapping[str, Mapping[str, Any]], base: Path | None = None) -> bool:

@@ -29,10 +29,10 @@ class RungResult:
     """One rung: its state and why, what is at fault, and the evidence.
 
     `asked` tells whether the whole rests on it. `commands` are what was (or would be) run. `made_from` has by role the
-    SHA-256 of each file that the commands read, `sources` that of every file of the user's code that was loaded,
-    `evidence` that of what was written, by path relative to the run folder; each as `sha256`, `size`, `mtime_ns`.
-    `settle` is the line of the project file that would make it available, `blocked_by` the rung that bars it, `hint`
-    what to do about a command that could not run.
+    SHA-256 of each file that the commands read, `sources` that of every file of the user's code that was loaded and of
+    every file that this code opened, `evidence` that of what was written, by path relative to the run folder; each as
+    `sha256`, `size`, `mtime_ns`. `settle` is the line of the project file that would make it available, `blocked_by`
+    the rung that bars it, `hint` what to do about a command that could not run.
     """
 
     name: str

@@ -10,6 +10,7 @@ import pytest
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import FolderInUseError, ProjectFileError, RunFolderError, UsageError
+from align.models.user_code import run_user_code
 from align.report.kind_parts.ladder_commands import climb_again, climb_from
 from align.report.kinds.ladder import ladder_blocks
 from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
@@ -159,6 +160,21 @@ def test_changed_code_of_a_side_makes_what_it_made_stale(port: Port) -> None:
         "gradients",
         "optimizer",
     ]
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_file_that_a_factory_loads_itself_makes_its_rungs_stale_when_it_changes(port: Port, is_changed) -> None:
+    own = port.run.parent / "own.npz"
+    own.write_bytes(b"1")
+
+    def execute(command: Sequence[str]) -> Executed:
+        run_user_code(own.read_bytes, lambda error: UsageError(str(error)))
+        return port.execute(command)
+
+    climb_ladder(project(port), port.run, execute)
+    own.write_bytes(b"2" if is_changed else b"1")
+    states = climbed(port, Climb(only=("environment",)))
+    assert {states[name] for name in ("parameters", "forward", "optimizer")} == {"stale" if is_changed else "passed"}
 
 
 def test_a_removed_result_is_made_again(port: Port) -> None:
