@@ -198,12 +198,13 @@ def missing_packages() -> Iterator[PackageGroup]:
 
 
 def machine_facts() -> dict[str, str | int]:
-    """Python, system, the processor's maker and flags, threads; memory and disk in bytes that are free."""
+    """Python, NumPy, system, the processor's maker and flags, threads; memory and disk in bytes that are free."""
     facts = dict(re.findall(r"^(vendor_id|flags)\s*: (.*)$", _text(Path("/proc/cpuinfo")), re.MULTILINE))
     vectors = [flag for flag in facts.get("flags", "").split() if flag.startswith(("avx", "amx"))]
     memory = re.search(r"MemAvailable:\s+(\d+) kB", _text(Path("/proc/meminfo")))
     return {
         "python": platform.python_version(),
+        "numpy": importlib.metadata.version("numpy"),
         "system": platform.platform(),
         "processor": " ".join([facts.get("vendor_id", platform.machine()), *vectors]),
         "threads": os.cpu_count() or 1,

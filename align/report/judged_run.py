@@ -1,8 +1,8 @@
 """The rungs of a run folder and the verdict over them, which all reports share: terminal, page, notebook and exports.
 
 They are as the last climb left them, and behind them the results that no rung of the climb left; where nobody climbed
-each result is one. A rung is not taken for what it was where its result has changed since, or where a later run did not
-come to its end.
+each result is one. A rung is not taken for what it was where its result, or a file that it was made from, has changed
+since, or where a later run did not come to its end.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from align.core.verdicts import Outcome, Verdict
 from align.errors import RunFolderError
-from align.runs.evidence import is_unchanged
+from align.runs.climb_ladder import TEXTS
+from align.runs.evidence import changed_file, read_files_of
 from align.runs.ladder_result import JUDGED, LadderResult, RungResult, RungState, judge_ladder
 from align.runs.run_folder import COMMANDS, KINDS, LADDER, RunFolder
-from align.runs.rung import rungs
+from align.runs.rung import rungs, shown
 from align.words.catalogue import say, sentence, word
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from align.runs.rung import Culprit
     from align.runs.unfinished_runs import UnfinishedRun
+    from align.words.message_words import Sentence
 
 SHOWN = (*JUDGED.values(), "stale")  # states in which a rung has a result of its own
 Documents = dict[str, dict[str, Any]]
@@ -55,8 +57,9 @@ class JudgedRun:
         return LadderResult(self.name, self.rungs, self.verdict)
 
     def document(self, rung: RungResult) -> dict[str, Any] | None:
-        """The result that a rung was judged by; None where it has none."""
-        return self.documents.get(rung.kind) if rung.state in SHOWN else None
+        """The result that a rung was judged by; None where it has none, or left none when it was run."""
+        has_own = rung.state in SHOWN and not _left_none(rung)
+        return self.documents.get(rung.kind) if has_own else None
 
 
 def judged_run(path: Path | str) -> JudgedRun:
@@ -106,11 +109,12 @@ class _Results:
 
     def as_it_is_now(self, rung: RungResult) -> RungResult:
         """Return a rung of the climb, with another state where its result is not the one that it was judged by."""
-        run = self.folder.unfinished(rung.kind) if rung.state in JUDGED.values() else None
-        if run is not None:
-            return _unfinished(rung, run, word("rung_state", rung.state))
-        if rung.state in JUDGED.values() and self._is_replaced(rung):
-            return replace(rung, state="stale", reason=sentence("ladder.replaced", state=rung.state))
+        if rung.state in JUDGED.values():
+            run = self.folder.unfinished(rung.kind)
+            if run is not None and not (_left_none(rung) and run.since <= self.climbed):  # that one was judged
+                return _unfinished(rung, run, word("rung_state", rung.state))
+            reason = self._why_stale(rung)
+            return replace(rung, state="stale", reason=reason) if reason else rung
         if rung.state == "not run" and self._is_newer(rung.kind):
             return replace(rung, state="stale", reason=sentence("ladder.unjudged"))
         return rung
@@ -131,11 +135,17 @@ class _Results:
             if result.state != "not run" or (not climbed and kind in LADDER):
                 yield result
 
-    def _is_replaced(self, rung: RungResult) -> bool:
-        result = self.folder.file(rung.kind).name
-        if result in rung.evidence:
-            return not is_unchanged({result: rung.evidence[result]}, self.folder.path)
-        return self._is_newer(rung.kind)
+    def _why_stale(self, rung: RungResult) -> Sentence | None:
+        """What of a rung's result, or of what it was made from, is not as it was."""
+        result, state = self.folder.file(rung.kind).name, rung.state
+        if result not in rung.evidence and not _left_none(rung) and self._is_newer(rung.kind):
+            return sentence("ladder.replaced", state=state)
+        left = {name: facts for name, facts in rung.evidence.items() if not name.startswith(f"{TEXTS}/")}
+        for known, base in ((left, self.folder.path), (read_files_of(rung.made_from), None), (rung.sources, None)):
+            if found := changed_file(known, base):
+                key = "ladder.gone" if found[1] else "ladder.replaced" if found[0] == result else "ladder.changed"
+                return sentence(key, state=state, file=shown(found[0]))
+        return None
 
     def _is_newer(self, kind: str) -> bool:
         """Tell whether a result was written after the ladder."""
@@ -153,6 +163,11 @@ class _Results:
             return RungResult(kind, JUDGED[Outcome.NOT_COMPARED], reason, kind=kind)
         hint = say("rung.how_to_run", command=COMMANDS.get(kind, kind), folder=self.folder.path.name)
         return RungResult(kind, "not run", hint, asked=False, kind=kind)
+
+
+def _left_none(rung: RungResult) -> bool:
+    """Tell whether the commands of a rung were run and left no result."""
+    return bool(rung.evidence) and f"{rung.kind}.json" not in rung.evidence
 
 
 def _unfinished(rung: RungResult, run: UnfinishedRun, state: str) -> RungResult:

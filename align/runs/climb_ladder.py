@@ -118,29 +118,44 @@ class _Ladder:
         document = self.folder.read("ladder")
         self.earlier = _read_earlier(document, self.folder) if document else {}
         is_stopped = False
-        for rung in rungs():
+        shown_rungs = [rung for rung in rungs() if self._is_shown(rung)]
+        result = self._write(shown_rungs)
+        for place, rung in enumerate(shown_rungs, 1):
             is_wanted = rung.name in self.wanted
-            if not is_wanted and not _is_asked(self.project, rung) and rung.name not in self.earlier:
-                continue
             self.found[rung.name] = one = self._state(rung, is_wanted=is_wanted and not is_stopped)
             is_stopped = is_stopped or (is_wanted and one.state in BARRING and not self.climb.keep_going)
-            self._write({name: one for name, one in self.earlier.items() if name not in self.found})
-        return self._write({})
+            result = self._write(shown_rungs[place:])
+        return result
+
+    def _is_shown(self, rung: Rung) -> bool:
+        return rung.name in self.wanted or _is_asked(self.project, rung) or rung.name in self.earlier
 
     def _state(self, rung: Rung, *, is_wanted: bool) -> RungResult:
-        """Return the state of a rung, which is run if it is wanted and need be."""
-        plan, asked = self.plans[rung.name], _is_asked(self.project, rung)
+        """Return the state of a rung, which is run if it is wanted and need be.
+
+        One whose command another rung has just run is judged too: the older result of both is gone.
+        """
+        plan, is_named = self.plans[rung.name], self._is_named(rung)
+        asked = _is_asked(self.project, rung) or is_named
         if isinstance(plan, Missing):
-            is_listed = bool(self.project.rungs) and asked
+            is_listed = is_named or (bool(self.project.rungs) and asked)
             return RungResult(rung.name, "not available", plan.reason, is_listed, settle=plan.settle)
         blank = RungResult(rung.name, "not run", asked=asked, kind=plan.kind, commands=_typed(plan))
-        if bar := next((name for name in rung.needs if name in self.found and self.found[name].state in BARRING), ""):
-            return replace(blank, state="blocked", reason=sentence("ladder.blocked", name=bar), blocked_by=bar)
+        if barred := self._blocked(rung, blank, BARRING, "ladder.blocked"):
+            return barred
+        if plan.commands in self.ran and not is_wanted:
+            return self._judged(rung, self._as_it_ran(plan, blank))
         earlier = self.earlier.get(rung.name)
         kept = earlier if earlier and _holds(earlier, blank, plan, self.folder.path) else None
-        if is_wanted and (self._is_named(rung) or kept is None or kept.state != "passed"):
-            return self._lacking(plan, blank) or self._run(rung, plan, blank)
+        if is_wanted and (is_named or kept is None or kept.state != "passed"):
+            barred = self._lacking(plan, blank) or self._blocked(rung, blank, ("stale",), "ladder.blocked_by_stale")
+            return barred or self._run(rung, plan, blank)
         return replace(kept or _stale(earlier) or blank, asked=asked)
+
+    def _blocked(self, rung: Rung, blank: RungResult, states: Collection[str], reason: str) -> RungResult | None:
+        """The rung blocked by the first that it needs and that is in one of these states; None where none is."""
+        bar = next((name for name in rung.needs if name in self.found and self.found[name].state in states), "")
+        return replace(blank, state="blocked", reason=sentence(reason, name=bar), blocked_by=bar) if bar else None
 
     def _lacking(self, plan: Plan, blank: RungResult) -> RungResult | None:
         """The rung blocked by the one that makes a file which it reads and which is not there; None if all are."""
@@ -158,14 +173,17 @@ class _Ladder:
     def _run(self, rung: Rung, plan: Plan, blank: RungResult) -> RungResult:
         """Run the commands of a rung, unless another one has just done so, and judge what they left."""
         self.announce(rung.name, None)
-        made = self.ran.get(plan.commands)
-        if made is None:
-            made = self.ran[plan.commands] = self._executed(rung, plan, blank)
+        if plan.commands in self.ran:
+            made = self._as_it_ran(plan, blank)
         else:
-            made = replace(made, name=rung.name, asked=blank.asked, seconds=0.0)
+            made = self.ran[plan.commands] = self._executed(rung, plan, blank)
         judged = self._judged(rung, made)
         self.announce(rung.name, judged)
         return judged
+
+    def _as_it_ran(self, plan: Plan, blank: RungResult) -> RungResult:
+        """What another rung has just run, for one that reads another part of its result."""
+        return replace(self.ran[plan.commands], name=blank.name, asked=blank.asked, seconds=0.0)
 
     def _executed(self, rung: Rung, plan: Plan, blank: RungResult) -> RungResult:
         """Run the commands up to the first that ends with 2; the result has evidence only if one was left."""
@@ -208,9 +226,9 @@ class _Ladder:
         ]
         return known[-1] if known and not culprit.cause else culprit
 
-    def _write(self, rest: dict[str, RungResult]) -> LadderResult:
-        """Keep what is known, and of the `rest`, which was not reached yet, what an earlier climb left."""
-        states = (*self.found.values(), *rest.values())
+    def _write(self, rest: Sequence[Rung]) -> LadderResult:
+        """Keep what is known, and of the `rest`, which was not reached yet, what still holds of an earlier climb."""
+        states = (*self.found.values(), *(self._state(rung, is_wanted=False) for rung in rest))
         result = LadderResult(shown(self.folder.path), states, judge_ladder(states))
         made_from = {"project": self.project.file} if self.project.file else {}
         self.folder.write(result, made_from)

@@ -88,9 +88,32 @@ def is_unchanged(known: Mapping[str, Mapping[str, Any]], base: Path | None = Non
     return True
 
 
+def changed_file(known: Mapping[str, Mapping[str, Any]], base: Path | None = None) -> tuple[str, bool] | None:
+    """The first file that is not as in these facts, and whether it is gone; versions do not count here.
+
+    Of files below `base` all must be there. Others say nothing where they are not: a run folder may have been copied.
+    """
+    for name, facts in known.items():
+        if "sha256" not in facts or not (base or Path(name).is_absolute()):
+            continue
+        path = (base or Path()) / name
+        is_gone = not path.is_file()
+        if is_gone and base is None:
+            continue
+        if file_facts(path, facts).get("sha256") != facts["sha256"]:
+            return name, is_gone
+    return None
+
+
 def same_content(one: Mapping[str, Mapping[str, Any]], other: Mapping[str, Mapping[str, Any]]) -> bool:
     """Tell whether two sets of facts by role are about the same files with the same content."""
     return _content(one) == _content(other)
+
+
+def read_files_of(made_from: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The facts of what a rung read, by the path of its file."""
+    files = {file_of(Path(one["path"]) if "path" in one else one["text"]): one for one in made_from.values()}
+    return {str(file): facts for file, facts in files.items() if file}
 
 
 def evidence_facts(folder: Path, files: Iterable[Path]) -> dict[str, Facts]:

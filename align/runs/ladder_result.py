@@ -69,17 +69,19 @@ class LadderResult(ShownResult):
 
 
 def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
-    """Not aligned if a rung failed; not compared ("incomplete") unless every rung that was asked for has passed.
+    """Not aligned if a rung that was asked for failed; not compared ("incomplete") unless all of these have passed.
 
-    Rungs that look at the machine or at one side alone prove nothing of a port: it takes another that passed. Names and
-    settings alone prove little: unless the project file asks for no more, something that both compute must have passed.
+    Of others that failed a caveat says so. Rungs that look at the machine or at one side alone prove nothing of a port:
+    it takes another that passed. Names and settings alone prove little: unless the project file asks for no more,
+    something that both compute must have passed.
     """
     asked = [rung for rung in rungs if rung.asked]
     passed = [rung for rung in asked if rung.state == "passed"]
-    failed = [rung for rung in rungs if rung.state == "failed"]
+    failed = [rung for rung in asked if rung.state == "failed"]
     lacking = [rung.name for rung in rungs if rung.state == "not available" and not rung.asked]
-    coverage = Coverage("rungs", len(passed) + len(failed), len(lacking))
-    caveats = (sentence("ladder.not_available", names=lacking),) if lacking else ()
+    compared = [rung for rung in (*passed, *failed) if rung.kind not in OF_NO_PORT]
+    coverage = Coverage("rungs", len(compared), len(lacking))
+    caveats = _caveats(rungs, lacking)
     if failed:
         return Verdict(Outcome.NOT_ALIGNED, _failures(failed), coverage, caveats)
     if not passed or len(passed) < len(asked):
@@ -92,6 +94,13 @@ def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
         reason = sentence("ladder.no_values", names=[rung.name for rung in passed])
         return Verdict(Outcome.NOT_COMPARED, reason, coverage, caveats)
     return Verdict(Outcome.ALIGNED, sentence("ladder.passed", count=len(passed)), coverage, caveats)
+
+
+def _caveats(rungs: Sequence[RungResult], lacking: Sequence[str]) -> tuple[Sentence, ...]:
+    """What failed although nobody asks for it, and what is not available."""
+    beside = [rung.name for rung in rungs if rung.state == "failed" and not rung.asked]
+    said = [sentence("ladder.failed_beside", names=beside)] if beside else []
+    return (*said, *([sentence("ladder.not_available", names=lacking)] if lacking else []))
 
 
 def _failures(failed: Sequence[RungResult]) -> Sentence:

@@ -80,10 +80,26 @@ def checkpoint_arguments(project: Project, run: Path) -> list[str]:
 
 def place_arguments(project: Project) -> list[str]:
     """Devices, precisions and the mode of both sides, as the project file says."""
-    sides: dict[str, ProjectSide] = {"reference": project.reference, "candidate": project.candidate}
-    places = [(f"--{name}-{what}", getattr(side, what)) for name, side in sides.items() for what in ("device", "dtype")]
-    places.append(("--candidate-mode", project.candidate.mode))
-    return [part for option, value in places if value for part in (option, value)]
+    return [*own_place(project.reference, "reference-"), *own_place(project.candidate, "candidate-")]
+
+
+def own_place(side: ProjectSide, prefix: str = "") -> list[str]:
+    """Device, precision and mode of one side as options; no command has an option for the mode of a reference."""
+    places = {what: getattr(side, what) for what in ("device", "dtype", "mode")}
+    given = {f"--{prefix}{what}": value for what, value in places.items() if value}
+    return [part for option, value in given.items() if option != "--reference-mode" for part in (option, value)]
+
+
+def has_place(project: Project) -> bool:
+    """Tell whether the project file says where, or in which precision or mode, a side computes."""
+    return any(own_place(side) for side in (project.reference, project.candidate))
+
+
+def project_argument(project: Project, *, is_needed: bool) -> tuple[list[str], dict[str, Path | str]]:
+    """`--project` and what it reads, where a command is to take something of it that no option of its own gives."""
+    if not is_needed or project.file is None:
+        return [], {}
+    return ["--project", shown(project.file)], {"project": project.file}
 
 
 def models(project: Project) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.verdicts import Outcome
 from align.runs.rung import Culprit, Judgement, Missing, Plan, shown
 from align.runs.rung_arguments import first_missing, map_file, source, trainings
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ def judge_steps(document: Mapping[str, Any], kinds: tuple[str, ...], compared: s
     """
     verdict = document["verdict"]
     found = [one for one in document["culprits"] if one["kind"] in kinds]
-    coverage = verdict["coverage"]
+    coverage = _coverage(document, compared)
     if verdict["outcome"] == Outcome.NOT_COMPARED.value:
         return Judgement(Outcome.NOT_COMPARED, verdict["reason"], (), coverage)
     if not found and not document[compared]:
@@ -51,6 +51,14 @@ def judge_steps(document: Mapping[str, Any], kinds: tuple[str, ...], compared: s
     culprits = _one_a_line(Culprit(_place(one), one["cause"], one["line"], one["change"]) for one in found)
     reason = sentence("ladder.part_faults", count=len(culprits), place=culprits[0].place)
     return Judgement(Outcome.NOT_ALIGNED, reason, culprits, coverage)
+
+
+def _coverage(document: Mapping[str, Any], compared: str) -> Mapping[str, Any]:
+    """How much of one part was compared: the coverage of the verdict is that of the gradients."""
+    own: Mapping[str, Any] = document["verdict"]["coverage"]
+    if compared == "gradients":
+        return own
+    return {**own, "unit": say(f"ladder.unit_{compared}"), "compared": len(document[compared]), "excluded": 0}
 
 
 def _one_a_line(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:

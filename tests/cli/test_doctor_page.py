@@ -21,6 +21,9 @@ def test_the_slow_convolution_is_said_where_the_processor_has_it(page, monkeypat
     shown = " ".join(str(doctor_blocks(as_document(examined.examine_environment(), {}, hashed=False))).split())
     quoted = page.blocks("console")[0].partition("\n")[2]
     assert " ".join(quoted.split()) in shown
+    assert "ready: " in shown
+    assert "aligned" not in shown
+    assert "('numpy', '" in shown
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     assert "mindspore-convolution: it is" not in str(
         doctor_blocks(as_document(examined.examine_environment(), {}, hashed=False))

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.errors import RunFolderError
+from align.report.exports.junit import as_junit
 from align.report.exports.pull_request import as_markdown
 from align.report.judged_run import judged_run
-from align.runs.evidence import evidence_facts
+from align.runs.evidence import evidence_facts, file_facts, read_facts
 from align.runs.ladder_result import LadderResult, RungResult, judge_ladder
 from align.runs.run_folder import RunFolder
 from align.runs.unfinished_runs import mark_begun, mark_ended
@@ -38,6 +40,55 @@ def test_a_result_that_was_replaced_since_is_stale_and_a_run_that_did_not_end_co
     assert told["forward"].state == "could not compare"
     assert mark.since in told["forward"].reason
     assert run.verdict.outcome is Outcome.NOT_COMPARED
+
+
+def judged_map(samples, tmp_path, **facts):
+    """A climb of one rung that passed, whose result and inputs are there."""
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map",)))
+    evidence = evidence_facts(run.path, [run.file("map")])
+    rung = RungResult("parameters", "passed", "all decided", kind="map", evidence=evidence, **facts)
+    run.write(LadderResult("run", (rung,), judge_ladder((rung,))), {})
+    return run
+
+
+@pytest.mark.parametrize("role", ["path", "text", "source"])
+def test_a_result_whose_input_has_changed_is_stale_and_one_whose_input_is_elsewhere_is_not(samples, tmp_path, role):
+    file = tmp_path / "port.py"
+    file.write_text("1")
+    one = read_facts({"candidate": file if role == "path" else f"{file}:build"})
+    run = judged_map(
+        samples, tmp_path, **({"sources": {str(file): file_facts(file)}} if role == "source" else {"made_from": one})
+    )
+    assert states(run.path) == {"parameters": "passed"}
+    file.write_text("2")
+    told = judged_run(run.path)
+    assert (told.rungs[0].state, told.verdict.outcome) == ("stale", Outcome.NOT_COMPARED)
+    assert told.rungs[0].reason.endswith("port.py has changed since")
+    file.unlink()  # as where the folder was copied to another machine
+    assert states(run.path) == {"parameters": "passed"}
+
+
+def test_a_result_that_is_gone_is_said_to_be_gone(samples, tmp_path):
+    run = judged_map(samples, tmp_path)
+    run.file("map").unlink()
+    rung = judged_run(run.path).rungs[0]
+    assert (rung.state, rung.reason) == ("stale", "it had passed, and map.json is gone")
+
+
+def test_a_command_that_could_not_run_is_told_once_and_no_older_result_is_made_up(samples, tmp_path):
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map",)))
+    mark_ended(run.path, "map", replace(mark_begun(run.path, "map"), ended="failed", reason="no module named x"))
+    (run.path / "shown").mkdir()
+    text = run.path / "shown" / "parameters.txt"
+    text.write_text("$ align map\n")
+    rung = RungResult(
+        "parameters", "could not compare", "no module named x", kind="map", evidence=evidence_facts(run.path, [text])
+    )
+    run.write(LadderResult("run", (rung,), judge_ladder((rung,))), {})
+    told = judged_run(run.path)
+    assert told.rungs == (rung,)
+    assert told.document(rung) is None
+    assert as_markdown(told).count("is older") == as_junit(told).count("is older") == 0
 
 
 def test_terminal_summary_page_and_exports_tell_the_rungs_alike(samples, tmp_path, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,12 +17,11 @@ from align.report.kinds.ladder import ladder_blocks
 from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
 from align.runs.project_file import Project, read_project
 from align.runs.run_folder import RunFolder
-from align.runs.rung import rungs
+from align.runs.rung import Plan, rungs
 from align.traces.folder_lock import folder_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from align.runs.ladder_result import LadderResult
 
@@ -247,6 +247,38 @@ def test_a_climb_starts_where_it_is_told_to(port: Port) -> None:
     assert port.commands == ["forward"]
 
 
+@pytest.mark.parametrize("climb", [Climb(only=("forward",)), Climb(first="forward")])
+def test_what_needs_a_stale_rung_is_blocked_by_it_and_nothing_is_judged(port: Port, climb: Climb) -> None:
+    climbed(port)
+    (port.run.parent / "weights.pth").write_bytes(b"2")
+    result = whole(port, climb)
+    forward = next(rung for rung in result.rungs if rung.name == "forward")
+    assert (forward.state, forward.blocked_by, port.commands[:1]) == ("blocked", "weights", [])
+    assert result.verdict.outcome is Outcome.NOT_COMPARED
+    assert "--from weights" in shown_next(port)
+
+
+def test_an_optional_rung_that_failed_decides_only_where_it_is_asked_for(port: Port) -> None:
+    climbed(port)
+    port.outcomes["initial"] = Outcome.NOT_ALIGNED
+    assert whole(port, Climb(only=("initial",))).verdict.outcome is Outcome.NOT_ALIGNED
+    assert shown_next(port).endswith("--only initial")
+    verdict = whole(port).verdict
+    assert (verdict.outcome, port.commands) == (Outcome.ALIGNED, [])
+    assert "not asked for: initial" in verdict.caveats[0]
+
+
+def test_what_is_named_and_not_available_is_no_pass(port: Port) -> None:
+    climbed(port)
+    assert whole(port, Climb(only=("metric",))).verdict.outcome is Outcome.NOT_COMPARED
+
+
+def shown_next(port: Port) -> str:
+    document = RunFolder(port.run).read("ladder")
+    assert document is not None
+    return ladder_blocks(document)[-1].lines[0]
+
+
 def test_a_rung_that_is_not_there_is_refused(port: Port) -> None:
     with pytest.raises(UsageError, match="there is no rung forwards"):
         climb_ladder(project(port), port.run, port.execute, Climb(only=("forwards",)))
@@ -269,6 +301,27 @@ def test_a_climb_that_dies_goes_on_where_it_was(port: Port) -> None:
     assert json.loads((port.run / "ladder.json").read_text())["rungs"][3]["state"] == "passed"
     climbed(port)
     assert port.commands == ["forward", "step"]
+
+
+def test_a_climb_that_ends_early_leaves_no_pass_of_what_has_changed(port: Port) -> None:
+    climbed(port)
+    (port.run.parent / "sides.py").write_text("def build(): return 1\n")
+
+    def interrupted(command: Sequence[str]) -> Executed:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        climb_ladder(project(port), port.run, interrupted)
+    left = RunFolder(port.run).read("ladder")
+    assert left is not None
+    assert left["verdict"]["outcome"] == "could not compare"
+    assert {one["state"] for one in left["rungs"] if one["name"] in ("parameters", "forward")} == {"stale"}
+
+
+def test_one_step_is_judged_for_all_rungs_that_read_it_though_the_climb_stops(port: Port) -> None:
+    port.outcomes["step"], port.faults = Outcome.NOT_ALIGNED, ("backward",)
+    states = climbed(port)
+    assert (states["loss"], states["gradients"], states["optimizer"]) == ("passed", "failed", "passed")
 
 
 def test_a_sound_machine_alone_is_no_aligned_port(port: Port) -> None:
@@ -307,6 +360,37 @@ def test_a_command_that_could_not_run_leaves_its_hint(port: Port) -> None:
 def test_an_optional_rung_is_run_where_it_is_named(port: Port) -> None:
     climbed(port, Climb(only=("parameters", "weights", "generate")))
     assert port.commands == ["map", "convert", "generate"]
+
+
+def plan_of(name: str, project: Project) -> Plan:
+    plan = next(rung for rung in rungs() if rung.name == name).plan(project, Path("run"))
+    assert isinstance(plan, Plan)
+    return plan
+
+
+@pytest.mark.parametrize("rung", ["metric", "generate"])
+def test_where_and_in_which_precision_a_side_computes_reaches_every_rung_that_runs_it(tmp_path: Path, rung) -> None:
+    file = tmp_path / "align.toml"
+    sides = '[reference]\nmodel = "a.py:a"\n[forward]\ninputs = "x.npz"\n[metric]\ndata = "a.py:d"\n[candidate]\n'
+    file.write_text(f'{sides}model = "a.py:b"\n')
+    assert "--project" not in plan_of(rung, read_project(file)).commands[-1]
+    file.write_text(f'{sides}model = "a.py:b"\ndtype = "float16"\n')
+    plan = plan_of(rung, read_project(file))
+    assert plan.commands[-1][-4:] == ("--project", str(file), "--run", "run")
+    assert plan.made_from["project"] == file
+
+
+def test_limits_and_places_hold_where_a_side_is_a_trace(tmp_path: Path) -> None:
+    file = tmp_path / "align.toml"
+    file.write_text(
+        f'[reference]\ntrace = "{tmp_path}"\n[candidate]\nmodel = "a.py:b"\ncheckpoint = "b.ckpt"\ndtype = "float16"\n'
+        'mode = "pynative"\n[[accepted]]\nlayer = "*.tanh"\nreason = "the kernel"\n'
+    )
+    plan = plan_of("forward", read_project(file))
+    capture, compare = plan.commands
+    assert capture[-6:-2] == ("--dtype", "float16", "--mode", "pynative")
+    assert compare[-4:-2] == ("--project", str(file))
+    assert {"project", "candidate checkpoint"} <= {*plan.made_from}
 
 
 def test_names_and_settings_alone_are_no_aligned_port(port: Port) -> None:
@@ -412,6 +496,18 @@ def test_the_cause_that_forward_knows_of_a_place_is_the_one_of_its_gradients(por
     found = {rung.name: rung for rung in whole(port, Climb(keep_going=True)).rungs}
     assert found["gradients"].culprits == found["forward"].culprits
     assert found["gradients"].culprits[0].cause == "norm-eps"
+
+
+def test_each_rung_of_a_training_step_counts_its_own_part() -> None:
+    coverage = {"unit": "gradients of parameters", "compared": 5, "excluded": 1}
+    verdict = {"outcome": "aligned", "reason": "", "coverage": coverage}
+    document = {"verdict": verdict, "culprits": [], "losses": [{}, {}], "gradients": [{}] * 6, "updates": [{}] * 4}
+    own = {rung.name: rung.judge(document).coverage for rung in rungs() if rung.kinds == ("step",)}
+    assert {name: (one["compared"], one["unit"]) for name, one in own.items()} == {
+        "loss": (2, "losses"),
+        "gradients": (5, "gradients of parameters"),
+        "optimizer": (4, "updates of parameters"),
+    }
 
 
 def test_several_causes_that_one_change_of_one_line_mends_are_one_fault() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.about import RUN_FOLDER
 from align.runs.project_file import NAME
+from align.runs.rung import rungs as known_rungs
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -24,19 +25,23 @@ def next_steps(rungs: Sequence[RungResult], climb: Mapping[str, Any]) -> tuple[s
     """
     if not climb:
         return ()
-    if any(rung.state in ("failed", "could not compare") for rung in rungs):
-        return (climb_again(climb),)
+    faulty = [rung for rung in rungs if rung.state in ("failed", "could not compare")]
+    if any(rung.asked for rung in faulty):
+        return (climb_again(climb, [rung.name for rung in faulty if rung.asked]),)
+    beside = (climb_again(climb, [rung.name for rung in faulty]),) if faulty else ()
     barring = [rung.blocked_by for rung in rungs if rung.state == "blocked"]
     waiting = [rung.name for rung in rungs if rung.state in WAITING and rung.asked]
     if first := next((rung.name for rung in rungs if rung.name in (*barring, *waiting)), ""):
-        return (climb_from(climb, first),)
+        return (climb_from(climb, first), *beside)
     lacking = [rung for rung in rungs if rung.state == "not available" and rung.settle]
-    return tuple(_add(climb, rung) for rung in lacking)
+    return (*beside, *(_add(climb, rung) for rung in lacking))
 
 
-def climb_again(climb: Mapping[str, Any]) -> str:
-    """The words that end a climb that failed."""
-    return say("ladder_table.again", options=_options(climb))
+def climb_again(climb: Mapping[str, Any], names: Sequence[str] = ()) -> str:
+    """The words that end a climb in which these failed; optional ones are run again where they are named."""
+    optional = [rung.name for rung in known_rungs() if rung.optional]
+    only = [f" --only {name}" for name in names] if set(names) <= {*optional} else []
+    return say("ladder_table.again", options=_options(climb) + "".join(only))
 
 
 def climb_from(climb: Mapping[str, Any], name: str) -> str:

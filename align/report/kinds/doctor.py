@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table, findings_blocks, verdict_block
+from align.report.rendering.blocks import TONES, Block, Column, Facts, Lines, Row, Table, findings_blocks
 from align.report.rendering.format_values import NONE, format_bytes
 from align.words.catalogue import say, word
 
@@ -17,7 +17,7 @@ def doctor_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
         *_switches(document["switches"], show_all=show_all),
         *_packages(document["packages"]),
         _machine(document["machine"]),
-        verdict_block(document["verdict"]),
+        _verdict(document["verdict"]),
     ]
 
 
@@ -61,3 +61,10 @@ def _machine(machine: dict[str, Any]) -> Facts:
     shown = {name: str(value) for name, value in machine.items() if name not in ("memory", "disk")}
     sizes = {name: say("doctor.free", size=format_bytes(machine[name])) for name in ("memory", "disk")}
     return Facts(say("doctor.machine"), tuple({**shown, **sizes}.items()))
+
+
+def _verdict(verdict: dict[str, Any]) -> Lines:
+    """Whether this machine can compare: no port is aligned by that."""
+    outcome = str(verdict["outcome"])
+    line = say("verdict.line", outcome=word("doctor_outcome", outcome), reason=verdict["reason"])
+    return Lines("", (line,), TONES[outcome])

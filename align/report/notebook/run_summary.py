@@ -11,12 +11,15 @@ from align.errors import RunFolderError
 from align.report.judged_run import judged_run
 from align.report.kind_parts.ladder_commands import next_steps
 from align.report.kind_parts.ladder_culprits import rung_reason
+from align.runs.rung import rungs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from align.report.judged_run import JudgedRun
     from align.runs.ladder_result import RungResult, RungState
+    from align.runs.rung import Rung
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,24 @@ def summarize_run(path: Path | str) -> ReportSummary:
 
 def _rung(run: JudgedRun, rung: RungResult) -> ReportRung:
     document = run.document(rung)
-    begun = run.folder.unfinished(rung.kind) if rung.state == "could not compare" else None
+    begun = run.folder.unfinished(rung.kind) if rung.state == "could not compare" and document else None
     unfinished = asdict(begun) if begun else None
     told = ReportRung(rung.name, rung.state, rung_reason(rung), rung.kind, unfinished=unfinished)
     if document is None:
         return told
     try:
-        coverage = own_fields(document["verdict"]["coverage"])
+        coverage = own_fields(_coverage(rung, document))
         return replace(told, coverage=coverage, created=document["created"], made_from=document["made_from"])
     except (KeyError, TypeError, ValueError) as error:
         file = run.folder.file(rung.kind)
         raise RunFolderError.of("report_usage.no_verdict", file=file, error=repr(error)) from error
+
+
+def _coverage(rung: RungResult, document: dict[str, Any]) -> Mapping[str, Any]:
+    """How much of the two sides a rung rests on: of a result that several read, its own part."""
+    own: Mapping[str, Any] = document["verdict"]["coverage"]
+    return next((one.judge(document).coverage for one in rungs() if _reads(one, rung)), own)
+
+
+def _reads(one: Rung, rung: RungResult) -> bool:
+    return one.name == rung.name and rung.kind in one.kinds

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from align.forward.allowances import NO_ALLOWANCES
 from align.runs.rung import Command, Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, shown, shown_side
 from align.runs.rung_arguments import (
     checkpoint_arguments,
     first_missing,
     map_file,
     models,
+    own_place,
     place_arguments,
+    project_argument,
     read_files,
     source,
 )
@@ -30,9 +33,14 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
         return missing
     arguments = ["--map", shown(map_file(project, run)), "--inputs", source(project.inputs or "")]
     arguments += [*checkpoint_arguments(project, run), *place_arguments(project)]
-    own = ["--project", shown(project.file)] if project.file else []
+    own, allowing = _allowing(project)
     command = ("forward", *models(project), *arguments, *own, "--run", shown(run))
-    return Plan("forward", (command,), read_files(project, run, {"inputs": project.inputs, "project": project.file}))
+    return Plan("forward", (command,), read_files(project, run, {"inputs": project.inputs, **allowing}))
+
+
+def _allowing(project: Project) -> tuple[list[str], dict[str, Path | str]]:
+    """The project file for its limits and accepted deviations, which decide as much as the models."""
+    return project_argument(project, is_needed=project.allowances != NO_ALLOWANCES or bool(project.reference.mode))
 
 
 def _of_traces(project: Project, run: Path) -> Plan | Missing:
@@ -56,10 +64,14 @@ def _of_traces(project: Project, run: Path) -> Plan | Missing:
         inputs = shown(other.trace / "inputs.npz") if other.trace else ""
         filled = ["--checkpoint", shown(side.checkpoint)] if side.checkpoint else []
         traces[name] = str(side.model)
-        commands.append(("capture", shown_side(str(side.model)), "--inputs", inputs, *filled, "--out", folders[-1]))
+        traces |= {f"{name} checkpoint": side.checkpoint} if side.checkpoint else {}
+        given = ["--inputs", inputs, *filled, *own_place(side)]
+        commands.append(("capture", shown_side(str(side.model)), *given, "--out", folders[-1]))
     chosen = ["--map", shown(project.map)] if project.map else []
-    commands.append(("forward", *folders, *chosen, "--run", shown(run)))
-    return Plan("forward", tuple(commands), traces | ({"map": project.map} if project.map else {}), tuple(made))
+    own, allowing = _allowing(project)
+    commands.append(("forward", *folders, *chosen, *own, "--run", shown(run)))
+    read = traces | allowing | ({"map": project.map} if project.map else {})
+    return Plan("forward", tuple(commands), read, tuple(made))
 
 
 def _lacks_weights(name: str, side: ProjectSide, other: ProjectSide) -> Missing | None:

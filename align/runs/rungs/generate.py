@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.runs.rung import Missing, Plan, Rung, judged_by_verdict, shown
-from align.runs.rung_arguments import checkpoint_arguments, first_missing, map_file, models, read_files, source
+from align.runs.rung_arguments import (
+    checkpoint_arguments,
+    first_missing,
+    has_place,
+    map_file,
+    models,
+    project_argument,
+    read_files,
+    source,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,8 +26,10 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     if missing := first_missing(project, "reference model", "candidate model", "forward inputs"):
         return missing
     arguments = ["--map", shown(map_file(project, run)), "--inputs", source(project.inputs or "")]
-    command = ("generate", *models(project), *arguments, *checkpoint_arguments(project, run), "--run", shown(run))
-    return Plan("generate", (command,), read_files(project, run, {"inputs": project.inputs}))
+    arguments += checkpoint_arguments(project, run)
+    own, places = project_argument(project, is_needed=has_place(project))
+    command = ("generate", *models(project), *arguments, *own, "--run", shown(run))
+    return Plan("generate", (command,), read_files(project, run, {"inputs": project.inputs, **places}))
 
 
 PLUGIN = Rung(

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.runs.rung import Missing, Plan, Rung, judged_by_verdict, shown, shown_side
-from align.runs.rung_arguments import checkpoint_arguments, first_missing, map_file, models, read_files
+from align.runs.rung_arguments import (
+    checkpoint_arguments,
+    first_missing,
+    has_place,
+    map_file,
+    models,
+    project_argument,
+    read_files,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +29,9 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     given = [part for name, value in asked.items() if value for part in (f"--{name}", shown_side(value))]
     samples = ["--limit-samples", str(project.metric.samples)] if project.metric.samples else []
     arguments = ["--map", shown(map_file(project, run)), *checkpoint_arguments(project, run), *given, *samples]
-    read = read_files(project, run, {name: value for name, value in asked.items() if value and ":" in value})
-    return Plan("validate", (("validate", *models(project), *arguments, "--run", shown(run)),), read)
+    own, places = project_argument(project, is_needed=has_place(project))
+    read = read_files(project, run, {name: value for name, value in asked.items() if value and ":" in value} | places)
+    return Plan("validate", (("validate", *models(project), *arguments, *own, "--run", shown(run)),), read)
 
 
 PLUGIN = Rung(
