@@ -241,7 +241,7 @@ def _read_earlier(document: dict[str, Any], folder: RunFolder) -> dict[str, Rung
         return {one["name"]: RungResult.read(one) for one in document["rungs"]}
     except (KeyError, TypeError, ValueError) as error:
         path = folder.file("ladder")
-        raise RunFolderError.of("run_usage.damaged_ladder", path=path) from error
+        raise RunFolderError.of("run_usage.damaged_ladder", path=path, typed=shlex.quote(str(path))) from error
 
 
 def _typed(plan: Plan) -> tuple[str, ...]:

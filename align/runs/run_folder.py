@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -98,15 +99,16 @@ class RunFolder:
         path = self.file(kind)
         if not path.is_file():
             return None
+        typed = shlex.quote(str(path))
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise RunFolderError.of("run_usage.not_json", path=path, error=error) from error
+            raise RunFolderError.of("run_usage.not_json", path=path, typed=typed, error=error) from error
         if not isinstance(document, dict):
-            raise RunFolderError.of("run_usage.no_result", path=path)
+            raise RunFolderError.of("run_usage.no_result", path=path, typed=typed)
         if document.get("schema") not in readable_schemas(kind):
             schema, expected = repr(document.get("schema")), repr(schema_of(kind))
-            raise RunFolderError.of("run_usage.other_schema", path=path, schema=schema, expected=expected)
+            raise RunFolderError.of("run_usage.other_schema", path=path, typed=typed, schema=schema, expected=expected)
         return document
 
 

@@ -39,7 +39,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a rung is not available: a sentence, and the line of the project file that would make it so."""
+    """Why a rung is not available: a sentence, and the lines of the project file that would make it so.
+
+    Each line begins with its table: `[reference] log = "train.log"`.
+    """
 
     reason: str
     settle: str = ""

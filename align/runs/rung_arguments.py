@@ -30,26 +30,19 @@ EXAMPLES = {
 
 
 def first_missing(project: Project, *keys: str) -> Missing | None:
-    """Return what is said of the first key, such as `reference model`, that the project file lacks."""
-    given = {
-        **{
-            f"reference {name}": getattr(project.reference, name) for name in ("model", "checkpoint", "training", "log")
-        },
-        **{
-            f"candidate {name}": getattr(project.candidate, name) for name in ("model", "checkpoint", "training", "log")
-        },
-        "forward inputs": project.inputs,
-        "metric data": project.metric.data,
-        "training batch": project.batches,
-    }
-    for key in keys:
-        if not given[key]:
-            table, _, name = key.partition(" ")
-            if name in ("model", "training") and getattr(project, table).trace:
-                return Missing(sentence("ladder.side_is_trace", side=table))
-            reason = sentence("ladder.no_key", table=table, name=name)
-            return Missing(reason, f"[{table}] {name} = {EXAMPLES[name]}")
-    return None
+    """Return what is said of those of these keys, such as `reference model`, that the project file lacks."""
+    sides: dict[str, ProjectSide] = {"reference": project.reference, "candidate": project.candidate}
+    of_sides = ("model", "checkpoint", "training", "log")
+    given = {f"{name} {key}": getattr(side, key) for name, side in sides.items() for key in of_sides}
+    given |= {"forward inputs": project.inputs, "metric data": project.metric.data, "training batch": project.batches}
+    lacking = [tuple(key.split()) for key in keys if not given[key]]
+    if not lacking:
+        return None
+    for table, name in lacking:
+        if name in ("model", "training") and sides[table].trace:
+            return Missing(sentence("ladder.side_is_trace", side=table))
+    reason = sentence("ladder.no_key", names=[f"[{table}] {name}" for table, name in lacking])
+    return Missing(reason, "\n".join(f"[{table}] {name} = {EXAMPLES[name]}" for table, name in lacking))
 
 
 def map_file(project: Project, run: Path) -> Path:

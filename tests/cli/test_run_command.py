@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,8 @@ def test_a_failure_ends_with_1_and_says_where_what_printed_it_and_what_to_type_n
     assert main(["run"]) == 1
     told = capsys.readouterr().out
     assert told.startswith("curve: FAILED. ")
-    assert "All of it: cat align-run/shown/curve.txt" in told
-    assert "correct that, then: align run" in told
+    assert "\n    cat align-run/shown/curve.txt\n" in told
+    assert told.endswith("correct that, then:\n    align run\n")
     assert "NOT ALIGNED: curve failed" in told
     assert Path("align-run/shown/curve.txt").read_text().startswith("$ align loss torch.csv mindspore.csv")
 
@@ -114,4 +115,35 @@ def test_what_is_asked_for_and_not_available_is_no_pass(logs, capsys):
     assert main(["run"]) == 2
     told = " ".join(capsys.readouterr().out.split())
     assert "incomplete: metric (not available)" in told
-    assert "to compare metric too: add [reference] model" in told
+    assert "to compare metric too, write into align.toml, each line under its table: model =" in told
+
+
+def test_a_line_to_paste_is_never_broken_however_long_it_is(logs, capsys):
+    name = "a folder of " + "many words " * 12
+    (logs / "mindspore.csv").write_text(ROWS.replace(",5.", ",9."))
+    assert main(["run", "--folder", name]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert f"    align run --folder {shlex.quote(name)}" in lines
+    assert f"    cat {shlex.quote(name + '/shown/curve.txt')}" in lines
+
+
+def test_what_lacks_a_line_of_the_project_file_is_told_once_with_lines_that_can_be_pasted(logs, capsys):
+    (logs / "align.toml").write_text('[run]\nrungs = ["loss", "optimizer", "curve"]\n')
+    assert main(["run"]) == 2
+    lines = capsys.readouterr().out.split("Next\n")[1].splitlines()
+    assert lines == [
+        "  to compare loss, optimizer too, write into align.toml, each line under its table:",
+        '    training = "file.py:function"  # under [reference]',
+        '    training = "file.py:function"  # under [candidate]',
+        '    batch = "file.py:function"  # under [training]',
+        "  to compare curve too, write into align.toml, each line under its table:",
+        '    log = "train.log"  # under [reference]',
+        '    log = "train.log"  # under [candidate]',
+    ]
+
+
+def test_a_damaged_ladder_says_what_to_remove(logs, capsys):
+    (logs / "align-run").mkdir()
+    (logs / "align-run" / "ladder.json").write_text("{")
+    assert main(["run"]) == 2
+    assert capsys.readouterr().err.endswith("rm align-run/ladder.json\n")

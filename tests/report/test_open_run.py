@@ -64,7 +64,14 @@ def test_a_training_step_shows_what_is_wrong_and_folds_away_what_agrees(samples,
 def test_a_run_shows_its_ladder_by_itself_and_what_is_at_fault(climbed):
     run = open_run(climbed.path)
     shown = run._repr_html_()
-    for said in ("FAILED", "blocked", "stale", "not available", "NOT ALIGNED", "correct that, then: align run"):
+    for said in (
+        "FAILED",
+        "blocked",
+        "stale",
+        "not available",
+        "NOT ALIGNED",
+        "correct that, then:<br><code>align run",
+    ):
         assert said in shown, said
     faults = run.faults()._repr_html_()
     assert "forward: FAILED. 5 differ" in faults

@@ -61,7 +61,7 @@ def _add_case(suite: ET.Element, rung: RungResult, classname: str) -> None:
         facts["type"] = rung.state
     element = ET.SubElement(case, ELEMENTS[rung.state], facts)
     lines = [reason, *culprit_lines(rung.culprits), *remedy_lines(rung), *rung.commands]
-    element.text = "\n".join(map(printable, dict.fromkeys(lines)))
+    element.text = "\n".join(printable(line) for line in dict.fromkeys("\n".join(lines).split("\n")))
 
 
 def _counts(rungs: Sequence[RungResult]) -> dict[str, str]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"}
 FENCE = "```"
+BREAK = "  \n"  # of a line, in Markdown
 
 
 def as_markdown(run: JudgedRun, most: int = MARKDOWN_CHARACTERS) -> str:
@@ -91,12 +92,12 @@ def _culprits(rung: RungResult) -> str:
 
 def _remedy(rung: RungResult) -> str:
     """What to do about a command that could not run; "" where nothing is known."""
-    return "  \n".join(f"{_title(rung)}: {_plain(line)}" for line in remedy_lines(rung))
+    return "  \n".join(f"{_title(rung)}: {_pasted(line)}" for line in remedy_lines(rung))
 
 
 def _next(run: JudgedRun) -> str:
     """What to do next, a point each."""
-    steps = [f"- {_plain(step)}" for step in next_steps(run.rungs, run.climb)]
+    steps = [f"- {_pasted(step).replace(BREAK, BREAK + '  ')}" for step in next_steps(run.rungs, run.climb)]
     return "\n".join([f"### {say('ladder_table.next')}", "", *steps]) if steps else ""
 
 
@@ -136,6 +137,12 @@ def _plain(text: str) -> str:
     """Text without any markup, in one line."""
     escaped = MARKUP.sub(r"\\\1", _short(text))
     return "".join(ENTITIES.get(char, char) for char in escaped)
+
+
+def _pasted(line: str) -> str:
+    """A sentence, and what stands behind line breaks in it, which is to be pasted, as lines of code."""
+    words, *pasted = line.split("\n")
+    return BREAK.join([_plain(words), *map(_code, pasted)])
 
 
 def _code(text: str) -> str:

@@ -6,12 +6,13 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import RUN_FOLDER
+from align.report.kind_parts.ladder_culprits import settle_line
 from align.runs.project_file import NAME
 from align.runs.rung import rungs as known_rungs
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import KeysView, Mapping, Sequence
 
     from align.runs.ladder_result import RungResult
 
@@ -34,7 +35,7 @@ def next_steps(rungs: Sequence[RungResult], climb: Mapping[str, Any]) -> tuple[s
     if first := next((rung.name for rung in rungs if rung.name in (*barring, *waiting)), ""):
         return (climb_from(climb, first), *beside)
     lacking = [rung for rung in rungs if rung.state == "not available" and rung.settle]
-    return (*beside, *(_add(climb, rung) for rung in lacking))
+    return (*beside, *(_add(climb, group) for group in _sharing(lacking)))
 
 
 def climb_again(climb: Mapping[str, Any], names: Sequence[str] = ()) -> str:
@@ -49,8 +50,24 @@ def climb_from(climb: Mapping[str, Any], name: str) -> str:
     return say("ladder_table.go_on", options=_options(climb), name=name)
 
 
-def _add(climb: Mapping[str, Any], rung: RungResult) -> str:
-    return say("ladder_table.add", name=rung.name, settle=rung.settle, file=_project(climb), options=_options(climb))
+def _sharing(lacking: Sequence[RungResult]) -> list[list[RungResult]]:
+    """Rungs that lack a line of the project file together are one group."""
+    groups: list[list[RungResult]] = []
+    for rung in lacking:
+        near = [group for group in groups if _lines(group) & _lines([rung])]
+        groups = [group for group in groups if group not in near]
+        groups.append([*(one for group in near for one in group), rung])
+    return groups
+
+
+def _lines(group: Sequence[RungResult]) -> KeysView[str]:
+    return dict.fromkeys(line for rung in group for line in rung.settle.splitlines()).keys()
+
+
+def _add(climb: Mapping[str, Any], group: Sequence[RungResult]) -> str:
+    """What to write into the project file for rungs: lines to paste, each with its place in a comment."""
+    lines = [settle_line(line, "ladder_table.to_paste") for line in _lines(group)]
+    return say("ladder_table.add", names=[rung.name for rung in group], file=_project(climb), lines=lines)
 
 
 def _options(climb: Mapping[str, Any]) -> str:

@@ -48,10 +48,23 @@ def folded_culprits(culprits: Sequence[Culprit]) -> list[Culprit]:
 
 
 def rung_reason(rung: RungResult) -> str:
-    """Why a rung is in its state, with the line of the project file that would make it available."""
+    """Why a rung is in its state, with what to write into the project file to make it available."""
     if rung.state == "not available" and rung.settle:
-        return say("ladder_table.settle", reason=rung.reason, settle=rung.settle)
+        lines = [settle_line(line) for line in rung.settle.splitlines()]
+        return say("ladder_table.settle", reason=rung.reason, lines=lines)
     return rung.reason
+
+
+def settle_line(line: str, form: str = "ladder_table.under") -> str:
+    """Return a line for the project file with the place where it belongs.
+
+    >>> settle_line('[reference] log = "a.log"')
+    'under [reference]: log = "a.log"'
+    >>> settle_line('[reference] log = "a.log"', "ladder_table.to_paste")
+    'log = "a.log"  # under [reference]'
+    """
+    table, _, own = line.partition(" ")
+    return say(form, table=table, line=own)
 
 
 def remedy_lines(rung: RungResult) -> list[str]:

@@ -34,7 +34,11 @@ def summary_blocks(summary: dict[str, Any]) -> list[Block]:
     )
     table = Table(say("rung.title"), columns, tuple(map(_rung, summary["rungs"])))
     steps = tuple(summary["next_steps"])
-    return [table, verdict_block(summary["verdict"]), *([Lines(say("ladder_table.next"), steps)] if steps else [])]
+    return [
+        table,
+        verdict_block(summary["verdict"]),
+        *([Lines(say("ladder_table.next"), steps, commands=True)] if steps else []),
+    ]
 
 
 def _rung(rung: dict[str, Any]) -> Row:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Outcome
 from align.report.kind_parts.ladder_commands import next_steps
-from align.report.kind_parts.ladder_culprits import FAULTY, failure_lines, rung_reason
+from align.report.kind_parts.ladder_culprits import FAULTY, failure_lines
 from align.report.kind_parts.report_summary import TONES
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, verdict_block
 from align.report.rendering.format_values import NONE
@@ -26,7 +26,7 @@ def ladder_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
     columns = (Column(say("ladder_table.rung")), Column(say("ladder_table.state")), Column(say("ladder_table.reason")))
     rows = tuple(
         Row(
-            (rung.name, word("rung_state", rung.state), rung_reason(rung) or NONE),
+            (rung.name, word("rung_state", rung.state), rung.reason or NONE),
             TONES[rung.state],
         )
         for rung in rungs
@@ -40,4 +40,4 @@ def _next(rungs: Sequence[RungResult], document: dict[str, Any]) -> Lines:
     steps = next_steps(rungs, document)
     if document["verdict"]["outcome"] == Outcome.ALIGNED.value or not steps:
         steps = (say("ladder_table.report", folder=shlex.quote(document["run_folder"])), *steps)
-    return Lines(say("ladder_table.next"), steps, "plain")
+    return Lines(say("ladder_table.next"), steps, "plain", commands=True)

@@ -18,7 +18,7 @@ def repro_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bl
         Facts(say("repro.title"), (*_sides(document), (say("repro.folder"), folder))),
         _outputs(document["outputs"]),
         *([Lines("", (own,), "open")] if document["own_inputs"] else []),
-        Lines(say("repro.commands"), commands),
+        Lines(say("repro.commands"), commands, commands=True),
     ]
 
 

@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import Block, Facts, Lines, Row, Table
+from align.report.rendering.html import with_pasted
 from align.report.thresholds import FILTERED_TABLE_ROWS, FOLDED_CHARACTERS, ROWS_IN_PAGE, UNBROKEN_CHARACTERS
 from align.words.catalogue import say, word
 
@@ -107,8 +108,8 @@ def facts_html(facts: Iterable[tuple[str, str]]) -> str:
 
 def _lines(block: Lines) -> str:
     if not block.title:
-        return "".join(f'<p class="line {block.tone}">{escape(line)}</p>' for line in block.lines)
-    lines = "".join(f"<li>{escape(line)}</li>" for line in block.lines)
+        return "".join(f'<p class="line {block.tone}">{with_pasted(line)}</p>' for line in block.lines)
+    lines = "".join(f"<li>{with_pasted(line)}</li>" for line in block.lines)
     listed = f'<ul class="lines">{lines}</ul>'
     if sum(map(len, block.lines)) > FOLDED_CHARACTERS and block.tone not in ("bad", "open"):
         return _fold(block.title, listed)

@@ -18,6 +18,7 @@ from align.report.page.page_blocks import block_html, embedded
 from align.report.page.page_rungs import page_rungs
 from align.report.page.rung_sections import rung_section, rung_strip
 from align.report.rendering.blocks import TONES
+from align.report.rendering.html import with_pasted
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _verdict(run: JudgedRun, rungs: Sequence[PageRung]) -> str:
     lines = [_sides(rungs), *([say("verdict.caveats", caveats="; ".join(verdict.caveats))] if verdict.caveats else [])]
     if missing := [rung.title for rung in rungs if rung.result.state == "not run"]:
         lines.append(say("rung.not_run", names=", ".join(missing)))
-    paragraphs = "".join(f"<p>{escape(line)}</p>" for line in (*lines, *_next(run)) if line)
+    paragraphs = "".join(f"<p>{with_pasted(line)}</p>" for line in (*lines, *_next(run)) if line)
     first = f'<p class="first">{escape(_first(rungs))}</p>' if _first(rungs) else ""
     mark = f'<span class="mark" aria-hidden="true">{MARKS[outcome]}</span>'
     return (

@@ -70,11 +70,16 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A list of sentences under a title ("" for none)."""
+    """A list of sentences under a title ("" for none).
+
+    What stands behind a line break in one of them is to be pasted, and is never broken; all of those that have none
+    where they are `commands`.
+    """
 
     title: str
     lines: tuple[str, ...]
     tone: Tone = "plain"
+    commands: bool = False
 
 
 Block = Table | Facts | Lines

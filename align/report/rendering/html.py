@@ -71,9 +71,15 @@ def _facts(block: Facts) -> str:
 
 def _lines(block: Lines) -> str:
     if not block.title:
-        return "".join(f'<p class="ma-line ma-{block.tone}">{escape(line)}</p>' for line in block.lines)
-    lines = "".join(f"<li>{escape(line)}</li>" for line in block.lines)
+        return "".join(f'<p class="ma-line ma-{block.tone}">{with_pasted(line)}</p>' for line in block.lines)
+    lines = "".join(f"<li>{with_pasted(line)}</li>" for line in block.lines)
     return f'{_title(block.title)}<ul class="ma-{block.tone}">{lines}</ul>'
+
+
+def with_pasted(line: str) -> str:
+    """A sentence, and what stands behind line breaks in it, which is to be pasted, as lines of code."""
+    words, *pasted = line.split("\n")
+    return escape(words) + "".join(f"<br><code>{escape(one)}</code>" for one in pasted)
 
 
 def _title(title: str) -> str:

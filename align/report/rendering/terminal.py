@@ -1,10 +1,14 @@
-"""Blocks drawn in a terminal; elsewhere (a pipe, a file, a notebook) the page is 100 columns wide."""
+"""Blocks drawn in a terminal; elsewhere (a pipe, a file, a notebook) the page is 100 columns wide.
+
+Lines to paste are as long as they are: a shell, or a file, would take a break in them for their end.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import Facts, Lines, Table
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
     from align.report.rendering.blocks import Block, Column, Row
 
@@ -39,7 +44,7 @@ def print_blocks(blocks: Iterable[Block]) -> None:
 
 
 def blocks_as_text(blocks: Iterable[Block], width: int = PAGE_WIDTH) -> str:
-    """Return blocks as plain text of at most `width` columns."""
+    """Return blocks as plain text of at most `width` columns, but for lines to paste."""
     from rich.console import Console
 
     stream = io.StringIO()
@@ -53,7 +58,7 @@ def draw(console: Console, blocks: Iterable[Block]) -> None:
         if index:
             console.print()
         for part in _parts(block, console.width):
-            console.print(part)
+            console.print(part, soft_wrap=isinstance(part, Pasted))
 
 
 def _parts(block: Block, width: int) -> list[RenderableType]:
@@ -127,8 +132,26 @@ def _lines(block: Lines) -> list[RenderableType]:
     from rich.text import Text
 
     title: list[RenderableType] = [Text(block.title, style="bold")] if block.title else []
-    indent = 2 if block.title else 0
-    return [
-        *title,
-        *(Padding(Text(line, style=STYLES[block.tone]), (0, 0, 0, indent), expand=False) for line in block.lines),
-    ]
+    indent, style = 2 if block.title else 0, STYLES[block.tone]
+    lines: list[RenderableType] = []
+    for line in block.lines:
+        words, *pasted = line.split("\n")
+        if block.commands and not pasted:
+            lines.append(Pasted(" " * indent + words, style))
+            continue
+        lines.append(Padding(Text(words, style=style), (0, 0, 0, indent), expand=False))
+        lines += [Pasted(" " * (indent + 2) + one, style) for one in pasted]
+    return [*title, *lines]
+
+
+@dataclass(frozen=True, slots=True)
+class Pasted:
+    """A line that is printed whole, however long it is."""
+
+    line: str
+    style: str
+
+    def __rich__(self) -> Text:
+        from rich.text import Text
+
+        return Text(self.line, style=self.style)

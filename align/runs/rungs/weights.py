@@ -18,7 +18,9 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     """Compare two checkpoints; convert the only one, or what the reference's factory gives it, for the candidate."""
     reference, candidate = checkpoints(project, run)
     if reference is None or candidate is None:
-        return first_missing(project, "reference model", "reference checkpoint") or Missing("")
+        return (
+            first_missing(project, "reference model") or first_missing(project, "reference checkpoint") or Missing("")
+        )
     chosen = map_file(project, run)
     commands: list[Command] = []
     read: dict[str, Path | str] = {"map": chosen}

@@ -84,9 +84,11 @@ def test_what_to_do_about_a_command_that_could_not_run_and_the_line_that_lacks_a
     }
     run = replace(run, rungs=tuple(replace(one, **told.get(one.name, {})) for one in run.rungs))
     _, suite = suite_of(run)
-    assert "Hint: give --family\nAgain: align convert a b" in suite.find("testcase[@name='weights']/error").text
-    assert suite.find("testcase[@name='data']/skipped").get("message") == 'no data; add [data] file = "data.py"'
+    assert "Hint: give --family\nAgain:\nalign convert a b" in suite.find("testcase[@name='weights']/error").text
+    assert (
+        suite.find("testcase[@name='data']/skipped").get("message") == 'no data; write under [data]: file = "data.py"'
+    )
     text = as_markdown(run)
     assert "weights: Hint: give --family" in text
-    assert "no data; add \\[data\\] file" in text
-    assert "- correct that, then: align run" in text
+    assert "no data; write under \\[data\\]: file" in text
+    assert "- correct that, then:  \n  `align run" in text
