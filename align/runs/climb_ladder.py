@@ -8,6 +8,7 @@ A rung that failed is run again each time: it is what the user is working on.
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from dataclasses import dataclass, field, replace
@@ -177,9 +178,19 @@ class _Ladder:
             made = self._as_it_ran(plan, blank)
         else:
             made = self.ran[plan.commands] = self._executed(rung, plan, blank)
-        judged = self._judged(rung, made)
+        judged = self._told_more(rung, plan, self._judged(rung, made))
         self.announce(rung.name, judged)
         return judged
+
+    def _told_more(self, rung: Rung, plan: Plan, judged: RungResult) -> RungResult:
+        """A rung that failed with what its explaining command knows of lines that it does not know itself."""
+        if judged.state != "failed" or not plan.explaining or all(one.line for one in judged.culprits):
+            return judged
+        try:
+            document = json.loads(self.execute(plan.explaining).output)
+        except ValueError:  # it could not run, and said why
+            return judged
+        return replace(judged, culprits=rung.explain(judged.culprits, document))
 
     def _as_it_ran(self, plan: Plan, blank: RungResult) -> RungResult:
         """What another rung has just run, for one that reads another part of its result."""

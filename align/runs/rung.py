@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.registry import load_plugins
 from align.core.verdicts import Outcome
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,13 +29,15 @@ class Plan:
     """The commands of a rung, one after another, without the word `align`, and by role the files that they read.
 
     The last command leaves a result of this `kind` in the run folder. `made_from` has files, and texts such as
-    `file.py:function`. `outputs` are the files that the commands leave in the run folder for rungs above.
+    `file.py:function`. `outputs` are the files that the commands leave in the run folder for rungs above. `explaining`
+    prints a document that knows more of what failed.
     """
 
     kind: str
     commands: tuple[Command, ...]
     made_from: Mapping[str, Path | str]
     outputs: tuple[Path, ...] = ()
+    explaining: Command = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Rung:
 
     Rungs are climbed by ascending `order`. `needs` names rungs without whose success this one can say nothing. An
     `optional` rung is run only where the project file lists it, or `--only` names it. `plan` opens no file of
-    the project; `judge` reads results of these `kinds`.
+    the project; `judge` reads results of these `kinds`; `explain` tells what is at fault by a further document.
     """
 
     name: str
@@ -86,6 +89,9 @@ class Rung:
     needs: tuple[str, ...] = ()
     optional: bool = False
     requires: tuple[str, ...] = ()
+    explain: Callable[[tuple[Culprit, ...], Mapping[str, Any]], tuple[Culprit, ...]] = lambda culprits, _document: (
+        culprits
+    )
 
 
 def rungs() -> tuple[Rung, ...]:
@@ -102,6 +108,12 @@ def judged_by_verdict(document: Mapping[str, Any], culprits: tuple[Culprit, ...]
     """Return the verdict of a document as it stands there, with what its rung found at fault."""
     verdict = document["verdict"]
     return Judgement(Outcome(verdict["outcome"]), verdict["reason"], culprits, verdict["coverage"])
+
+
+def setting_culprit(finding: Mapping[str, Any]) -> Culprit:
+    """A setting of a layer that `align lint` finds at fault."""
+    cause = sentence("ladder.setting", candidate=finding["candidate_setting"], reference=finding["reference_setting"])
+    return Culprit(finding["candidate"] or finding["reference"], cause, finding.get("line", ""), finding["change"])
 
 
 def shown(path: Path | str) -> str:

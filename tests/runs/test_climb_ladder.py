@@ -17,7 +17,7 @@ from align.report.kinds.ladder import ladder_blocks
 from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
 from align.runs.project_file import Project, read_project
 from align.runs.run_folder import RunFolder
-from align.runs.rung import Plan, rungs
+from align.runs.rung import Plan, rungs, setting_culprit
 from align.traces.folder_lock import folder_lock
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Port:
         self.commands: list[str] = []
         self.dies_at = ""
         self.losses: tuple[dict[str, Any], ...] = ({"step": 1},)
+        self.name_map: dict[str, Any] = {"unmatched": [], "ambiguous": []}
 
     def faults_of(self, command: str) -> tuple[str, ...]:
         return self.faults if command in ("step", "forward") else ()
@@ -80,7 +81,9 @@ class Port:
         outcome = self.outcomes.get(command[0], Outcome.ALIGNED)
         culprits = tuple(CULPRIT | self.told(command[0]) | {"kind": kind} for kind in self.faults_of(command[0]))
         verdict = Verdict(outcome, f"{command[0]} says so", Coverage("things", 3))
-        RunFolder.create(self.run).write(Written(command[0], verdict, culprits=culprits, losses=self.losses), {})
+        RunFolder.create(self.run).write(
+            Written(command[0], verdict, culprits=culprits, losses=self.losses, name_map=self.name_map), {}
+        )
         if command[0] == "map":
             (self.run / "map.toml").write_text("# pairs\n")
         if command[0] == "convert":
@@ -391,6 +394,40 @@ def test_limits_and_places_hold_where_a_side_is_a_trace(tmp_path: Path) -> None:
     assert capture[-6:-2] == ("--dtype", "float16", "--mode", "pynative")
     assert compare[-4:-2] == ("--project", str(file))
     assert {"project", "candidate checkpoint"} <= {*plan.made_from}
+
+
+LACKS = {
+    "name": "attn_k.bias",
+    "side": "source",
+    "reason": "its layer is paired with key, which has no such parameter",
+    "reason_from": {"key": "unmatched_reason.layer_lacks", "facts": {"layer": "key"}},
+}
+SETTING = {
+    "severity": "error",
+    "reference": "attn_k",
+    "candidate": "key",
+    "reference_setting": "bias=True",
+    "candidate_setting": "has_bias=False",
+    "line": "port.py:7",
+    "change": "nn.Dense(..., has_bias=True)",
+}
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_parameter_that_a_layer_of_the_port_lacks_is_at_fault_there_with_the_line(port: Port, is_known) -> None:
+    def execute(command: Sequence[str]) -> Executed:
+        if "--json" in command:
+            return Executed(1, json.dumps({"findings": [SETTING]}) if is_known else "", "")
+        return port.execute(command)
+
+    port.outcomes["map"], port.name_map = Outcome.NOT_ALIGNED, {"unmatched": [LACKS], "ambiguous": []}
+    result = climb_ladder(project(port), port.run, execute)
+    found = next(rung for rung in result.rungs if rung.name == "parameters").culprits
+    if is_known:
+        assert found == (setting_culprit(SETTING),)
+        assert (found[0].place, found[0].line, found[0].change) == ("key", "port.py:7", SETTING["change"])
+    else:
+        assert [(one.place, one.cause) for one in found] == [("key", "it lacks a counterpart of attn_k.bias")]
 
 
 def test_names_and_settings_alone_are_no_aligned_port(port: Port) -> None:

@@ -30,7 +30,8 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     samples = ["--limit-samples", str(project.metric.samples)] if project.metric.samples else []
     arguments = ["--map", shown(map_file(project, run)), *checkpoint_arguments(project, run), *given, *samples]
     own, places = project_argument(project, is_needed=has_place(project))
-    read = read_files(project, run, {name: value for name, value in asked.items() if value and ":" in value} | places)
+    functions = {name: value for name, value in asked.items() if value and ":" in value}
+    read = read_files(project, run, {**functions, **places})
     return Plan("validate", (("validate", *models(project), *arguments, *own, "--run", shown(run)),), read)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.runs.rung import Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, shown
+from align.runs.rung import Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, setting_culprit, shown
 from align.runs.rung_arguments import first_missing, map_file, models
 from align.words.catalogue import sentence
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from align.runs.project_file import Project
 
 
+LAYER_LACKS = "unmatched_reason.layer_lacks"
 UNREGISTERED = ("map_warning.unregistered", "map_warning.unregistered_tensor")
 
 
@@ -27,7 +28,9 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
     if project.map:
         command = ("map", *models(project), "--check", shown(project.map), *here)
         return Plan("check", (command,), {**read, "map": project.map})
-    return Plan("map", (("map", *models(project), *here),), read, (map_file(project, run),))
+    made = map_file(project, run)
+    explaining = ("lint", *models(project), "--map", shown(made), "--json")
+    return Plan("map", (("map", *models(project), *here),), read, (made,), explaining)
 
 
 def _judge(document: Mapping[str, Any]) -> Judgement:
@@ -38,9 +41,24 @@ def _judge(document: Mapping[str, Any]) -> Judgement:
     if unseen:
         return judged_by_verdict(document, tuple(map(_unregistered, unseen)))
     found = document["name_map"]
-    open_names = [one["name"] for one in found["unmatched"]]
-    open_names += [name for group in found["ambiguous"] for name in group["sources"]]
-    return judged_by_verdict(document, tuple(Culprit(name) for name in open_names))
+    open_names = [Culprit(name) for group in found["ambiguous"] for name in group["sources"]]
+    return judged_by_verdict(document, (*map(_unmatched, found["unmatched"]), *open_names))
+
+
+def _unmatched(one: Mapping[str, Any]) -> Culprit:
+    """A parameter without a counterpart; where a layer of the port lacks it, that layer is at fault."""
+    origin = one.get("reason_from") or {}
+    if one["side"] == "source" and origin.get("key") == LAYER_LACKS:
+        return Culprit(origin["facts"]["layer"], sentence("ladder.layer_lacks", name=one["name"]))
+    return Culprit(one["name"], one["reason"])
+
+
+def _explain(culprits: tuple[Culprit, ...], document: Mapping[str, Any]) -> tuple[Culprit, ...]:
+    """Of layers that have a parameter too few or too many: the setting that makes it so, its line, what to write."""
+    findings = [one for one in document["findings"] if one["severity"] != "note"]
+    settings = {one["candidate"]: setting_culprit(one) for one in findings if one["candidate"]}
+    found = (settings.get(one.place) or settings.get(one.place.rpartition(".")[0]) or one for one in culprits)
+    return tuple(dict.fromkeys(found))
 
 
 def _unregistered(facts: Mapping[str, Any]) -> Culprit:
@@ -51,4 +69,12 @@ def _unregistered(facts: Mapping[str, Any]) -> Culprit:
     return Culprit(facts["path"], cause, facts["line"], facts["change"])
 
 
-PLUGIN = Rung("parameters", 20, plan=_plan, judge=_judge, kinds=("map", "check"), summary="which parameter is which")
+PLUGIN = Rung(
+    "parameters",
+    20,
+    plan=_plan,
+    judge=_judge,
+    explain=_explain,
+    kinds=("map", "check"),
+    summary="which parameter is which",
+)

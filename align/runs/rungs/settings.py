@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.runs.rung import Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, shown
+from align.runs.rung import Judgement, Missing, Plan, Rung, judged_by_verdict, setting_culprit, shown
 from align.runs.rung_arguments import first_missing, map_file, models
-from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,12 +25,7 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
 
 def _judge(document: Mapping[str, Any]) -> Judgement:
     found = [one for one in document["findings"] if one["severity"] != "note"]
-    return judged_by_verdict(document, tuple(map(_culprit, found)))
-
-
-def _culprit(finding: Mapping[str, Any]) -> Culprit:
-    cause = sentence("ladder.setting", candidate=finding["candidate_setting"], reference=finding["reference_setting"])
-    return Culprit(finding["candidate"] or finding["reference"], cause, finding.get("line", ""), finding["change"])
+    return judged_by_verdict(document, tuple(map(setting_culprit, found)))
 
 
 PLUGIN = Rung(
