@@ -67,7 +67,14 @@ def init_command(  # noqa: PLR0913 - one parameter an option
 
 def _ask(key: Key, fits: Sequence[str]) -> str:
     """Let the user choose by number or type another; nothing leaves the key out."""
+    from align.words.catalogue import say
+
     for number, one in enumerate(fits, 1):
         typer.echo(f"  {number}  {one}")
-    answer = str(typer.prompt(f"[{key.table}] {key.name} ({key.about})", default="", show_default=False)).strip()
-    return fits[int(answer) - 1] if answer.isdecimal() and 1 <= int(answer) <= len(fits) else answer
+    while True:
+        answer = str(typer.prompt(f"[{key.table}] {key.name} ({key.about})", default="", show_default=False)).strip()
+        if not answer.isdecimal():
+            return answer
+        if 1 <= int(answer) <= len(fits):
+            return fits[int(answer) - 1]
+        typer.echo(say("project_key.no_such_number", number=answer, count=len(fits)))

@@ -36,6 +36,13 @@ SIDE_WORDS: dict[SideName, str] = {
     "reference": r"torch|pytorch|pt|ref|reference|orig|original",
     "candidate": r"mindspore|ms|port|cand|candidate|ascend|npu",
 }
+# What a call makes that is no model: numbers, lists, what a program is told, its data, its files, parts of a training.
+OTHER_CALLS = {
+    "int", "float", "str", "len", "list", "tuple", "dict", "set", "sorted", "array", "parse_args", "parse_known_args",
+    "getLogger", "open", "Path", "Namespace", "getenv", "time", "now", "device",
+}  # fmt: skip
+OTHER_ENDS = ("Parser", "Loader", "Dataset", "Tokenizer", "Scheduler", "Loss", "Config")
+OTHER_WORDS = {"args", "arguments", "parser", "logger", "loader", "dataset", "tokenizer", "scheduler", "device", "main"}
 SKIPPED = {"site-packages", "node_modules", "__pycache__", "build", "dist", "tests", "test"}
 TRAINING_VALUES = (2, 3)  # format: model and loss, or with an optimizer
 
@@ -82,7 +89,9 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _is_run_folder(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("ladder.json", "map.json"))
+    """A folder that align wrote: of a run, or of `align repro`."""
+    is_repro = any(path.glob("*_layer.py")) and any(path.glob("*_output.npz"))
+    return is_repro or any((path / name).is_file() for name in ("ladder.json", "map.json"))
 
 
 def _side_of_trace(manifest: Path) -> SideName | None:
@@ -155,7 +164,7 @@ def _purpose(function: ast.FunctionDef) -> Purpose | None:
         if any(key in ("model", "network", "loss", "optimizer", "step") for key in keys):
             return "training"
         return "batch" if any(key in LABELS for key in keys) else "inputs"
-    return "model" if isinstance(value, ast.Call) and not _is_number_call(value) else None
+    return "model" if isinstance(value, ast.Call) and not _makes_another(function.name, value) else None
 
 
 def _value_of(function: ast.FunctionDef, value: ast.expr) -> ast.expr:
@@ -170,17 +179,11 @@ def _value_of(function: ast.FunctionDef, value: ast.expr) -> ast.expr:
     return given[0] if given else value
 
 
-def _is_number_call(value: ast.Call) -> bool:
-    return ast.unparse(value.func).rpartition(".")[2] in (
-        "int",
-        "float",
-        "str",
-        "len",
-        "list",
-        "tuple",
-        "dict",
-        "array",
-    )
+def _makes_another(function: str, value: ast.Call) -> bool:
+    """Tell whether what is called, or the function's own name, says that something else than a model is made."""
+    called = ast.unparse(value.func).rpartition(".")[2]
+    words = {*re.split(r"[\W_]+", function.lower())}
+    return called in OTHER_CALLS or called.endswith(OTHER_ENDS) or bool(words & OTHER_WORDS)
 
 
 def unclear(found: Iterable[Found], purpose: Purpose) -> list[str]:

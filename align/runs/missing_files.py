@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from align.errors import ProjectFileError
 from align.runs.evidence import file_of
 from align.runs.project_file import NAME
-from align.runs.rung import Plan, shown
+from align.runs.rung import shown
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.runs.project_file import Project
-    from align.runs.rung import Missing
+    from align.runs.rung import Missing, Plan
 
 
 def require_named_files(project: Project, run: Path, plans: Iterable[Plan | Missing]) -> None:
-    """Raise ProjectFileError for what these rungs read and is not there; what a climb makes lies in its run folder."""
+    """Raise ProjectFileError for what these rungs read, or would read, and is not there.
+
+    What a climb makes lies in its run folder.
+    """
     missing: dict[Path, list[str]] = {}
     for plan in plans:
-        read = plan.made_from if isinstance(plan, Plan) else {}
-        for role, given in read.items():
+        for role, given in plan.made_from.items():
             file = file_of(given)
             if file is not None and not file.is_file() and run.absolute() not in file.absolute().parents:
                 roles = missing.setdefault(file, [])

@@ -44,11 +44,13 @@ class Plan:
 class Missing:
     """Why a rung is not available: a sentence, and the lines of the project file that would make it so.
 
-    Each line begins with its table: `[reference] log = "train.log"`.
+    Each line begins with its table: `[reference] log = "train.log"`. `made_from` are the files that it would read and
+    that are named.
     """
 
     reason: str
     settle: str = ""
+    made_from: Mapping[str, Path | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from align.runs.rung import Missing, shown, shown_side
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from align.runs.project_file import Project, ProjectSide
@@ -38,11 +38,23 @@ def first_missing(project: Project, *keys: str) -> Missing | None:
     lacking = [tuple(key.split()) for key in keys if not given[key]]
     if not lacking:
         return None
+    named = {role: value for key in keys for role, value in _by_role(key, given[key])}
     for table, name in lacking:
         if name in ("model", "training") and sides[table].trace:
-            return Missing(sentence("ladder.side_is_trace", side=table))
+            return Missing(sentence("ladder.side_is_trace", side=table), made_from=named)
     reason = sentence("ladder.no_key", names=[f"[{table}] {name}" for table, name in lacking])
-    return Missing(reason, "\n".join(f"[{table}] {name} = {EXAMPLES[name]}" for table, name in lacking))
+    settle = "\n".join(f"[{table}] {name} = {EXAMPLES[name]}" for table, name in lacking)
+    return Missing(reason, settle, named)
+
+
+def _by_role(key: str, value: Path | str | tuple[Path | str, ...] | None) -> Iterator[tuple[str, Path | str]]:
+    """What the project file gives for a key, by the role that it has where a rung reads it."""
+    if isinstance(value, tuple):
+        yield from ((f"batch {number}", one) for number, one in enumerate(value, 1))
+    elif value:
+        table, _, name = key.partition(" ")
+        role = name if table not in ("reference", "candidate") else key
+        yield role.removesuffix(" model").removesuffix(" training"), value
 
 
 def map_file(project: Project, run: Path) -> Path:

@@ -80,9 +80,9 @@ def write_project(
     """Write `align.toml` into a folder and return what it names.
 
     `given` has what the user says by `table key`; `ask` chooses among several, and is asked for models of which
-    nothing is found. Without it a key of which there are several is left out, but for the models: then UsageError
-    lists them. A trace that is found stands in for a model that is not. Raises DestinationError if the file is there
-    and must not be replaced.
+    nothing is found. Without it a key of which there are several is left out. A side without a model or a trace is a
+    UsageError, which lists what there is of both sides. A trace that is found stands in for a model that is not.
+    Raises DestinationError if the file is there and must not be replaced.
     """
     path = folder / NAME
     if path.exists() and not overwrite:
@@ -97,6 +97,7 @@ def _choose(
 ) -> tuple[dict[str, str], tuple[LeftOut, ...]]:
     chosen: dict[str, str] = {}
     left_out: list[LeftOut] = []
+    needed: list[LeftOut] = []
     for key in KEYS:
         name = f"{key.table} {key.name}"
         traces = _traces(found, given, key)
@@ -104,10 +105,13 @@ def _choose(
         doubtful = unclear(found, key.purpose) if key.side and not fits and key.name != "trace" else []
         is_needed = key.is_needed and not traces and f"{key.table} trace" not in given
         sure = fits[0] if len(fits) == 1 else ""
-        if value := given.get(name) or sure or _asked(key, fits or doubtful, ask, is_needed=is_needed):
+        several = fits or doubtful
+        if value := given.get(name) or sure or (ask(key, several) if ask and (several or is_needed) else ""):
             chosen[name] = value
-        elif several := fits or doubtful:
-            left_out.append(LeftOut(key, tuple(several)))
+        elif several or is_needed:
+            (needed if is_needed else left_out).append(LeftOut(key, tuple(several)))
+    if needed:
+        raise _without_model(needed)
     return chosen, tuple(left_out)
 
 
@@ -117,14 +121,15 @@ def _traces(found: Sequence[Found], given: Mapping[str, str], key: Key) -> list[
     return choices(found, "trace", key.side) if key.side and not has_model else []
 
 
-def _asked(key: Key, fits: Sequence[str], ask: Ask | None, *, is_needed: bool) -> str:
-    if ask and (fits or is_needed):
-        return ask(key, fits)
-    if is_needed and fits:
-        raise UsageError.of("run_usage.several_models", side=key.side, names=fits, option=key.option)
-    if is_needed:
-        raise UsageError.of("run_usage.no_model_found", side=key.side, option=key.option, trace=f"{key.option}-trace")
-    return ""
+def _without_model(needed: Sequence[LeftOut]) -> UsageError:
+    """What there is of sides that have neither a model nor a trace, all of them in one message."""
+    faults, hints = [], []
+    for one in needed:
+        facts = {"side": one.key.side, "names": one.choices, "option": one.key.option}
+        key = "several_models" if one.choices else "no_model_found"
+        faults.append(say(f"run_usage.{key}", **facts))
+        hints.append(say(f"run_usage.{key}_hint", trace=f"{one.key.option}-trace", **facts))
+    return UsageError.of("run_usage.without_model", faults=faults, hints=hints)
 
 
 def _text(chosen: Mapping[str, str], left_out: Sequence[LeftOut]) -> str:

@@ -79,7 +79,7 @@ def test_a_terminal_asks_and_takes_a_number(folder):
     command = [sys.executable, "-m", "align.cli.main", "init"]
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     with subprocess.Popen(command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.write(ours, b"2\n2\n")  # the model, then the training
+        os.write(ours, b"7\n2\n2\n")  # a number that there is not; the model, then the training
         assert process.wait(timeout=60) == 0
     os.close(ours)
     os.close(theirs)

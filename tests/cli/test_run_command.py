@@ -110,6 +110,14 @@ def test_a_log_that_is_not_there_is_named_before_anything_runs(logs, capsys):
     assert not (logs / "align-run").exists()
 
 
+def test_a_log_that_is_not_there_is_named_though_the_other_side_has_none(logs, capsys):
+    (logs / "align.toml").write_text('[candidate]\nlog = "no.log"\n[training]\nbatch = ["a.npz", "b.py:batch"]\n')
+    assert main(["run"]) == 2
+    told = capsys.readouterr().err
+    for said in ("no.log is not there (candidate log)", "a.npz is not there (batch 1)", "b.py is not there (batch 2)"):
+        assert said in told
+
+
 def test_what_is_asked_for_and_not_available_is_no_pass(logs, capsys):
     (logs / "align.toml").write_text((logs / "align.toml").read_text().replace('["curve"]', '["curve", "metric"]'))
     assert main(["run"]) == 2

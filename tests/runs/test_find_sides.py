@@ -107,3 +107,32 @@ def test_every_key_that_is_written_can_be_read(tmp_path):
     names = {f"{key.table} {key.name}": "file.py:name" for key in KEYS}
     write_project(tmp_path, names)
     assert read_project(tmp_path / "align.toml").candidate.trace == tmp_path / "file.py:name"
+
+
+def test_what_a_program_is_told_and_its_data_are_no_models(sides):
+    (sides / "tools.py").write_text(
+        "import argparse, torch\ndef parse_args():\n    return argparse.ArgumentParser().parse_args()\n"
+        "def options():\n    return argparse.ArgumentParser().parse_args()\n"
+        "def batches():\n    return torch.utils.data.DataLoader([1])\n"
+        "def main():\n    return run()\n"
+    )
+    assert found(sides, "model", "reference") == ["original.py:Net", "original.py:model"]
+
+
+def test_what_align_repro_left_is_no_input(sides):
+    (sides / "repro").mkdir()
+    for name in ("inputs.npz", "candidate_output.npz", "candidate_layer.py"):
+        (sides / "repro" / name).touch()
+    assert "forward inputs" not in write_project(sides, {}).chosen
+
+
+@pytest.mark.parametrize("ask", [None, lambda key, fits: ""])
+def test_models_of_both_sides_that_are_unclear_stand_in_one_message_and_nothing_is_written(sides, ask):
+    for name in ("original", "port"):
+        (sides / f"{name}2.py").write_text((sides / f"{name}.py").read_text())
+    with pytest.raises(UsageError) as raised:
+        write_project(sides, {}, ask)
+    for said in ("original.py:model, original2.py:model", "port.py:model, port2.py:model"):
+        assert said in str(raised.value)
+    assert raised.value.hint == "give one with --reference; give one with --candidate"
+    assert not (sides / "align.toml").exists()
