@@ -54,6 +54,13 @@ def _blocking(request: pytest.FixtureRequest) -> None:
         launched()
 
 
+@pytest.fixture(autouse=True)
+def _not_flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for the disk, 8 ms a file, but in the tests of whole files themselves: no test cuts the power."""
+    if request.path.name != "test_atomic_files.py":
+        monkeypatch.setattr("align.core.atomic_files._flush_to_disk", lambda _: None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _documents_follow_their_schemas() -> Iterator[None]:
     from align.runs import run_folder
