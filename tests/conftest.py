@@ -45,6 +45,12 @@ def pytest_configure() -> None:
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that hold slow tests: begun last, one would keep one worker busy while the other waits."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(autouse=True)
 def _blocking(request: pytest.FixtureRequest) -> None:
     """Set MindSpore up as the adapter does: it reports errors where they happen only if it is told so at first."""
