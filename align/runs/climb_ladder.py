@@ -113,6 +113,7 @@ class _Ladder:
     earlier: dict[str, RungResult] = field(default_factory=dict)
     found: dict[str, RungResult] = field(default_factory=dict)
     ran: dict[tuple[Command, ...], RungResult] = field(default_factory=dict)
+    explained: dict[Command, str] = field(default_factory=dict)
 
     def run(self) -> LadderResult:
         """Decide of each rung in turn, and write the whole after each."""
@@ -145,7 +146,7 @@ class _Ladder:
         if barred := self._blocked(rung, blank, BARRING, "ladder.blocked"):
             return barred
         if plan.commands in self.ran and not is_wanted:
-            return self._judged(rung, self._as_it_ran(plan, blank))
+            return self._told_more(rung, plan, self._judged(rung, self._as_it_ran(plan, blank)))
         earlier = self.earlier.get(rung.name)
         kept = earlier if earlier and _holds(earlier, blank, plan, self.folder.path) else None
         if is_wanted and (is_named or kept is None or kept.state != "passed"):
@@ -184,10 +185,12 @@ class _Ladder:
 
     def _told_more(self, rung: Rung, plan: Plan, judged: RungResult) -> RungResult:
         """A rung that failed with what its explaining command knows of lines that it does not know itself."""
-        if judged.state != "failed" or not plan.explaining or all(one.line for one in judged.culprits):
+        if judged.state != "failed" or not plan.explaining or all(one.line and one.change for one in judged.culprits):
             return judged
+        if plan.explaining not in self.explained:
+            self.explained[plan.explaining] = self.execute(plan.explaining).output
         try:
-            document = json.loads(self.execute(plan.explaining).output)
+            document = json.loads(self.explained[plan.explaining])
         except ValueError:  # it could not run, and said why
             return judged
         return replace(judged, culprits=rung.explain(judged.culprits, document))

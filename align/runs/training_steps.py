@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Outcome
-from align.runs.rung import Culprit, Judgement, Missing, Plan, shown
+from align.runs.rung import Culprit, Judgement, Missing, Plan, setting_culprit, shown
 from align.runs.rung_arguments import first_missing, map_file, source, trainings
 from align.words.catalogue import say, sentence
 
@@ -30,7 +30,8 @@ def plan_steps(project: Project, run: Path) -> Plan | Missing:
     command = ("step", *trainings(project), *batches, "--map", shown(chosen), *steps, "--run", shown(run))
     read: dict[str, Path | str] = {f"batch {number}": batch for number, batch in enumerate(project.batches, 1)}
     read |= {"reference": str(project.reference.training), "candidate": str(project.candidate.training), "map": chosen}
-    return Plan("step", (command,), read)
+    explaining = ("lint", *trainings(project), "--map", shown(chosen), "--json")
+    return Plan("step", (command,), read, explaining=explaining)
 
 
 def judge_steps(document: Mapping[str, Any], kinds: tuple[str, ...], compared: str) -> Judgement:
@@ -88,6 +89,23 @@ def judge_loss(document: Mapping[str, Any]) -> Judgement:
         return judged
     reason = sentence("ladder.loss_differs", reference=mine, candidate=theirs, limit=limit)
     return replace(judged, outcome=Outcome.NOT_ALIGNED, reason=reason)
+
+
+def explain_steps(culprits: tuple[Culprit, ...], document: Mapping[str, Any]) -> tuple[Culprit, ...]:
+    """What to write where a step does not know: the setting of the same layer, or of the optimizer, that differs."""
+    return tuple(one if one.change else _with_setting(one, document["findings"]) for one in culprits)
+
+
+def _with_setting(culprit: Culprit, findings: Iterable[Mapping[str, Any]]) -> Culprit:
+    codes = {code.replace("-", "_") for code in culprit.cause.split(CAUSES)}
+    for one in findings:
+        if one["part"] == "optimizer" and one["reference_setting"].partition("=")[0] in codes:
+            return replace(culprit, change=one["change"])
+        if one["part"] == "layer" and one["candidate"] == culprit.place:
+            known = setting_culprit(one)
+            cause = CAUSES.join(filter(None, (culprit.cause, known.cause)))
+            return replace(known, cause=cause, line=culprit.line or known.line)
+    return culprit
 
 
 def _place(one: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from align.report.kinds.ladder import ladder_blocks
 from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
 from align.runs.project_file import Project, read_project
 from align.runs.run_folder import RunFolder
-from align.runs.rung import Plan, rungs, setting_culprit
+from align.runs.rung import Culprit, Plan, rungs, setting_culprit
 from align.traces.folder_lock import folder_lock
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class Port:
         return self.causes.get(command, {})
 
     def execute(self, command: Sequence[str]) -> Executed:
+        if "--json" in command:  # what explains, and leaves no result
+            return Executed(2, "", "")
         self.commands.append(command[0])
         if command[0] == self.dies_at:
             return Executed(2, "", "align: no such layer\nHint: look again\n")
@@ -545,6 +547,20 @@ def test_each_rung_of_a_training_step_counts_its_own_part() -> None:
         "gradients": (5, "gradients of parameters"),
         "optimizer": (4, "updates of parameters"),
     }
+
+
+def test_what_a_step_does_not_say_to_write_is_what_differs_in_the_settings() -> None:
+    optimizer = next(rung for rung in rungs() if rung.name == "optimizer")
+    culprit = Culprit("optimizer", "nesterov", "port.py:15")
+    setting = SETTING | {"part": "optimizer", "candidate": "", "reference_setting": "nesterov=True"}
+    given = {"findings": [setting | {"change": "nn.SGD(..., nesterov=True)"}]}
+    assert optimizer.explain((culprit,), given) == (replace(culprit, change="nn.SGD(..., nesterov=True)"),)
+    other = replace(culprit, cause="momentum")
+    assert optimizer.explain((other,), given) == (other,)
+    layer = Culprit("key", "gradient-not-masked", "port.py:6")
+    told = optimizer.explain((layer,), {"findings": [SETTING | {"part": "layer"}]})[0]
+    assert (told.line, told.change) == ("port.py:6", SETTING["change"])
+    assert told.cause == "gradient-not-masked + has_bias=False in the place of bias=True"
 
 
 def test_several_causes_that_one_change_of_one_line_mends_are_one_fault() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from align.runs.rung import Rung
-from align.runs.training_steps import judge_steps, plan_steps
+from align.runs.training_steps import explain_steps, judge_steps, plan_steps
 
 PLUGIN = Rung(
     "optimizer",
@@ -15,4 +15,5 @@ PLUGIN = Rung(
     summary="what the optimizer makes of them",
     judge=partial(judge_steps, kinds=("update",), compared="updates"),
     needs=("parameters",),
+    explain=explain_steps,
 )
