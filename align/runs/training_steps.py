@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.verdicts import Outcome
 from align.runs.rung import Culprit, Judgement, Missing, Plan, setting_culprit, shown
 from align.runs.rung_arguments import first_missing, map_file, source, trainings
-from align.words.catalogue import say, sentence
+from align.words.catalogue import sentence, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,7 +59,7 @@ def _coverage(document: Mapping[str, Any], compared: str) -> Mapping[str, Any]:
     own: Mapping[str, Any] = document["verdict"]["coverage"]
     if compared == "gradients":
         return own
-    return {**own, "unit": say(f"ladder.unit_{compared}"), "compared": len(document[compared]), "excluded": 0}
+    return {**own, "unit": word("step_part", compared), "compared": len(document[compared]), "excluded": 0}
 
 
 def _one_a_line(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:

@@ -101,7 +101,7 @@ def test_a_result_of_each_kind_shows_itself_and_has_a_frame(kind):
     assert shown.count("<table>") <= 1
     assert "a text" in shown
     if hasattr(result, "verdict"):
-        assert "NOT ALIGNED: a text" in shown
+        assert f"{'NOT READY' if kind == 'doctor' else 'NOT ALIGNED'}: a text" in shown
     frame = result.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) >= 1
