@@ -59,7 +59,7 @@ def _coverage(document: Mapping[str, Any], compared: str) -> Mapping[str, Any]:
     own: Mapping[str, Any] = document["verdict"]["coverage"]
     if compared == "gradients":
         return own
-    return {**own, "unit": word("step_part", compared), "compared": len(document[compared]), "excluded": 0}
+    return {**own, "unit": word("ladder_unit", compared), "compared": len(document[compared]), "excluded": 0}
 
 
 def _one_a_line(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
