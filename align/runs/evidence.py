@@ -7,6 +7,7 @@ for reading, as weights that a factory loads itself, decides as much as the code
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -19,10 +20,13 @@ from align.core.import_user_code import user_files
 from align.core.opened_files import opened_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 PACKAGES = ("torch", "mindspore", "numpy")
 Facts = dict[str, Any]
+OF_COMPILED_CODE = (".safetensors", ".h5", ".hdf5", ".gguf")  # formats whose readers open files without Python
+CONFIGURATION = "config.json"  # what stands beside the weights in a folder of a published model
+_NAMED = re.compile(r"""["']([^"'\n]+\.(?:safetensors|h5|hdf5|gguf))["']""")
 _HASHES: dict[Path, Facts] = {}  # of files that several rungs of one climb open
 
 
@@ -57,22 +61,40 @@ def loaded_sources(run: Path) -> dict[str, Facts]:
     What lies in the run folder is left out: rungs make it, and know it as theirs.
     """
     own = run.resolve()
-    code = {str(path): file_facts(path) for path in user_files()}
-    opened = {
-        str(path): _opened_facts(path, *state)
-        for path, state in sorted(opened_files().items())
-        if path.is_file() and own not in path.resolve().parents
-    }
-    return {**opened, **code, **_versions()}
+    code, opened = user_files(), opened_files()
+    facts = {path: _opened_facts(path, *state) for path, state in opened.items() if path.is_file()}
+    facts |= {path: _facts(path) for path in _opened_by_compiled_code(code, opened)}
+    read = {str(path): found for path, found in sorted(facts.items()) if own not in path.resolve().parents}
+    return {**read, **{str(path): file_facts(path) for path in code}, **_versions()}
+
+
+def _opened_by_compiled_code(code: Iterable[Path], opened: Iterable[Path]) -> Iterator[Path]:
+    """Files that Python does not tell of: those that the code names, and those beside a configuration that it read."""
+    for path in code:
+        for name in _names_in(path):
+            yield from (file for file in (path.parent / name, Path.cwd() / name) if file.is_file())
+    for path in opened:
+        if path.name == CONFIGURATION:
+            yield from (file for file in path.parent.iterdir() if file.suffix in OF_COMPILED_CODE and file.is_file())
+
+
+@cache  # a process loads a file once
+def _names_in(code: Path) -> tuple[str, ...]:
+    return tuple(found[1] for found in _NAMED.finditer(code.read_text(encoding="utf-8", errors="replace")))
+
+
+def _facts(path: Path) -> Facts:
+    """The facts of a file, which is hashed once a climb."""
+    facts = _HASHES[path] = file_facts(path, _HASHES.get(path))
+    return facts
 
 
 def _opened_facts(path: Path, size: int, time_of_change: int) -> Facts:
     """The facts of a file that is as it was when it was opened; without a hash, that of no file, where it is not."""
     at_first = {"size": size, "mtime_ns": time_of_change}
-    facts = file_facts(path, _HASHES.get(path))
+    facts = _facts(path)
     if {name: facts.get(name) for name in at_first} != at_first:
         return {"sha256": "", **at_first}
-    _HASHES[path] = facts
     return facts
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from align.core.import_user_code import import_user_code
+from align.core.opened_files import note_opened_files
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import FolderInUseError, ProjectFileError, RunFolderError, UsageError
 from align.models.user_code import run_user_code
 from align.report.kind_parts.ladder_commands import climb_again, climb_from
 from align.report.kinds.ladder import ladder_blocks
 from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
+from align.runs.evidence import loaded_sources
 from align.runs.project_file import Project, read_project
 from align.runs.run_folder import RunFolder
 from align.runs.rung import Culprit, Plan, rungs, setting_culprit
@@ -180,6 +184,20 @@ def test_a_file_that_a_factory_loads_itself_makes_its_rungs_stale_when_it_change
     own.write_bytes(b"2" if is_changed else b"1")
     states = climbed(port, Climb(only=("environment",)))
     assert {states[name] for name in ("parameters", "forward", "optimizer")} == {"stale" if is_changed else "passed"}
+
+
+def test_files_that_compiled_code_opens_are_known_by_their_names_in_the_code(tmp_path: Path, monkeypatch) -> None:
+    for name in ("named.safetensors", "other.safetensors", "model/weights.h5", "model/config.json", "run/own.h5"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"1")
+    code = tmp_path / "own_port.py"
+    code.write_text('NAMES = ("named.safetensors", "run/own.h5", "gone.h5")\n')
+    note_opened_files()
+    monkeypatch.setattr("sys.path", [*sys.path])
+    import_user_code(str(code))
+    run_user_code((tmp_path / "model" / "config.json").read_text, lambda error: UsageError(str(error)))
+    known = {Path(name).name for name in loaded_sources(tmp_path / "run") if name.startswith(str(tmp_path))}
+    assert known == {"named.safetensors", "config.json", "weights.h5", "own_port.py"}
 
 
 def test_a_removed_result_is_made_again(port: Port) -> None:
