@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -264,7 +265,12 @@ def piece_order(whole: str, pieces: Sequence[str], *, packed: bool) -> PieceOrde
 
 def piece_sign(path: str) -> str:
     """The sign for what a layer computes by its own name (q, k, v, g for a gate, u for the values), "" if none."""
-    return _sign(tokens(path.rpartition(".")[2]))
+    return _sign_of_name(path.rpartition(".")[2])
+
+
+@lru_cache(maxsize=1 << 12)
+def _sign_of_name(name: str) -> str:
+    return _sign(tokens(name))
 
 
 def _told_order(whole: str) -> tuple[str, ...]:
@@ -296,21 +302,23 @@ def reserve_fused(left: Sequence[Layer], right: Sequence[Layer]) -> tuple[set[st
     """Names of the parameters of each side that belong to fused layers or to their pieces."""
     names: tuple[set[str], set[str]] = (set(), set())
     for signs in _GROUPS:
-        for index, (wholes, others) in enumerate(((left, right), (right, left))):
-            for found in _matching(wholes, others, signs):
+        named = [list(named_groups(side, signs)) for side in (left, right)]
+        for index, sides in enumerate(((left, right), (right, left))):
+            for found in _matching(sides, (named[index], named[1 - index])):
                 for side, layers in zip((index, 1 - index), found, strict=True):
                     names[side].update(p.name for layer in layers for p in layer.roles.values())
     return names
 
 
 def _matching(
-    wholes: Sequence[Layer], others: Sequence[Layer], signs: tuple[str, ...]
+    sides: tuple[Sequence[Layer], Sequence[Layer]], named: tuple[Sequence[Group], Sequence[Group]]
 ) -> Iterator[tuple[list[Layer], list[Layer]]]:
-    """Yield fused layers and all pieces of them, form by form."""
+    """Yield fused layers of the first side and all pieces of them, form by form; `named` are the groups of both."""
+    wholes, others = sides
     groups: dict[Form | None, list[Group]] = defaultdict(list)
-    for group in named_groups(others, signs):
+    for group in named[1]:
         groups[_joint_form(group)].append(group)
-    taken = {_joint_form(group) for group in named_groups(wholes, signs)}
+    taken = {_joint_form(group) for group in named[0]}
     for form, found in groups.items():
         fused = [layer for layer in wholes if _has(layer, form)]
         if len(fused) == len(found) and form not in taken and not any(_has(layer, form) for layer in others):
