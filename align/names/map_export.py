@@ -53,7 +53,7 @@ def write_map_file(path: Path, result: MapResult, kept: KeptLines | None = None,
     check_suffix(path)
     refuse_doubled(result.name_map, path)
     if is_editable(path):
-        write_map(path, result.name_map, kept, expand=expand)
+        write_map(path, result.name_map, kept, expand=expand, tried=result.tried)
     else:
         write_text(path, _as_csv(result) if path.suffix.lower() == ".csv" else _as_json(result))
 

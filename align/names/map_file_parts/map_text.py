@@ -35,15 +35,25 @@ _TEXT = r"""\"(?:[^\"\\]|\\.)*\"|'[^']*'"""
 _PAIR = re.compile(rf"(?P<head>\s*(?:{_TEXT}|[\w-]+)\s*=\s*)(?:{_TEXT})(?P<tail>\s*(?:#.*)?)")
 
 
-def map_text(name_map: NameMap, kept: str = "", rules: NameRules | None = None, *, expand: bool = False) -> str:
-    """Return the text of the file; `kept` is a file as it was, and `rules` what its user's lines say."""
+def map_text(
+    name_map: NameMap, kept: str = "", rules: NameRules | None = None, *, expand: bool = False, tried: str = ""
+) -> str:
+    """Return the text of the file; `kept` is a file as it was, and `rules` what its user's lines say.
+
+    `tried` is the line that says what a trial was made of.
+    """
     rules = rules or NameRules()
     written = sections(users_text(kept))
     users = {table_of(section.header): section for section in written}
     frameworks = [f'{side} = "{name}"' for side, name in zip(SIDES, name_map.frameworks, strict=True) if name]
     top = [line for line in users[""].lines if line.partition("=")[0].strip() not in _OWN_KEYS]
     blocks = [
-        [*say("map_file.head", mark=OURS).splitlines(), f'schema = "{SCHEMA}"', *frameworks],
+        [
+            *say("map_file.head", mark=OURS).splitlines(),
+            *([tried] if tried else []),
+            f'schema = "{SCHEMA}"',
+            *frameworks,
+        ],
         _stripped(top),
         _table("names", users, _pair_lines(name_map, rules, expand), name_map) or ["[names]"],
         *([*one.above, one.header, *_stripped(one.lines)] for one in written if _is_foreign(one)),
