@@ -137,17 +137,25 @@ def declared_framework(document: Any, key: str, faults: list[str]) -> FrameworkN
 
 
 def write_map(
-    path: Path, name_map: NameMap, kept: KeptLines | None = None, *, expand: bool = False, tried: str = ""
+    path: Path,
+    name_map: NameMap,
+    kept: KeptLines | None = None,
+    *,
+    expand: bool = False,
+    tried: str = "",
+    choices: Sequence[list[str]] = (),
 ) -> None:
     """Write a name map as an editable file, whole or not at all; `expand` gives each pair a line of its own.
 
-    `tried` is the line that says what a trial was made of. `kept` are the lines of the user's that it takes over.
+    `tried` is the line that says what a trial was made of, `choices` are the blocks of lines that say what
+    would settle each ambiguous group.
+    `kept` are the lines of the user's that it takes over.
     Raises DestinationError if they cannot stand in one file with align's, and MapError for a map that makes a target
     twice.
     """
     refuse_doubled(name_map, path)
     kept = kept or KeptLines("", NameRules())
-    text = map_text(name_map, kept.text, kept.rules, expand=expand, tried=tried)
+    text = map_text(name_map, kept.text, kept.rules, expand=expand, tried=tried, choices=choices)
     if kept.text and not _are_kept(kept.rules, text, path):
         raise DestinationError.of("names_error.lines_not_kept", path=path)
     write_text(path, text)

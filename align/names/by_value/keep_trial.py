@@ -11,12 +11,13 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align import __version__
+from align.core.about import __version__
 from align.core.import_user_code import user_files
 from align.core.name_map import Pairing
 from align.errors import UsageError
 from align.names.by_value.settle_by_trial import UNSEEN, map_by_trial, with_settled
 from align.names.map_file_parts.map_lines import OURS
+from align.names.thresholds import DIGITS_OF_A_RULE, DIGITS_OF_A_TRIAL
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from align.names.kept_trial import KeptTrial
     from align.names.user_rules import NameRules
     from align.words.catalogue import Note
-
-
-_DIGITS_OF_TRIAL, _DIGITS_OF_RULE = 16, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def trial_digest(sides: tuple[Side, Side], parameters: Sequence[ParameterSet], i
             found.update(name.encode() + value.tobytes())
     for name, value in sorted(inputs.items()):
         found.update(repr((name, value.shape, str(value.dtype))).encode() + value.tobytes())
-    return found.hexdigest()[:_DIGITS_OF_TRIAL]
+    return found.hexdigest()[:DIGITS_OF_A_TRIAL]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,4 +138,4 @@ def _sums(rules: NameRules) -> list[str]:
     """A short sum of each rule, with what it says."""
     said: list[object] = [*rules.all_names, *((one.pattern.pattern, one.to, one.transform) for one in rules.renames)]
     said += [(side, glob) for side in ("source", "target") for glob in getattr(rules, f"dropped_{side}")]
-    return sorted({hashlib.sha256(repr(one).encode()).hexdigest()[:_DIGITS_OF_RULE] for one in said})
+    return sorted({hashlib.sha256(repr(one).encode()).hexdigest()[:DIGITS_OF_A_RULE] for one in said})

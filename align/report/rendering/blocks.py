@@ -70,11 +70,12 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A list of sentences under a title ("" for none)."""
+    """A list of sentences under a title ("" for none); `verbatim` are lines to copy, which no width may break."""
 
     title: str
     lines: tuple[str, ...]
     tone: Tone = "plain"
+    verbatim: bool = False
 
 
 Block = Table | Facts | Lines

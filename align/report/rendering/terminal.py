@@ -53,7 +53,7 @@ def draw(console: Console, blocks: Iterable[Block]) -> None:
         if index:
             console.print()
         for part in _parts(block, console.width):
-            console.print(part)
+            console.print(part, soft_wrap=bool(getattr(part, "no_wrap", False)))
 
 
 def _parts(block: Block, width: int) -> list[RenderableType]:
@@ -128,6 +128,8 @@ def _lines(block: Lines) -> list[RenderableType]:
 
     title: list[RenderableType] = [Text(block.title, style="bold")] if block.title else []
     indent = 2 if block.title else 0
+    if block.verbatim:
+        return [*title, *(Text(f"{'':{indent}}{line}", no_wrap=True, overflow="ignore") for line in block.lines)]
     return [
         *title,
         *(Padding(Text(line, style=STYLES[block.tone]), (0, 0, 0, indent), expand=False) for line in block.lines),
