@@ -33,7 +33,7 @@ class FoundStretch:
 
 @dataclass(slots=True)
 class StretchSearch:
-    """What a search found: stretches from the last to the first (those of constants as found), and what is known of the points that it used."""
+    """What a search found: stretches from the last to the first, and what is known of the points that it used."""
 
     stretches: list[FoundStretch] = field(default_factory=list)
     states: dict[int, PointState] = field(default_factory=dict)
