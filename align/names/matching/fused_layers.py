@@ -74,7 +74,7 @@ class _Fusion:
 def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: PairedModules) -> FusedMatch:
     """Pair fused layers of either side with their pieces on the other."""
     found = FusedMatch([], [])
-    fusions = [*_fusions(left, right, places, cut=True), *_fusions(right, left, places, cut=False)]
+    fusions = _called_after([*_fusions(left, right, places, cut=True), *_fusions(right, left, places, cut=False)])
     wanted = Counter(id(layer) for fusion in fusions for layer in (fusion.whole, *fusion.pieces))
     for fusion in fusions:
         contested = any(wanted[id(layer)] > 1 for layer in (fusion.whole, *fusion.pieces))
@@ -89,6 +89,14 @@ def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: PairedMod
             found.pairings.extend(_own_biases(fusion, left if fusion.cut else right))
             found.ambiguous.extend(_open_biases(fusion))
     return FusedMatch(found.pairings, _merged(found.ambiguous))
+
+
+def _called_after(fusions: Sequence[_Fusion]) -> list[_Fusion]:
+    """The fusions without those of which another has the same pieces and a name that spells them."""
+    spelled = {tuple(map(id, one.pieces)) for one in fusions if _is_called_after(one.whole, one.pieces)}
+    return [
+        one for one in fusions if tuple(map(id, one.pieces)) not in spelled or _is_called_after(one.whole, one.pieces)
+    ]
 
 
 def _fusions(
@@ -321,8 +329,21 @@ def _matching(
     taken = {_joint_form(group) for group in named[0]}
     for form, found in groups.items():
         fused = [layer for layer in wholes if _has(layer, form)]
-        if len(fused) == len(found) and form not in taken and not any(_has(layer, form) for layer in others):
+        by_shape = len(fused) == len(found) and form not in taken and not any(_has(layer, form) for layer in others)
+        if not by_shape:  # others may be as wide: those that are called after their pieces are meant
+            fused = [layer for layer in fused if any(_is_called_after(layer, group) for group in found)]
+        if by_shape or len(fused) == len(found):
             yield fused, [piece for group in found for piece in group]
+
+
+def _is_called_after(whole: Layer, pieces: Sequence[Layer]) -> bool:
+    """Tell whether the name of a fused layer spells its pieces: `kv` of `k` and `v`."""
+    letters = next((found[1] for token in tokens(_own_name(whole)) if (found := _FUSED.fullmatch(token))), "")
+    return sorted(letters) == sorted(piece_sign(piece.path) for piece in pieces)
+
+
+def _own_name(layer: Layer) -> str:
+    return layer.path.rpartition(".")[2]
 
 
 def named_groups(layers: Sequence[Layer], signs: tuple[str, ...]) -> Iterator[Group]:
