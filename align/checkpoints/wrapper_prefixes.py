@@ -36,6 +36,8 @@ def without_wrappers(names: Iterable[str], *, inner: bool = False) -> dict[str, 
     {'module.encoder._orig_mod.fc.weight': 'encoder.fc.weight', 'module.head.weight': 'head.weight'}
     """
     known = list(dict.fromkeys(names))
+    if not _has_wrappers(known):
+        return {name: name for name in known}
     children = _children(known)
     found = {name: _unwrapped(name, children, inner=inner) for name in known}
     taken = Counter(found.values())
@@ -44,6 +46,9 @@ def without_wrappers(names: Iterable[str], *, inner: bool = False) -> dict[str, 
 
 def paths_without_wrappers(paths: Iterable[str], holders: Iterable[str], *, inner: bool) -> dict[str, str]:
     """The same for paths of modules, of which `holders` own parameters; a wrapper gets the path of what it holds."""
+    paths = list(paths)
+    if not _has_wrappers(paths):
+        return {path: path for path in paths}
     children = _children(f"{path}.{_OWN}" for path in holders)
     below = {path: _unwrapped(f"{path}.{_OWN}" if path else _OWN, children, inner=inner) for path in paths}
     return {path: new.removesuffix(_OWN).removesuffix(".") for path, new in below.items()}
@@ -82,6 +87,12 @@ def wrapper_words(renamed: Mapping[str, str]) -> str:
     parts = [part for was, new in pairs for part in ((Counter(was) - Counter(new)) + (Counter(new) - Counter(was)))]
     listed = ", ".join(f"{part}." for part in dict.fromkeys(parts))
     return f"{listed} in {counted(len(pairs), 'name')}" if listed else ""
+
+
+def _has_wrappers(names: Iterable[str]) -> bool:
+    """Tell whether a name may have a part that a wrapper put there: nearly no model has, and this is soon seen."""
+    together = "\n".join(names)
+    return any(word in together for word in (*WRAPPERS, PARALLEL))
 
 
 def _children(names: Iterable[str]) -> dict[tuple[str, ...], set[str]]:

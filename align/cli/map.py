@@ -120,9 +120,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         else:
             sides = _requested(names, checkpoints)
             given = given_inputs(inputs, made or (), seed) if inputs or made else None
-            result = map_parameters(
-                *sides, rules=asked.rules, inputs=given, trial=trial, family=family, progress=progress
-            )
+            result = map_parameters(*sides, rules=asked, inputs=given, trial=trial, family=family, progress=progress)
     if rules is not None and not asked.rules.all_rules:
         warning = f"{rules} holds no rule of yours: what align found is found again (docs/map.md)"
         result = dataclasses.replace(result, warnings=(*result.warnings, warning))

@@ -10,18 +10,22 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from align.core.atomic_files import existing_file
 from align.core.name_map import SIDES, NameMap
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
-from align.errors import CannotRunError, InputsError, NothingInCommonError
+from align.errors import CannotRunError, InputsError, ModelFailedError, NothingInCommonError
 from align.forward.bisect_result import Bisection, SplicePoint, WrongStretch
 from align.forward.corresponding_points import Point, Splice, points_as_given, points_of_runs, worst_factor
 from align.forward.layers.compare_traces import paired_outputs
 from align.forward.running.measure_noise import measure_noise
+from align.forward.wrong_stretches import INPUTS, find_wrong_stretches
 from align.models.describe_sides import copied_sides
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_inputs
@@ -32,19 +36,17 @@ from align.traces.trace_writer import TraceWriter
 from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
-    from align.forward.bisect_result import PointState
     from align.forward.corresponding_points import CorrespondingPoints
     from align.forward.running.measure_noise import Noise
+    from align.forward.wrong_stretches import FoundStretch, StretchSearch
     from align.traces.module_calls import CallPair
-
-INPUTS = -1  # no limit: stands for the model's inputs among points
 
 
 def bisect_port(
@@ -82,9 +84,13 @@ def bisect_port(
         noise = measure_noise(sides[0], taken[0], traces[0])
         bench = _Bench(sides[1], taken[1], traces[0], noise, found.points, _outputs(pairs), progress)
         factor = bench.judge((), len(found.points))
-        search = find_wrong_stretches(len(found.points), bench.judge)
+        constant = _constant_points(sides[0], arrays, traces[0], found.points, Path(folder))
+        sure = {number for number, origin in enumerate(found.origins) if origin != "shape"}
+        search = find_wrong_stretches(len(found.points), bench.judge, constant, sure)
         progress("bisect", len(bench.runs), len(bench.runs))
-        stretches = tuple(_stretch(one, found.points, traces[1]) for one in reversed(search.stretches))
+        stretches = tuple(
+            _stretch(one, found.points, traces[1]) for one in sorted(search.stretches, key=attrgetter("end"))
+        )
     return Bisection(
         reference=sides[0].label,
         candidate=sides[1].label,
@@ -135,13 +141,38 @@ def _run_both(
     sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path
 ) -> tuple[tuple[TraceFolder, TraceFolder], tuple[Inputs, Inputs]]:
     """The traces of both, and their inputs in the dtypes that they take."""
-
-    def run(side: Side, name: str, given: Inputs) -> None:
-        with TraceWriter(folder / name, side.reader.environment()) as writer:
-            side.runner.run(side.model, given, writer)
-
-    mine, theirs = (run_fitted(side, inputs, partial(run, side, name)) for side, name in zip(sides, SIDES, strict=True))
+    mine, theirs = (
+        run_fitted(side, inputs, partial(_trace, side, folder / name)) for side, name in zip(sides, SIDES, strict=True)
+    )
     return (TraceFolder(folder / SIDES[0]), TraceFolder(folder / SIDES[1])), (mine, theirs)
+
+
+def _trace(side: Side, folder: Path, given: Inputs) -> None:
+    with TraceWriter(folder, side.reader.environment()) as writer:
+        side.runner.run(side.model, given, writer)
+
+
+def _constant_points(
+    side: Side, inputs: Mapping[str, Array], seen: TraceFolder, points: Sequence[Point], folder: Path
+) -> set[int]:
+    """The points that the reference makes alike of other inputs: a table of positions, a branch from a parameter.
+
+    The other inputs are the same elements, each one further, so that numbers of tokens stay what they may be.
+    """
+    other = {name: np.roll(value.reshape(-1), 1).reshape(value.shape) for name, value in inputs.items()}
+    if all(np.array_equal(value, inputs[name], equal_nan=value.dtype.kind == "f") for name, value in other.items()):
+        return set()
+    try:
+        run_fitted(side, other, partial(_trace, side, folder / "rolled"))
+    except ModelFailedError:
+        return set()
+    rolled = TraceFolder(folder / "rolled")
+    again = {one.key: one for one in rolled.captures}
+    return {
+        number
+        for number, point in enumerate(points)
+        if (one := again.get(point.reference.key)) and np.array_equal(seen.value(point.reference), rolled.value(one))
+    }
 
 
 def _pairs(
@@ -191,68 +222,6 @@ def _verdict(stretches: Sequence[WrongStretch], outputs: int) -> Verdict:
         return Verdict(Outcome.ALIGNED, sentence("bisect_verdict.within_limit"), coverage)
     reason = sentence("bisect_verdict.wrong_stretches", count=len(stretches))
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
-
-
-@dataclass(frozen=True, slots=True)
-class FoundStretch:
-    """A stretch between two points by number, INPUTS (-1) and the count of points standing for the model's ends."""
-
-    start: int
-    end: int
-    factor: float
-
-
-@dataclass(slots=True)
-class StretchSearch:
-    """What a search found: stretches from the last to the first, and what is known of the points that it used."""
-
-    stretches: list[FoundStretch] = field(default_factory=list)
-    states: dict[int, PointState] = field(default_factory=dict)
-
-
-def find_wrong_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -> StretchSearch:
-    """Find all stretches that go wrong between `count` points.
-
-    `judge(spliced, target)` returns the factor of what the port makes at a target, a point's number or `count` for the
-    outputs, with the right values at the points `spliced`: above 1 it is wrong. Each stretch takes about log2(count) +
-    2 judgements, and as many more for each point that has to be dropped: without the reference's value there all is
-    right, with it not.
-    """
-    search = StretchSearch()
-    usable = list(range(count))
-    target = count
-    while target > INPUTS:
-        before = [point for point in usable if point < target]
-        if judge((), target) <= 1.0:
-            break
-        near = bool(search.stretches)  # one fault may be anywhere, several mostly come in a row
-        last = _last_wrong(before, lambda spliced, end=target: judge(spliced, end), near=near)  # type: ignore[misc]
-        start, upto = (before[last], tuple(before[:last])) if last >= 0 else (INPUTS, ())
-        if last > 0 and judge(upto, target) <= 1.0:
-            search.states[start] = "dropped"
-            usable.remove(start)
-            continue
-        if start > INPUTS:
-            search.states[start] = "corresponds" if judge(upto, start) <= 1.0 else "doubtful"
-        end = before[last + 1] if last + 1 < len(before) else target
-        search.stretches.append(FoundStretch(start, end, judge(tuple(before[: last + 1]), target)))
-        target = start
-    return search
-
-
-def _last_wrong(points: list[int], judge: Callable[[tuple[int, ...]], float], *, near: bool) -> int:
-    """Position of the last point up to which the right values leave the target wrong, -1 for none at all.
-
-    By halving; where it may be `near` the end, in growing steps from there first.
-    """
-    wrong, right, step = -1, len(points), 1
-    while right - wrong > 1:
-        middle = max(len(points) - step, wrong + 1) if near else (wrong + right) // 2
-        if judge(tuple(points[: middle + 1])) <= 1.0:
-            right, step = middle, 2 * step
-        else:
-            wrong, near = middle, False
-    return wrong
 
 
 if sys.version_info >= (3, 11):

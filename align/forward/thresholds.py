@@ -41,6 +41,10 @@ MOST_TENSORS_BEFORE: Final = 8
 """So many tensors of the same shape before a fault are asked what code makes of them, the latest first.
 Choice: the work grows with the pairs of them; code seldom reaches farther back."""
 
+MOST_POINTS_ASKED: Final = 8
+"""So many wrong points before a stretch are asked whether they are the same on both sides, the latest first.
+Choice: each costs a run of the port; what goes wrong shows at each point behind it, so that a few are enough."""
+
 MOST_OTHER_TENSORS: Final = 4
 """So many tensors of another shape are asked besides, for code that reduces or resizes.
 Choice: as above; these are related to the fault less often."""

@@ -16,6 +16,7 @@ from align.errors import UsageError
 from align.names.map_file import write_map
 from align.names.map_file_parts.map_text import SCHEMA
 from align.names.map_verdict import refuse_doubled
+from align.names.open_choices import open_choices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,9 +54,19 @@ def write_map_file(path: Path, result: MapResult, kept: KeptLines | None = None,
     check_suffix(path)
     refuse_doubled(result.name_map, path)
     if is_editable(path):
-        write_map(path, result.name_map, kept, expand=expand)
+        choices = _choices(result)
+        write_map(path, result.name_map, kept, expand=expand, tried=result.tried, choices=choices)
     else:
         write_text(path, _as_csv(result) if path.suffix.lower() == ".csv" else _as_json(result))
+
+
+def _choices(result: MapResult) -> list[list[str]]:
+    left, right = (
+        {parameter.name: parameter.shape for parameter in side}
+        for side in (result.source_parameters, result.target_parameters)
+    )
+    groups = ((one.sources, one.targets, one.reason) for one in result.name_map.ambiguous)
+    return [one.as_comments() for one in open_choices(groups, (left, right))]
 
 
 def _as_csv(result: MapResult) -> str:

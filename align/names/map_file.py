@@ -77,15 +77,16 @@ def _applied(rules: NameRules, path: Path, source: Sequence[str], target: Sequen
 
 def read_rules(path: Path) -> NameRules:
     """Read a map or rule file; raises MissingFileError or MapError with all faults and their lines."""
-    return _parse(_text(path), path)
+    return rules_of_text(map_file_text(path), path)
 
 
 def read_users_rules(path: Path) -> NameRules:
     """Read what the user said in a map or rule file, not what align found; raises as `read_rules`."""
-    return _users_rules(_text(path), path, given=True)
+    return _users_rules(map_file_text(path), path, given=True)
 
 
-def _text(path: Path) -> str:
+def map_file_text(path: Path) -> str:
+    """The text of a map file; raises MissingFileError or MapError."""
     if path.suffix.lower() in (".csv", ".json"):
         raise MapError.of_one(path, "names_error.rows_of_a_map", suffix=path.suffix)
     try:
@@ -94,7 +95,8 @@ def _text(path: Path) -> str:
         raise MapError(path, [say("map_file_fault.no_toml", error=error)]) from error
 
 
-def _parse(text: str, path: Path) -> NameRules:
+def rules_of_text(text: str, path: Path) -> NameRules:
+    """Read the text of a map file; raises MapError with all faults and their lines."""
     faults = Faults(text)
     document = _document(faults, path)
     for key in document:
@@ -134,15 +136,26 @@ def declared_framework(document: Any, key: str, faults: list[str]) -> FrameworkN
     return known
 
 
-def write_map(path: Path, name_map: NameMap, kept: KeptLines | None = None, *, expand: bool = False) -> None:
+def write_map(
+    path: Path,
+    name_map: NameMap,
+    kept: KeptLines | None = None,
+    *,
+    expand: bool = False,
+    tried: str = "",
+    choices: Sequence[list[str]] = (),
+) -> None:
     """Write a name map as an editable file, whole or not at all; `expand` gives each pair a line of its own.
 
-    `kept` are the lines of the user's that it takes over. Raises DestinationError if they cannot stand in one file
-    with align's, and MapError for a map that makes a target twice.
+    `tried` is the line that says what a trial was made of, `choices` are the blocks of lines that say what
+    would settle each ambiguous group.
+    `kept` are the lines of the user's that it takes over.
+    Raises DestinationError if they cannot stand in one file with align's, and MapError for a map that makes a target
+    twice.
     """
     refuse_doubled(name_map, path)
     kept = kept or KeptLines("", NameRules())
-    text = map_text(name_map, kept.text, kept.rules, expand=expand)
+    text = map_text(name_map, kept.text, kept.rules, expand=expand, tried=tried, choices=choices)
     if kept.text and not _are_kept(kept.rules, text, path):
         raise DestinationError.of("names_error.lines_not_kept", path=path)
     write_text(path, text)
@@ -155,7 +168,7 @@ def kept_lines(path: Path) -> KeptLines:
     """
     if not path.exists():
         return KeptLines("", NameRules())
-    text = _text(path)
+    text = map_file_text(path)
     return KeptLines(text, _users_rules(text, path))
 
 
@@ -170,7 +183,7 @@ def _are_kept(rules: NameRules, text: str, path: Path) -> bool:
 
 
 def _users_rules(text: str, path: Path, *, given: bool = False) -> NameRules:
-    rules = _parse(users_text(text, given=given), path)
+    rules = rules_of_text(users_text(text, given=given), path)
     return replace(rules, frameworks=(None, None))
 
 

@@ -38,7 +38,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     reference: str | Path | Model | Side,
     candidate: str | Path | Model | Side,
     *,
-    rules: NameRules | Path | str | None = None,
+    rules: NameRules | MapRules | Path | str | None = None,
     inputs: Path | str | Mapping[str, Array] | None = None,
     out: Path | str | None = None,
     trial: bool = False,
@@ -50,8 +50,8 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     `rules` is a map file whose lines are never overruled. With `inputs` both models run once, and the order of
     execution becomes evidence; with `trial` it does not, and what distinct values do settles what is ambiguous.
     `out` receives the map (.toml, .csv or .json); what the user wrote into one that is there counts as rules and is
-    kept. Raises CannotRunError for a side without parameters; two sides that have nothing in common have a map, in
-    which all is unmatched.
+    kept, and so is what a trial found before. Raises CannotRunError for a side without parameters; two sides that
+    have nothing in common have a map, in which all is unmatched.
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -62,7 +62,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     >>> [(pair.source, pair.target) for pair in result.name_map.pairings]
     [('fc.weight', 'head.dense.weight')]
     """
-    given_rules = MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), _path(out))
+    given_rules = _given_rules(rules, _path(out))
     given = read_inputs(inputs) if inputs is not None else None
     sides = open_map_sides(reference, candidate, trial=trial)
     require_parameters(sides)
@@ -71,7 +71,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     rules_of_all = given_rules.rules if known is None else known.beside(given_rules.rules)
     live = _live(sides) if given is not None else None
     name_map = _with_left_out(sides, _settled(sides, (source, target), rules_of_all))
-    facts = MapFacts()
+    facts, line = MapFacts(), ""
     if given is not None and live is not None and not trial:  # what values do says more than the order of calls
         was_open = bool(name_map.ambiguous)
         name_map, unseen = settle_by_order(name_map, live, (source, target), given, rules_of_all)
@@ -79,19 +79,27 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     if known is not None:
         name_map = known.marked(name_map, given_rules.rules)
     if trial:
-        from align.names.by_value.settle_by_trial import map_by_trial
+        from align.names.by_value.keep_trial import Trial, map_by_kept_trial
 
-        name_map, facts.unproven = map_by_trial(live, (source, target), name_map, given, progress)
+        asked = Trial((source, target), rules_of_all, given_rules.tried)
+        tried = map_by_kept_trial(live, asked, name_map, given, progress)
+        name_map, facts.unproven, facts.kept, line = tried.name_map, tried.unproven, tried.notes, tried.line
     if given_rules.rules.all_rules:
         name_map, facts.conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
     name_map, facts.doubled = with_doubled_open(name_map)
     warnings = map_warnings(name_map, sides, facts)
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
-    result = MapResult(name_map, *counts, map_verdict(name_map, facts.unproven), *both, warnings)
+    result = MapResult(name_map, *counts, map_verdict(name_map, facts.unproven), *both, warnings, line)
     if out is not None:
         write_map_file(Path(out), result, given_rules.kept)
     return result
+
+
+def _given_rules(rules: NameRules | MapRules | Path | str | None, out: Path | None) -> MapRules:
+    if isinstance(rules, MapRules):
+        return rules
+    return MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), out)
 
 
 def _path(path: Path | str | None) -> Path | None:

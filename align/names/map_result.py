@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class MapResult(ShownResult):
     """The name map of two sides, the counts of both and all their parameters with shape, dtype and ties.
 
-    `warnings` say what the map rests on, or what stands against it.
+    `warnings` say what the map rests on, or what stands against it. `tried` is the line of the map file that says what
+    a trial was made of, "" if there was none.
     """
 
     result_kind = "map"
@@ -28,6 +29,7 @@ class MapResult(ShownResult):
     source_parameters: tuple[Parameter, ...] = ()
     target_parameters: tuple[Parameter, ...] = ()
     warnings: tuple[str, ...] = ()
+    tried: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,14 @@ class MapFacts:
     """What was found on the way to a map: `unseen` are the modules of each side, by its label, that did not run.
 
     `unproven` is why a trial did not prove the map; `conflicts` are about rules that values contradict, `doubled` about
-    targets that would be made twice.
+    targets that would be made twice, `kept` about what an earlier trial found.
     """
 
     unseen: Sequence[tuple[str, list[str]]] = ()
     unproven: str = ""
     conflicts: Sequence[Note] = ()
     doubled: Sequence[Note] = ()
+    kept: Sequence[Note] = ()
 
 
 def map_warnings(name_map: NameMap, sides: tuple[MapSide, MapSide], facts: MapFacts) -> tuple[str, ...]:
@@ -58,7 +59,7 @@ def map_warnings(name_map: NameMap, sides: tuple[MapSide, MapSide], facts: MapFa
         for label, paths in facts.unseen
         if paths
     ]
-    notes += [*facts.conflicts, *facts.doubled]
+    notes += [*facts.kept, *facts.conflicts, *facts.doubled]
     notes += [
         ("map_warning.unregistered", {"side": side.label, "framework": side.reader.name, **asdict(one)})
         for side, one in lost

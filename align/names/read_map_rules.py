@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.errors import MapError
+from align.names.kept_trial import KeptTrial, kept_trial
 from align.names.map_export import is_editable
 from align.names.map_file import KeptLines, kept_lines, read_users_rules
 from align.names.user_rules import NameRules
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MapRules:
-    """All rules together, and the user's lines of the file that is to be written."""
+    """All rules together, the user's lines of the file that is to be written, and what both files keep of trials."""
 
     rules: NameRules = field(default_factory=NameRules)
     kept: KeptLines | None = None
+    tried: tuple[KeptTrial, ...] = ()
 
 
 def read_map_rules(rules: Path | None, out: Path | None = None) -> MapRules:
@@ -32,12 +34,13 @@ def read_map_rules(rules: Path | None, out: Path | None = None) -> MapRules:
     """
     if rules is not None and out is not None and out.exists() and rules.exists() and rules.samefile(out):
         rules = None
+    tried = _tried(out, rules)
     given = read_users_rules(rules) if rules is not None else NameRules()
     if out is None or not is_editable(out):
-        return MapRules(given)
+        return MapRules(given, tried=tried)
     kept = kept_lines(out)
     if rules is None:
-        return MapRules(kept.rules, kept)
+        return MapRules(kept.rules, kept, tried)
     unlike = {name: to for name, (to, _) in given.names.items() if kept.rules.names.get(name, (to,))[0] != to}
     if unlike:
         faults = [
@@ -52,7 +55,12 @@ def read_map_rules(rules: Path | None, out: Path | None = None) -> MapRules:
             for name, to in unlike.items()
         ]
         raise MapError(given.label, faults, say("names_reason.one_of_two_files", file=out))
-    return MapRules(_both(given, kept.rules), kept)
+    return MapRules(_both(given, kept.rules), kept, tried)
+
+
+def _tried(*files: Path | None) -> tuple[KeptTrial, ...]:
+    there = [file for file in files if file is not None and is_editable(file) and file.exists()]
+    return tuple(found for file in there if (found := kept_trial(file)))
 
 
 def _both(first: NameRules, second: NameRules) -> NameRules:

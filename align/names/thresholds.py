@@ -151,7 +151,23 @@ SAMPLED_POINTS: Final = 8
 """Elements read along each axis of a matrix, and their square of any other tensor.
 Choice: fewer, and more tensors have one sample and are read whole; more are read in vain."""
 
+MOST_LINES_OF_A_GROUP: Final = 12
+"""So many lines are offered for one open group: three layers against four.
+Choice: more hide the other groups; fewer leave out candidates of groups that a user reads in one look."""
+
+MOST_ORDERED_PIECES: Final = 3
+"""Pieces of a fused layer up to this number are offered in every order.
+Choice: q, k and v have 6 orders; 4 pieces would have 24, which nobody reads."""
+
 # The trial: by_value/
+
+DIGITS_OF_A_TRIAL: Final = 16
+"""Digits of the sum by which a map file knows what its trial was made of.
+Choice: 64 bits make no two alike by chance, and stand on one line of the file."""
+
+DIGITS_OF_A_RULE: Final = 8
+"""Digits of the sum of each rule that a trial had.
+Choice: of 100 rules two are alike once in a million files; and that of hundreds must stand on one line."""
 
 TRIAL_SEED: Final = 0
 """The seed of the values of a trial: two trials of the same models come to the same.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from align.core.thresholds import PATTERN_SECONDS
 from align.core.transforms import IDENTITY, Transform
 from align.core.user_patterns import limited, seconds_left
 from align.errors import MapError
-from align.names.fold_names import WILD
+from align.names.fold_names import WILD, expand_ranges
 from align.names.layers.read_layers import USUAL_ROLES, roles_by_name, transform_between
 from align.rules.layer_rules import rule_for
 from align.words.catalogue import say, sentence
@@ -205,6 +206,7 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
     applied.pairings = [replace(p, target=_by_role(p.target, target)) for p in applied.pairings]
     _apply_to_target(rules, applied, target.names)
     faults = [*applied.faults, *_contradictions(rules, applied.pairings, target.names)]
+    faults += _pairs_among_drops(rules, source, target)
     known = [p for p in applied.pairings if p.target in target.by_name]
     fitted = _in_form(known, (source, target)) if known else []
     faults += (note for p in fitted for note in _shape_faults(p, source, target, rules.named(p.source)))
@@ -213,6 +215,18 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
         raise MapError.of_notes(rules.label, faults)
     applied.pairings = fitted
     return _as_map(rules, applied, [])
+
+
+def _pairs_among_drops(rules: NameRules, source: ParameterSet, target: ParameterSet) -> Iterator[Note]:
+    """Yield a fault for each drop whose reason is a name of the other side: a pair that was written below [dropped]."""
+    for side, drops, others in (
+        ("source", rules.dropped_source, target.by_name),
+        ("target", rules.dropped_target, source.by_name),
+    ):
+        for name, reason in drops.items():
+            with suppress(ValueError):
+                if expand_ranges([reason])[0][0] in others:
+                    yield "rule_fault.pair_among_drops", {"name": name, "side": side, "reason": reason}
 
 
 def check_shapes(name_map: NameMap, source: ParameterSet, target: ParameterSet) -> None:

@@ -6,8 +6,6 @@ what is a tensor's place in its storage is decided here, once; so is how records
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
 from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -31,7 +29,7 @@ from align.errors import HostileFileError, NotACheckpointError
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from align.checkpoints.format_parts.pickle.torch_tensors import TensorView
@@ -60,18 +58,6 @@ def _refuse_repetition(path: Path, tensors: Mapping[str, StoredTensor], storages
     stored = sum(storages.values())
     if claimed > MOST_VIEWS_OF_A_BYTE * stored + MOST_REPEATED_BYTES:
         raise HostileFileError(path, say("torch_file.repeats", claimed=claimed, stored=stored))
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking a growing tree of records again and again: a third of the time."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 def _tensor(path: Path, name: str, view: TensorView, place: Extent | None) -> StoredTensor:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from align.checkpoints.format_parts.pickle.interpreter import mapping_of, read_pickle
 from align.checkpoints.format_parts.pickle.torch_tensors import UnsupportedTensorError, read_storage
-from align.checkpoints.format_parts.torch_entries import collector_paused, torch_checkpoint
+from align.checkpoints.format_parts.torch_entries import torch_checkpoint
 from align.checkpoints.thresholds import HEAD_BYTES
 from align.core.checkpoints import Extent
+from align.core.garbage_collector import collector_paused
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, sentence, texts
 

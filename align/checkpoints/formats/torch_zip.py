@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from align.checkpoints.extents import byte_blocks
 from align.checkpoints.format_parts.pickle.interpreter import read_pickle
 from align.checkpoints.format_parts.pickle.torch_tensors import DTYPES, STORAGES
-from align.checkpoints.format_parts.torch_entries import collector_paused, torch_checkpoint
+from align.checkpoints.format_parts.torch_entries import torch_checkpoint
 from align.checkpoints.format_parts.zip_records import (
     ALIGNMENT,
     ZIP_HEAD,
@@ -28,6 +28,7 @@ from align.checkpoints.format_parts.zip_records import (
     zip_records,
 )
 from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
+from align.core.garbage_collector import collector_paused
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, texts
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.dtypes import dtype_name
 from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.models.live.tensor_memory import array_memory
@@ -83,7 +84,7 @@ class ArraysFramework:
         modules = [Module("", (f"{__name__}.ArrayModel",))]
         for layer in model.layers:
             own = [
-                Parameter(f"{layer.path}.{key}", tuple(value.shape), value.dtype.name, layer.path, key, True)
+                Parameter(f"{layer.path}.{key}", tuple(value.shape), dtype_name(value.dtype), layer.path, key, True)
                 for key, value in layer.parameters.items()
             ]
             parameters += own

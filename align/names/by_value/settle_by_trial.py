@@ -18,7 +18,7 @@ from align.core.name_map import Ambiguity
 from align.core.progress import silent
 from align.core.protocols import Differentiator
 from align.errors import ModelFailedError, UsageError
-from align.names.by_value.choose_partners import settle_groups
+from align.names.by_value.choose_partners import SettledGroups, settle_groups
 from align.names.by_value.distinct_values import distinct_values
 from align.names.by_value.trial_groups import fused_piece_orders, open_groups, settle_by_equality
 from align.names.by_value.trial_runs import CallSampler, TrialRuns, TrialSide
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.traces import Influences
     from align.models.open_side import Side
-    from align.names.by_value.choose_partners import SettledGroups
     from align.names.by_value.seen_tensors import SeenTensor
     from align.names.layers.read_layers import Layer
 
@@ -51,15 +50,19 @@ def map_by_trial(
     name_map: NameMap,
     inputs: Mapping[str, Array] | None,
     progress: Progress,
+    *,
+    done: bool = False,
 ) -> tuple[NameMap, str]:
     """The map after a trial, and why it is not proven if the models cannot run though names settle all.
+
+    What is `done` is not tried again.
 
     Raises UsageError where the models or their inputs are missing.
     """
     if inputs is None or sides is None:
         raise UsageError.of("names_error.trial_without_inputs")
     try:
-        settled = settle_by_trial(*sides, name_map, inputs, progress)
+        settled = name_map if done else settle_by_trial(*sides, name_map, inputs, progress)
     except ModelFailedError as error:
         if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
             return name_map, sentence("map_verdict.trial_failed", error=error.message)
@@ -122,6 +125,11 @@ def _inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> lis
             back = pairing.transform.inverse(own.shape, own.dtype)
             found.append(replace(pairing, source=pairing.target, target=pairing.source, transform=back))
     return found
+
+
+def with_settled(name_map: NameMap, pairings: Sequence[Pairing], order: Sequence[str]) -> NameMap:
+    """Return the map with what an earlier trial settled, in the source's order."""
+    return _with_trial(name_map, SettledGroups(list(pairings), {}), order)
 
 
 def _with_trial(name_map: NameMap, found: SettledGroups, order: Sequence[str]) -> NameMap:

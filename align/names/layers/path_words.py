@@ -75,12 +75,17 @@ def _placed(found: list[str]) -> Tokens:
     return tuple(joined)
 
 
-@lru_cache(maxsize=1 << 17)
 def numbered(path: str) -> tuple[tuple[str, str, str], ...]:
     """Each numbered list that a path goes through (`blocks.` of `blocks.0`, `fc` of `fc1`), the index, its child.
 
     The outermost comes first.
     """
+    return _numbered(path if path[-1:].isdigit() else path.rpartition(".")[0])
+
+
+@lru_cache(maxsize=1 << 17)
+def _numbered(path: str) -> tuple[tuple[str, str, str], ...]:
+    """The same; what has no number at its end is looked up with the module that holds it, once for all in there."""
     parts = path.split(".")
     return tuple(
         (".".join([*parts[:place], indexed[1]]), indexed[2], ".".join(parts[: place + 1]))
@@ -94,11 +99,15 @@ def is_number(token: str) -> bool:
     return _NUMBER.fullmatch(token) is not None
 
 
-@lru_cache(maxsize=1 << 16)
 def modules_above(path: str) -> tuple[str, ...]:
     """Paths of the modules above, the nearest first, the root ("") last."""
-    parts = path.split(".")
-    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
+    return _with_those_above(path.rpartition(".")[0])
+
+
+@lru_cache(maxsize=1 << 16)
+def _with_those_above(module: str) -> tuple[str, ...]:
+    parts = module.split(".") if module else []
+    return tuple(".".join(parts[:length]) for length in range(len(parts), -1, -1))
 
 
 def words(path: str) -> Tokens:

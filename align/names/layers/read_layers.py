@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from align.core.transforms import turned_and_reshaped
 from align.names.layers.path_words import tokens
 from align.rules.directed_rules import PARAMETRIZED, SPLIT
-from align.rules.layer_rules import STATISTICS, LayerFamily, rule_for
+from align.rules.layer_rules import STATISTICS, rule_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
@@ -35,6 +35,7 @@ USUAL_ROLES = {
 UNTOLD_ROLES = frozenset({"batches"})
 # Words for parts beside the model proper, which repeat its layers: never counterparts of the model's own.
 ASIDE = frozenset({"aux", "auxiliary", "ema", "shadow", "teacher"})
+_LIKE_ASIDE = re.compile("|".join(sorted(ASIDE)), re.IGNORECASE)
 _AXES = re.compile(r"([123]d)$")
 Signature = tuple[tuple[str, "Shape"], ...]
 Pair = tuple["Layer", "Layer"]
@@ -161,7 +162,7 @@ def _alone(module: str, position: int, parameter: Parameter) -> Layer:
     """A parameter as a layer of unknown kind; a part of a weight has a role of its own, to be taken for no whole."""
     path = f"{module}.{parameter.attribute}".removeprefix(".")
     role = parameter.attribute if whole_of(parameter) else "weight"
-    return _layer(path, position, "", {role: parameter}, None)
+    return _layer(path, position, {role: parameter})
 
 
 def whole_of(parameter: Parameter) -> str:
@@ -195,12 +196,13 @@ def without_optional_roles(layers: Iterable[Layer]) -> list[Layer]:
 
 def remaining(layers: Iterable[Layer], gone: Set[str]) -> list[Layer]:
     """Return the layers without the parameters that are gone, and without those that have no others."""
+    if not gone:
+        return list(layers)
     found = []
     for layer in layers:
-        kept = {role: parameter for role, parameter in layer.roles.items() if parameter.name not in gone}
-        if len(kept) == len(layer.roles):
+        if gone.isdisjoint([parameter.name for parameter in layer.roles.values()]):
             found.append(layer)
-        elif kept:
+        elif kept := {role: one for role, one in layer.roles.items() if one.name not in gone}:
             found.append(with_shapes(replace(layer, roles=kept), {role: layer.shapes[role] for role in kept}))
     return found
 
@@ -210,22 +212,43 @@ def _essential(role: str) -> bool:
 
 
 def _layers_of(module: Module, own: list[Parameter], position: int, *, whole: bool) -> Iterator[Layer]:
-    known = rule_for(module.classes) if whole else None
-    if known is not None:
-        rule, name = known
-        family = rule.families[name]
-        roles = {attribute: role for role, attribute in family.parameters.items()}
-        if all(parameter.attribute in roles for parameter in own):
-            by_role = {roles[parameter.attribute]: parameter for parameter in own}
-            axes = next((found[1] for name in module.classes if (found := _AXES.search(name))), "")
-            yield replace(_layer(module.path, position, rule.kind, by_role, family), axes=axes)
-            return
+    known = _known_class(module.classes) if whole else None
+    if known is not None and all(parameter.attribute in known.roles for parameter in own):
+        by_role = {known.roles[parameter.attribute]: parameter for parameter in own}
+        yield _layer(module.path, position, by_role, known)
+        return
     usual = {USUAL_ROLES.get(parameter.attribute, ""): parameter for parameter in own}
     if whole and "" not in usual and len(usual) == len(own):
-        yield _with_layout(_layer(module.path, position, "", usual, None), module)
+        yield _with_layout(_layer(module.path, position, usual), module)
         return
     for offset, parameter in enumerate(own):
         yield _alone(module.path, position + offset, parameter)
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownClass:
+    """What a layer rule says of a class: the role of each attribute, where an axis is inserted, what may be lacking.
+
+    `axes` is what its name tells.
+    """
+
+    kind: str
+    roles: dict[str, str]
+    inserted: dict[str, int]
+    dropped: dict[str, str]
+    axes: str
+
+
+@lru_cache(maxsize=1 << 12)
+def _known_class(classes: tuple[str, ...]) -> _KnownClass | None:
+    """What is known of a class, given with its bases; None if no rule knows any of them."""
+    if (known := rule_for(classes)) is None:
+        return None
+    rule, name = known
+    family = rule.families[name]
+    axes = next((found[1] for one in classes if (found := _AXES.search(one))), "")
+    roles = {attribute: role for role, attribute in family.parameters.items()}
+    return _KnownClass(rule.kind, roles, family.insert_axis, family.may_lack | family.dropped, axes)
 
 
 def _with_layout(layer: Layer, module: Module) -> Layer:
@@ -239,28 +262,33 @@ def _with_layout(layer: Layer, module: Module) -> Layer:
 
 def with_shapes(layer: Layer, shapes: dict[str, Shape]) -> Layer:
     """The layer with other shapes of its roles, and the signature that follows from them."""
-    signature = tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES))
-    return replace(layer, shapes=shapes, signature=signature)
+    return replace(layer, shapes=shapes, signature=_signature(tuple(shapes.items())))
 
 
-def _layer(path: str, position: int, kind: str, roles: dict[str, Parameter], family: LayerFamily | None) -> Layer:
-    axes = family.insert_axis if family else {}
-    shapes = {role: _torch_shape(p.shape, axes.get(role)) for role, p in roles.items()}
+@lru_cache(maxsize=1 << 16)
+def _signature(shapes: Signature) -> Signature:
+    """What a counterpart must have; many layers have the same, which then is one tuple."""
+    return tuple(sorted(entry for entry in shapes if entry[0] not in UNTOLD_ROLES))
+
+
+def _layer(path: str, position: int, roles: dict[str, Parameter], known: _KnownClass | None = None) -> Layer:
+    inserted = known.inserted if known else {}
+    shapes = {role: _torch_shape(p.shape, inserted.get(role)) for role, p in roles.items()}
     return Layer(
         path=path,
         position=position,
-        kind=kind,
+        kind=known.kind if known else "",
         roles=roles,
         shapes=shapes,
-        signature=tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES)),
-        dropped=family.may_lack | family.dropped if family else {},
+        signature=_signature(tuple(shapes.items())),
+        dropped=known.dropped if known else {},
+        axes=known.axes if known else "",
     )
 
 
 @lru_cache(maxsize=1 << 17)
 def _is_aside(path: str) -> bool:
-    lower = path.lower()
-    return any(word in lower for word in ASIDE) and not ASIDE.isdisjoint(tokens(path))
+    return bool(_LIKE_ASIDE.search(path)) and not ASIDE.isdisjoint(tokens(path))
 
 
 def _torch_shape(shape: Shape, inserted: int | None) -> Shape:

@@ -57,6 +57,16 @@ def _is_given(line: str) -> bool:
     return found is not None and found["why"].split()[0] in ("user", "dropped")
 
 
+def trial_text(text: str) -> str:
+    """The text with an empty line for each that does not say what a trial found; headers of tables stay."""
+    return "\n".join(line if _HEADER.fullmatch(line) or _is_of_trial(line) else "" for line in text.split("\n"))
+
+
+def _is_of_trial(line: str) -> bool:
+    found = _MARKED.fullmatch(line) if is_ours(line) else None
+    return found is not None and found["why"].split()[0] == "trial"
+
+
 class Section(NamedTuple):
     """A table as written: comments right above its header, the header ("" before the first), the lines under it."""
 

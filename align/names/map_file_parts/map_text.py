@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from align.core.name_map import NameMap, Pairing, SideName, Unmatched
+    from align.core.transforms import Transform
 
 SCHEMA = "mindalign.names/1"
 SIDES: tuple[SideName, SideName] = ("source", "target")
@@ -35,20 +36,37 @@ _TEXT = r"""\"(?:[^\"\\]|\\.)*\"|'[^']*'"""
 _PAIR = re.compile(rf"(?P<head>\s*(?:{_TEXT}|[\w-]+)\s*=\s*)(?:{_TEXT})(?P<tail>\s*(?:#.*)?)")
 
 
-def map_text(name_map: NameMap, kept: str = "", rules: NameRules | None = None, *, expand: bool = False) -> str:
-    """Return the text of the file; `kept` is a file as it was, and `rules` what its user's lines say."""
+def map_text(
+    name_map: NameMap,
+    kept: str = "",
+    rules: NameRules | None = None,
+    *,
+    expand: bool = False,
+    tried: str = "",
+    choices: Sequence[list[str]] = (),
+) -> str:
+    """Return the text of the file; `kept` is a file as it was, and `rules` what its user's lines say.
+
+    `tried` is the line that says what a trial was made of, `choices` are the blocks of lines that say what
+    would settle each ambiguous group.
+    """
     rules = rules or NameRules()
     written = sections(users_text(kept))
     users = {table_of(section.header): section for section in written}
     frameworks = [f'{side} = "{name}"' for side, name in zip(SIDES, name_map.frameworks, strict=True) if name]
     top = [line for line in users[""].lines if line.partition("=")[0].strip() not in _OWN_KEYS]
     blocks = [
-        [*say("map_file.head", mark=OURS).splitlines(), f'schema = "{SCHEMA}"', *frameworks],
+        [
+            *say("map_file.head", mark=OURS).splitlines(),
+            *([tried] if tried else []),
+            f'schema = "{SCHEMA}"',
+            *frameworks,
+        ],
         _stripped(top),
         _table("names", users, _pair_lines(name_map, rules, expand), name_map) or ["[names]"],
         *([*one.above, one.header, *_stripped(one.lines)] for one in written if _is_foreign(one)),
         *(_table(f"dropped.{side}", users, _drop_lines(name_map, side, rules, expand), name_map) for side in SIDES),
-        *([*map(_printable, block)] for block in _open_blocks(name_map)),
+        *([*map(_printable, block)] for block in _open_blocks(name_map, choices)),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -91,7 +109,7 @@ def _changed_value(key: str, stated: str, name_map: NameMap) -> str:
     if len(runs) != 1 or runs[0][0][0] != key or any(p.evidence != "user" for p in run):
         return ""
     target = runs[0][0][1]
-    return _value(target, run[0]) if _change(run[0]) or target != stated else ""
+    return _value(target, run[0].transform) if _change(run[0]) or target != stated else ""
 
 
 def _pair_lines(name_map: NameMap, rules: NameRules, expand: bool) -> Iterator[str]:
@@ -102,9 +120,14 @@ def _pair_lines(name_map: NameMap, rules: NameRules, expand: bool) -> Iterator[s
     found = list(groups.values())
     rows = [((own[0].source, *(p.target for p in own)), tuple((p.evidence, _change(p)) for p in own)) for own in found]
     for (source, *targets), places in _fold(rows, expand):
-        values = [_value(target, p) for target, p in zip(targets, found[places[0]], strict=True)]
-        said = f"{_quote(source)} = {values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
+        said = rule_text(source, [(to, p.transform) for to, p in zip(targets, found[places[0]], strict=True)])
         yield marked(said, _why([pairing for place in places for pairing in found[place]]))
+
+
+def rule_text(source: str, targets: Sequence[tuple[str, Transform]]) -> str:
+    """The line that pairs a source, or a run of them, with its targets."""
+    values = [_value(target, change) for target, change in targets]
+    return f"{_quote(source)} = {values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
 
 
 def _fold(rows: Sequence[tuple[tuple[str, ...], Hashable]], expand: bool) -> list[tuple[tuple[str, ...], list[int]]]:
@@ -122,10 +145,10 @@ def _change(pairing: Pairing) -> str:
     return "" if isinstance(pairing.transform, Identity) else _inline(pairing.transform.as_table())
 
 
-def _value(target: str, pairing: Pairing) -> str:
-    if isinstance(pairing.transform, Identity):
+def _value(target: str, change: Transform) -> str:
+    if isinstance(change, Identity):
         return _quote(target)
-    return _inline({"to": target, **pairing.transform.as_table()})
+    return _inline({"to": target, **change.as_table()})
 
 
 def _drop_lines(name_map: NameMap, side: SideName, rules: NameRules, expand: bool) -> Iterator[str]:
@@ -134,9 +157,10 @@ def _drop_lines(name_map: NameMap, side: SideName, rules: NameRules, expand: boo
         yield marked(f"{_quote(text)} = {_quote(drops[places[0]].reason)}", "dropped")
 
 
-def _open_blocks(name_map: NameMap) -> Iterator[list[str]]:
+def _open_blocks(name_map: NameMap, choices: Sequence[list[str]]) -> Iterator[list[str]]:
     """Yield what the user has to settle, as comments."""
-    for group in name_map.ambiguous:
+    yield from choices
+    for group in name_map.ambiguous if not choices else ():
         yield [
             say("map_file.ambiguous", mark=OURS, reason=group.reason),
             *(f"{OURS}   source {text}" for (text,), _ in fold_ranges([((name,), None) for name in group.sources])),

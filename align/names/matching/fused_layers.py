@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,7 @@ class _Fusion:
 def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: PairedModules) -> FusedMatch:
     """Pair fused layers of either side with their pieces on the other."""
     found = FusedMatch([], [])
-    fusions = [*_fusions(left, right, places, cut=True), *_fusions(right, left, places, cut=False)]
+    fusions = _called_after([*_fusions(left, right, places, cut=True), *_fusions(right, left, places, cut=False)])
     wanted = Counter(id(layer) for fusion in fusions for layer in (fusion.whole, *fusion.pieces))
     for fusion in fusions:
         contested = any(wanted[id(layer)] > 1 for layer in (fusion.whole, *fusion.pieces))
@@ -88,6 +89,14 @@ def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: PairedMod
             found.pairings.extend(_own_biases(fusion, left if fusion.cut else right))
             found.ambiguous.extend(_open_biases(fusion))
     return FusedMatch(found.pairings, _merged(found.ambiguous))
+
+
+def _called_after(fusions: Sequence[_Fusion]) -> list[_Fusion]:
+    """The fusions without those of which another has the same pieces and a name that spells them."""
+    spelled = {tuple(map(id, one.pieces)) for one in fusions if _is_called_after(one.whole, one.pieces)}
+    return [
+        one for one in fusions if tuple(map(id, one.pieces)) not in spelled or _is_called_after(one.whole, one.pieces)
+    ]
 
 
 def _fusions(
@@ -264,7 +273,12 @@ def piece_order(whole: str, pieces: Sequence[str], *, packed: bool) -> PieceOrde
 
 def piece_sign(path: str) -> str:
     """The sign for what a layer computes by its own name (q, k, v, g for a gate, u for the values), "" if none."""
-    return _sign(tokens(path.rpartition(".")[2]))
+    return _sign_of_name(path.rpartition(".")[2])
+
+
+@lru_cache(maxsize=1 << 12)
+def _sign_of_name(name: str) -> str:
+    return _sign(tokens(name))
 
 
 def _told_order(whole: str) -> tuple[str, ...]:
@@ -296,25 +310,40 @@ def reserve_fused(left: Sequence[Layer], right: Sequence[Layer]) -> tuple[set[st
     """Names of the parameters of each side that belong to fused layers or to their pieces."""
     names: tuple[set[str], set[str]] = (set(), set())
     for signs in _GROUPS:
-        for index, (wholes, others) in enumerate(((left, right), (right, left))):
-            for found in _matching(wholes, others, signs):
+        named = [list(named_groups(side, signs)) for side in (left, right)]
+        for index, sides in enumerate(((left, right), (right, left))):
+            for found in _matching(sides, (named[index], named[1 - index])):
                 for side, layers in zip((index, 1 - index), found, strict=True):
                     names[side].update(p.name for layer in layers for p in layer.roles.values())
     return names
 
 
 def _matching(
-    wholes: Sequence[Layer], others: Sequence[Layer], signs: tuple[str, ...]
+    sides: tuple[Sequence[Layer], Sequence[Layer]], named: tuple[Sequence[Group], Sequence[Group]]
 ) -> Iterator[tuple[list[Layer], list[Layer]]]:
-    """Yield fused layers and all pieces of them, form by form."""
+    """Yield fused layers of the first side and all pieces of them, form by form; `named` are the groups of both."""
+    wholes, others = sides
     groups: dict[Form | None, list[Group]] = defaultdict(list)
-    for group in named_groups(others, signs):
+    for group in named[1]:
         groups[_joint_form(group)].append(group)
-    taken = {_joint_form(group) for group in named_groups(wholes, signs)}
+    taken = {_joint_form(group) for group in named[0]}
     for form, found in groups.items():
         fused = [layer for layer in wholes if _has(layer, form)]
-        if len(fused) == len(found) and form not in taken and not any(_has(layer, form) for layer in others):
+        by_shape = len(fused) == len(found) and form not in taken and not any(_has(layer, form) for layer in others)
+        if not by_shape:  # others may be as wide: those that are called after their pieces are meant
+            fused = [layer for layer in fused if any(_is_called_after(layer, group) for group in found)]
+        if by_shape or len(fused) == len(found):
             yield fused, [piece for group in found for piece in group]
+
+
+def _is_called_after(whole: Layer, pieces: Sequence[Layer]) -> bool:
+    """Tell whether the name of a fused layer spells its pieces: `kv` of `k` and `v`."""
+    letters = next((found[1] for token in tokens(_own_name(whole)) if (found := _FUSED.fullmatch(token))), "")
+    return sorted(letters) == sorted(piece_sign(piece.path) for piece in pieces)
+
+
+def _own_name(layer: Layer) -> str:
+    return layer.path.rpartition(".")[2]
 
 
 def named_groups(layers: Sequence[Layer], signs: tuple[str, ...]) -> Iterator[Group]:

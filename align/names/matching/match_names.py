@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers
+from align.core.garbage_collector import collector_paused
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Part, Reorder, Slice, cut_faults, join_fault
 from align.core.thresholds import SURE
@@ -61,6 +62,7 @@ SHIFTED = sentence("pair_note.shifted")
 _COUNTED = re.compile(r"(?<![^._])(?:[A-Za-z]|zero|one|two|three|four|five|six|seven|eight|nine|ten)(?![^.])")
 
 
+@collector_paused()
 def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
     """Return the name map of two sides, complete or not.
 
@@ -276,14 +278,12 @@ class Matching:
 
     def names(self) -> Names:
         """Names on each side whose layers are paired, or that are ambiguous."""
-        names: Names = (set(), set())
-        for pair, _ in self.pairs:
-            for known, layer in zip(names, pair, strict=True):
-                known.update(p.name for p in layer.roles.values())
+        sources = {p.name for (a, _), _ in self.pairs for p in a.roles.values()}
+        targets = {p.name for (_, b), _ in self.pairs for p in b.roles.values()}
         for group in self.ambiguous:
-            names[0].update(group.sources)
-            names[1].update(group.targets)
-        return names
+            sources.update(group.sources)
+            targets.update(group.targets)
+        return sources, targets
 
 
 def match_in_stages(sides: LayeredSides, named: Names, given: Sequence[Pair], ordered: bool) -> Matching:

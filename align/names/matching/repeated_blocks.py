@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -91,7 +91,7 @@ def find_repeated_blocks(
     found = []
     for free, taken, own in zip(sides, joined, runs, strict=True):
         places = {child.path: (piece, at) for piece in _pieces(own, ranks, numbers) for at, child in enumerate(piece)}
-        found.append(RepeatedBlocks({layer.path: _position(layer.path, places) for layer in (*free, *taken)}, free))
+        found.append(RepeatedBlocks(_positions([layer.path for layer in (*free, *taken)], places), free))
     return found[0], found[1]
 
 
@@ -107,11 +107,14 @@ class _Child:
 
 
 def _children(layers: Iterable[tuple[Layer, bool]], unfolded: Set[str]) -> list[list[_Child]]:
-    lists: dict[str, dict[int, tuple[str, list[tuple[Layer, bool]]]]] = defaultdict(dict)
+    alike: dict[tuple[tuple[str, str, str], ...], list[tuple[Layer, bool]]] = defaultdict(list)
     for layer, free in layers:
-        for container, number, path in numbered(layer.path):
+        alike[numbered(layer.path)].append((layer, free))
+    lists: dict[str, dict[int, tuple[str, list[tuple[Layer, bool]]]]] = defaultdict(dict)
+    for places, held in alike.items():
+        for container, number, path in places:
             if without_numbers(container) not in unfolded:
-                lists[container].setdefault(int(number), (path, []))[1].append((layer, free))
+                lists[container].setdefault(int(number), (path, []))[1].extend(held)
     return [
         [_child(number, rank, *own[number]) for rank, number in enumerate(sorted(own))]
         for own in lists.values()
@@ -172,6 +175,22 @@ def _step(run: Sequence[_Child]) -> int:
     return run[1].number - run[0].number if len(run) > 1 else 1
 
 
+def _positions(paths: Iterable[str], places: dict[str, tuple[list[_Child], int]]) -> dict[str, BlockPosition]:
+    """The position of each path; a layer that is no child itself stands where its module does."""
+    modules: dict[str, BlockPosition] = {}
+    found = {}
+    for path in paths:
+        module, dot, name = path.rpartition(".")
+        if path in places:
+            found[path] = _position(path, places)
+            continue
+        if module not in modules:
+            modules[module] = _position(module, places)
+        held = modules[module]
+        found[path] = BlockPosition(f"{held.family}{dot}{name}", held.coordinates, held.lengths, held.lists)
+    return found
+
+
 def _position(path: str, places: dict[str, tuple[list[_Child], int]]) -> BlockPosition:
     parts, coordinates, lengths, lists = path.split("."), [], [], []
     for container, _, child in numbered(path):
@@ -185,6 +204,7 @@ def _position(path: str, places: dict[str, tuple[list[_Child], int]]) -> BlockPo
     return BlockPosition(".".join(parts), tuple(coordinates), tuple(lengths), tuple(lists))
 
 
+@lru_cache(maxsize=1 << 16)
 def without_numbers(path: str) -> str:
     """A path with its numbers left open."""
     return _DIGITS.sub("#", path)

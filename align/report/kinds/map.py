@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_names, fold_ranges
+from align.names.open_choices import open_choices
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import NONE, format_number
 from align.report.thresholds import SHORT_TABLE_ROWS, TABLE_ROWS
@@ -24,7 +25,7 @@ def map_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bloc
         *(parameter_tables(document) if show_all and document.get("source_parameters") else []),
         *pair_table(name_map["pairings"], document.get("source_parameters", ()), show_all=show_all),
         *_notes(name_map["pairings"]),
-        *_ambiguous(name_map["ambiguous"]),
+        *_ambiguous(name_map["ambiguous"], document),
         *_by_reason("map.unmatched", name_map["unmatched"], "bad"),
         *_by_reason("map.dropped", name_map["dropped"], "plain"),
         *_listed("map.unused_rules", fold_names(name_map["unused_rules"])),
@@ -80,14 +81,28 @@ def _notes(pairings: list[dict[str, Any]]) -> list[Block]:
     return [Lines(say("map.notes"), tuple(lines), "open")] if lines else []
 
 
-def _ambiguous(groups: list[dict[str, Any]]) -> list[Block]:
+def _ambiguous(groups: list[dict[str, Any]], document: dict[str, Any]) -> list[Block]:
+    """The groups, those that repeat in each block once, each with the lines that would settle it."""
     if not groups:
         return []
-    lines = []
-    for group in groups:
-        sides = " | ".join(", ".join(fold_names(group[side])) for side in ("sources", "targets"))
-        lines.append(say("map.ambiguous_group", sides=sides, reason=group["reason"]))
-    return [Lines(say("map.ambiguous", count=format_number(len(groups))), tuple(lines), "open")]
+    left, right = (
+        {one["name"]: tuple(one["shape"]) for one in document.get(f"{side}_parameters", ())}
+        for side in ("source", "target")
+    )
+    listed = [(tuple(group["sources"]), tuple(group["targets"]), group["reason"]) for group in groups]
+    lines, to_write = [], []
+    for choice in open_choices(listed, (left, right)):
+        sides = " | ".join(", ".join(fold_names(names)) for names in (choice.sources, choice.targets))
+        repeated = {"count": choice.blocks} if choice.blocks > 1 else {"count": 0}
+        lines.append(say("map.ambiguous_group", sides=sides, reason=choice.reason, **repeated))
+        to_write += [line for lines_of_one in choice.lines for line in lines_of_one.split("\n")]
+        to_write += [say("map.more_lines", count=choice.left_out)] if choice.left_out else []
+    title = say("map.ambiguous", count=format_number(len(groups)))
+    return [Lines(title, tuple(lines), "open"), *_to_write(to_write)]
+
+
+def _to_write(lines: Sequence[str]) -> list[Block]:
+    return [Lines(say("map.to_write"), tuple(lines), "plain", commands=True)] if lines else []
 
 
 def _by_reason(title: str, entries: list[dict[str, Any]], tone: Tone) -> list[Block]:
