@@ -88,7 +88,10 @@ Layout: TypeAlias = "PermutedLayout | RepeatedLayout"
 
 
 def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout | None:
-    """Return how the candidate lays out the reference's values; None if its shape differs and no value shows how."""
+    """Return how the candidate lays out the reference's values; None if its shape differs and no value shows how.
+
+    Axes of length 1 that only one side has leave no choice.
+    """
     if reference.shape == candidate.shape:
         return PermutedLayout(tuple(range(reference.ndim)), reference.shape, candidate.shape)
     floats = rounded_as(reference.dtype.name) and rounded_as(candidate.dtype.name)
@@ -99,11 +102,27 @@ def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout |
         or reference.ndim > MOST_PERMUTED_AXES
     ):
         return None
+    if _lengths(reference.shape) == _lengths(candidate.shape):
+        return PermutedLayout(tuple(range(reference.ndim)), reference.shape, candidate.shape)
     places = np.random.default_rng(0).integers(0, candidate.size, SAMPLED_ELEMENTS)
     sample = candidate.reshape(-1)[places].astype(np.float64)
     distances = [(relative_rms_distance(values, sample), order) for order, values in axis_orders(reference, places)]
     least, order = min(distances)
     return PermutedLayout(order, reference.shape, candidate.shape) if least < CLEAR_LAYOUT_DISTANCE else None
+
+
+def only_layout(reference: Shape, candidate: Shape) -> PermutedLayout | None:
+    """The one order of the axes that makes one shape the other; None if there are several, or none."""
+    mine, theirs = _lengths(reference), _lengths(candidate)
+    if len(set(mine)) < len(mine) or sorted(mine) != sorted(theirs):
+        return None
+    ones = [axis for axis, length in enumerate(reference) if length == 1]
+    return PermutedLayout((*ones, *(reference.index(length) for length in theirs)), reference, candidate)
+
+
+def _lengths(shape: Shape) -> list[int]:
+    """The lengths of all axes but those of length 1."""
+    return [length for length in shape if length > 1]
 
 
 def _is_repeated(whole: Array, once: Array) -> bool:

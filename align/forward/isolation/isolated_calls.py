@@ -17,8 +17,9 @@ import numpy as np
 from align.forward.layers.compare_traces import coarser_of
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import limit_by_noise
-from align.measure.tensor_layouts import LearnedLayouts
+from align.measure.tensor_layouts import LearnedLayouts, only_layout
 from align.measure.tensor_statistics import sample_values
+from align.measure.thresholds import LEAST_LAYOUT_ELEMENTS
 from align.traces.module_calls import pair_inputs
 from align.traces.rounding_noise import noise_of
 
@@ -215,7 +216,7 @@ class Isolation:
     ) -> IsolatedTensor | None:
         """None where the layouts differ, and values do not show how; the models' own outputs must have one shape."""
         meant = self._expected.trace.value(mine)
-        view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
+        view = self._view(mine, meant, value)
         if view is None:
             return IsolatedTensor(mine, None, None, inf, np.array(value)) if meant.size != value.size else None
         turned = view.to_reference(value)
@@ -233,6 +234,14 @@ class Isolation:
         found = judge_tensor(meant, turned, limit_of, self._expected.padding.at(mine))
         kept = np.array(turned) if found.factor > 1.0 else None
         return IsolatedTensor(mine, found.measurement, found.limit, found.factor, kept, view, found.part)
+
+    def _view(self, mine: Capture, meant: Array, value: Array) -> Layout | None:
+        """How the port lays a tensor out; what surely is the same may show it by its shape alone."""
+        if not mine.module and mine.shape != value.shape:
+            return None
+        sure = mine.key in self._expected.sure and value.size >= LEAST_LAYOUT_ELEMENTS
+        found = self._layouts.find(meant, value)
+        return found or (only_layout(mine.shape, value.shape) if sure else None)
 
     def _carried(self, inputs: Mapping[str, Array], new: Mapping[str, Array], paired: Mapping[str, Capture]) -> str:
         """The coarsest dtype whose rounding is in what a call is given: its own, or that of all before it."""
