@@ -96,11 +96,15 @@ class IsolationOptions:
     """How a run of the port is changed.
 
     Calls that are `forced` are given the reference's inputs even where the port's are other ones. If it `resizes`,
-    tensors of another number of elements give way too, which code around may not stand.
+    tensors of another number of elements give way too, which code around may not stand. Calls that are `trusted` return
+    what the reference's do though nobody knows whether both end at the same place. What is given to calls `apart` is
+    given to nobody else that uses the same tensor.
     """
 
     forced: frozenset[CallKey] = frozenset()
     resizes: bool = True
+    trusted: frozenset[CallKey] = frozenset()
+    apart: frozenset[CallKey] = frozenset()
 
 
 class NoiseIsolation:
@@ -159,7 +163,7 @@ class Isolation:
     @property
     def overwrites(self) -> bool:
         """Where something is forced, whoever else uses it must have it too: the rest of a residual stream."""
-        return self._entered in self._way.forced
+        return self._entered in self._way.forced - self._way.apart
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Measure what the port hands to a paired call, and give it the reference's."""
@@ -201,7 +205,8 @@ class Isolation:
         alone = None if mine is None else self.calls[key].outputs.get(mine.key)
         if alone is None or not self._may_give_way(alone):
             return None
-        return self._meant(alone) if key in self._expected.certain or alone.factor <= 1.0 else None
+        sure = key in self._expected.certain or key in self._way.trusted
+        return self._meant(alone) if sure or alone.factor <= 1.0 else None
 
     def _may_give_way(self, alone: IsolatedTensor) -> bool:
         return self._way.resizes or alone.view is not None

@@ -1,8 +1,9 @@
 """MindSpore's functions: those that a network runs outside MindSpore's own cells, and single ones run on arrays.
 
 The former are seen through its dispatch mode (PYNATIVE), which is experimental and shows operators (`AddExt`), not the
-functions that ran them: one function may be several. It does not show what an index takes of a tensor (`x[:, ::2]`). Of the latter some kernels are off by far more than rounding: on
-the CPU, MindSpore 2.10's tanh is off by up to 1e-4 (where |x| reaches 5), its exp by 25 units in the last place.
+functions that ran them: one function may be several. It does not show what an index takes of a tensor (`x[:, ::2]`):
+that is seen by itself. Of the latter some kernels are off by far more than rounding: on the CPU, MindSpore 2.10's tanh
+is off by up to 1e-4 (where |x| reaches 5), its exp by 25 units in the last place.
 """
 
 from __future__ import annotations
