@@ -120,7 +120,8 @@ class _Look:
     ) -> None:
         self._reference, self._bench, self._alone, self._budget = reference, bench, alone, budget
         self._modules = modules
-        pairs = [pair for pair in bench.expected.pairs if pair.certain]
+        # Of what stands in another layout the values must show which, and wrong ones do not.
+        pairs = [one for one in bench.expected.pairs if one.certain and one.reference.shapes == one.candidate.shapes]
         self._paired = {pair.reference.module for pair in pairs}, {pair.candidate.module for pair in pairs}
 
     def at(self, suspect: Suspect) -> Suspect:

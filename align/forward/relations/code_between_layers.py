@@ -51,8 +51,10 @@ def explain_code(question: Question, known: Mapping[str, Array]) -> Iterator[Rel
                 yield replace(found, facts={**found.facts, "input": name})
     yield from explain_attention_in_code(question, floats)
     yield from explain_other_tensor(question, floats)
-    yield from explain_terms(question, floats)
-    yield from explain_scaled_term(question, floats)
+    terms = [*explain_terms(question, floats)]
+    yield from terms
+    if not any(one.explains for one in terms):
+        yield from explain_scaled_term(question, floats)
 
 
 def explain_other_tensor(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
