@@ -6,7 +6,7 @@ Where neither settings nor weights tell a cause, the data of the fault may sugge
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from align.forward.forward_result import Culprit
 from align.forward.isolation.locate_faults import applied_inside
@@ -15,8 +15,9 @@ from align.forward.thresholds import MOST_OTHER_TENSORS, MOST_TENSORS_BEFORE
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.measure.tensor_layouts import only_layout
-from align.models.calls_in_code import called_at
-from align.models.source_lines import made_at
+from align.models.calls_in_code import called_at, probed_at
+from align.models.probe import is_probe, probe_name
+from align.models.source_lines import defined_at, made_at
 from align.rules.layer_rules import role_of
 from align.traces.module_calls import call_key
 from align.words.catalogue import joined
@@ -165,8 +166,18 @@ def with_lines(culprits: Sequence[Culprit], model: Model) -> list[Culprit]:
 
 
 def _line(culprit: Culprit, model: Model) -> str:
+    if is_probe(culprit.candidate):
+        return probed_at(model, probe_name(culprit.candidate))
     calls = culprit.part == "inputs" and called_at(model, culprit.candidate)
-    return calls or made_at(model, culprit.candidate)
+    return calls or made_at(model, culprit.candidate) or _code_of(culprit, model)
+
+
+def _code_of(culprit: Culprit, model: Any) -> str:
+    """The first line of the model's own code, which nothing of its own makes."""
+    if culprit.candidate:
+        return ""
+    kind = type(model)
+    return defined_at(getattr(kind, "construct", None) or getattr(kind, "forward", None))
 
 
 def guess_causes(bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:

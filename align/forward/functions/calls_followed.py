@@ -45,7 +45,8 @@ class FollowedCalls:
 
     def _follow(self, ends: Iterable[TensorKey]) -> tuple[list[RecordedCall], list[RecordedCall]]:
         """Calls that make something unknown of what is known, and all behind them, each in the order of the run."""
-        open_keys, passed = list(ends), set[bytes]()
+        ends = list(ends)
+        open_keys, passed = [*ends], set[bytes]()
         firsts, followed = [], []
         while open_keys and len(passed) < MOST_FOLLOWED_CALLS:
             key = open_keys.pop()
@@ -58,10 +59,21 @@ class FollowedCalls:
             if maker.is_function and len(maker.returned) == 1:
                 followed.append(maker)
                 firsts += [] if unknown else [maker]
+        if not passed:  # what it ends with the reference has too, but goes on with it
+            firsts = followed = self._functions_that_return(ends)
         place = {id(call): number for number, call in enumerate(self.made.calls.values())}
         firsts.sort(key=lambda call: place[id(call)])
         followed.sort(key=lambda call: place[id(call)])
         return firsts, followed
+
+    def _functions_that_return(self, keys: Iterable[TensorKey]) -> list[RecordedCall]:
+        makers = (self.made.makers.get(key) for key in keys)
+        return [one for one in makers if one is not None and one.is_function and len(one.returned) == 1]
+
+    def goes_on_with(self, call: RecordedCall, other: RecordedCall) -> bool:
+        """Tell whether the reference's call is given what the port's returned: it is the step behind it."""
+        known = self.likeness(call.returned[0])
+        return known is not None and bool(known.keys.intersection(other.given))
 
     def likeness(self, key: TensorKey) -> Likeness | None:
         """What a tensor of the port is among those of the reference; None if it is unknown there."""

@@ -255,7 +255,9 @@ def _explained(suspect: Suspect, inside: FollowedCalls, found: _Replaced) -> Sus
     """Name the first call that was replaced, what it does otherwise, and by which relation."""
     call, other = next(iter(found.values()))
     difference, meant = inside.difference(call, other), other.call
-    if difference == "missing step":
+    if inside.goes_on_with(call, meant):
+        difference = "missing step"
+    elif difference == "missing step":
         lacking = inside.first_lacking(meant)
         difference, meant = ("other input", meant) if lacking is None else (difference, lacking)
     if not inside.is_first(call):
