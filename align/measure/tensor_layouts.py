@@ -88,10 +88,7 @@ Layout: TypeAlias = "PermutedLayout | RepeatedLayout"
 
 
 def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout | None:
-    """Return how the candidate lays out the reference's values; None if its shape differs and no value shows how.
-
-    Axes of length 1 that only one side has leave no choice.
-    """
+    """Return how the candidate lays out the reference's values; None if its shape differs and no value shows how."""
     if reference.shape == candidate.shape:
         return PermutedLayout(tuple(range(reference.ndim)), reference.shape, candidate.shape)
     floats = rounded_as(reference.dtype.name) and rounded_as(candidate.dtype.name)
@@ -102,8 +99,6 @@ def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout |
         or reference.ndim > MOST_PERMUTED_AXES
     ):
         return None
-    if _lengths(reference.shape) == _lengths(candidate.shape):
-        return PermutedLayout(tuple(range(reference.ndim)), reference.shape, candidate.shape)
     places = np.random.default_rng(0).integers(0, candidate.size, SAMPLED_ELEMENTS)
     sample = candidate.reshape(-1)[places].astype(np.float64)
     distances = [(relative_rms_distance(values, sample), order) for order, values in axis_orders(reference, places)]
@@ -112,8 +107,13 @@ def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout |
 
 
 def only_layout(reference: Shape, candidate: Shape) -> PermutedLayout | None:
-    """The one order of the axes that makes one shape the other; None if there are several, or none."""
+    """The one order of the axes that makes one shape the other; None if there are several, or none.
+
+    Shapes that differ in axes of length 1 alone are one, as (b, c, 1, t) and (b, c, t).
+    """
     mine, theirs = _lengths(reference), _lengths(candidate)
+    if mine == theirs:
+        return PermutedLayout(tuple(range(len(reference))), reference, candidate)
     if len(set(mine)) < len(mine) or sorted(mine) != sorted(theirs):
         return None
     ones = [axis for axis, length in enumerate(reference) if length == 1]

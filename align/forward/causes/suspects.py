@@ -85,7 +85,8 @@ def _is_right(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> bool:
     if fault.tensor.reference.key in tensors and _all_right(tensors):
         return True
     shown = calls.get(call_key(fault.shown_by)) if fault.shown_by else None
-    return shown is not None and bool(shown.outputs) and _all_right(shown.outputs)
+    told = {} if shown is None else shown.inputs if fault.shown_in == "inputs" else shown.outputs
+    return bool(told) and _all_right(told)
 
 
 def _all_right(tensors: Mapping[str, IsolatedTensor]) -> bool:

@@ -43,9 +43,11 @@ def settle_doubtful(bench: Bench, calls: Mapping[CallKey, IsolatedCall], way: Is
     """Find the faults, and settle which doubtful modules are at fault themselves."""
     pairs = bench.expected.pairs
     faults = find_faults(pairs, calls, way)
-    excused = _completed_behind(bench, way, [one for one in faults if _is_doubted(one)], calls)
-    if excused:
-        faults = find_faults(pairs, calls, way, excused)
+    doubted = [one for one in faults if _is_doubted(one)]
+    apart = _without_effect(bench, way, doubted, calls)
+    excused = _completed_behind(bench, way, [one for one in doubted if one.key not in apart], calls)
+    if excused or apart:
+        faults = find_faults(pairs, calls, way, excused | apart)
     settled = Settled(faults, calls, way)
     for pair in _to_try(pairs, calls, faults, excused)[:MOST_DOUBTFUL_TRIALS]:
         settled = _with_trusted(bench, settled, pair, excused)
@@ -54,6 +56,26 @@ def settle_doubtful(bench: Bench, calls: Mapping[CallKey, IsolatedCall], way: Is
 
 def _is_doubted(fault: Fault) -> bool:
     return not fault.pair.certain and fault.part != "inputs" and fault.tensor.factor != inf
+
+
+def _without_effect(
+    bench: Bench, way: IsolationOptions, doubted: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]
+) -> frozenset[CallKey]:
+    """The doubtful calls of which what is wrong behind them does not depend: it stays whatever they return."""
+    asked = [one for one in doubted if one.shown_by is not None]
+    if not asked:
+        return frozenset()
+    run = bench.run(replace(way, trusted=frozenset(one.key for one in asked)))
+    if run.failed:
+        return frozenset()
+    return frozenset(one.key for one in asked if _shown(one, calls) == _shown(one, run.calls))
+
+
+def _shown(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> dict[str, float]:
+    """How far all is off that shows a fault."""
+    call = calls.get(call_key(fault.shown_by)) if fault.shown_by else None
+    told = {} if call is None else call.inputs if fault.shown_in == "inputs" else call.outputs
+    return {key: one.factor for key, one in told.items() if one.factor > 1.0}
 
 
 def _to_try(

@@ -74,7 +74,7 @@ def _run(bench: Bench) -> tuple[IsolatedRun, IsolationOptions]:
         before, way = seen, replace(way, forced=frozenset((way.forced | more) - helpless))
         seen = bench.run(way)
         if spoiled := _given_worse(before.calls, seen.calls):
-            alone = replace(way, apart=way.apart | more)
+            alone = replace(way, apart=way.apart | _nearest_before(spoiled, way.forced, seen.calls))
             other = bench.run(alone)
             if len(_given_worse(before.calls, other.calls)) < len(spoiled) and not other.failed:
                 way, seen = alone, other
@@ -91,6 +91,17 @@ def _given_worse(before: Mapping[CallKey, IsolatedCall], after: Mapping[CallKey,
         for key, call in after.items()
         if has_wrong_inputs(call) and key in before and not has_wrong_inputs(before[key])
     }
+
+
+def _nearest_before(
+    spoiled: set[CallKey], forced: frozenset[CallKey], calls: Mapping[CallKey, IsolatedCall]
+) -> set[CallKey]:
+    """For each of these calls, the last one before it that is given other inputs than the port's."""
+    found = set()
+    for key in spoiled:
+        before = [one for one in forced if one in calls and calls[one].begun < calls[key].begun]
+        found |= {max(before, key=lambda one: calls[one].begun)} if before else set()
+    return found
 
 
 def _is_resized(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Fault:
 
     A wrong input may be what a layer of the port returned that has no counterpart: `made_by`. Where it drifts, `begins`
     is the first call that is given it. A module of which nobody knows whether it ends where its counterpart does is
-    `shown_by` the call that comes out wrong.
+    `shown_by` the call that comes out wrong, or is given something wrong.
     """
 
     pair: CallPair
@@ -58,6 +58,7 @@ class Fault:
     made_by: ProducerLayer | None = None
     begins: CallPair | None = None
     shown_by: CallPair | None = None
+    shown_in: Literal["inputs", "outputs"] = "outputs"
 
     @property
     def path(self) -> str:
@@ -209,7 +210,7 @@ class _Run:
 
     def _wrong_inputs(self, pair: CallPair, call: IsolatedCall) -> Fault:
         if around := self._ended_just_before(call.begun):
-            return self._doubted(*around)
+            return replace(self._doubted(*around), shown_by=pair, shown_in="inputs")
         wrong = _worst(call.inputs)
         return Fault(pair, "inputs", wrong, self._layer_around(pair) or _maker(wrong, call, self._calls))
 
