@@ -82,9 +82,6 @@ def judge_mutation(
         "right batch": _right_batch(there, moves.get("batch")),
         "cause": right_cause if mutation.causes else None,
         "explained": any(one["cause"] or is_found_inside(one) for one in there),
-        "next step": all(
-            one["cause"] or one["line"] or is_found_inside(one) or one["part"] == "layer" for one in there
-        ),
         "strangers": len(culprits) - len(there),
         "linted": any(place in own for place in linted for own in places.values()) if mutation.lint else None,
         "seconds": said["seconds"],

@@ -59,9 +59,20 @@ def _first_inside(port: Port, path: str) -> Iterator[str]:
     """What the code of a cell gives its own cells shows at the first cells inside of these too."""
     begun = {seen.begun: other for other, seen in port.seen.items()}
     for other, seen in port.seen.items():
+        if not other or _called_around(port, other) != path:
+            continue
+        yield other
         place = seen.begun
-        while other and other.rpartition(".")[0] == path and (place := place + 1) in begun:
+        while (place := place + 1) in begun:
             yield begun[place]
+
+
+def _called_around(port: Port, path: str) -> str:
+    """The nearest cell around that is called: lists are not."""
+    path = path.rpartition(".")[0]
+    while path and path not in port.seen:
+        path = path.rpartition(".")[0]
+    return path
 
 
 def _rewrites(tree: ast.AST) -> Iterator[Rewrite]:

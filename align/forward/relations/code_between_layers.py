@@ -98,7 +98,8 @@ def explain_scaled_term(question: Question, known: Mapping[str, Array]) -> Itera
             sample = at_places(term, question.places)
             square = float(sample @ sample)
             scale = float(sample @ error) / square if square > 0.0 else 0.0
-            if scale == 0.0 or not question.fits(question.candidate_sample - scale * sample):
+            whole = square > 0.0 and question.fits(float(sample @ question.sample) / square * sample)
+            if whole or scale == 0.0 or not question.fits(question.candidate_sample - scale * sample):
                 continue
             rest = question.candidate.astype(np.float64) - scale * term
             named = {1.0: "residual-extra", -1.0: "residual-missing"}.get(round(scale, SCALE_DIGITS), "term-scaled")
