@@ -9,8 +9,8 @@ HAS_MINDSPORE := $(shell $(PYTHON) -c "import sys; print('yes' if sys.version_in
 EXTRAS := dev,report,onnx,fast$(if $(HAS_MINDSPORE),$(comma)torch$(comma)mindspore$(comma)demo)
 SELECT := $(if $(HAS_MINDSPORE),,-m "not frameworks")
 
-# A file of tests stays in one process: its fixtures are made once.
-WORKERS := -n 2 --dist loadfile
+# A file of tests stays in one process: its fixtures are made once. The order is that of tests/conftest.py.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 # On some processors with AVX-512, MindSpore's convolutions take a hundred times as long without it, at equal accuracy.
 ISA := ONEDNN_MAX_CPU_ISA=AVX2
 

@@ -45,6 +45,12 @@ def pytest_configure() -> None:
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that hold slow tests: begun last, one would keep one worker busy while the other waits."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(autouse=True)
 def _blocking(request: pytest.FixtureRequest) -> None:
     """Set MindSpore up as the adapter does: it reports errors where they happen only if it is told so at first."""
@@ -52,6 +58,13 @@ def _blocking(request: pytest.FixtureRequest) -> None:
         from align.models.adapter_parts.mindspore.arrays import launched
 
         launched()
+
+
+@pytest.fixture(autouse=True)
+def _not_flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for the disk, 8 ms a file, but in the tests of whole files themselves: no test cuts the power."""
+    if request.path.name != "test_atomic_files.py":
+        monkeypatch.setattr("align.core.atomic_files._flush_to_disk", lambda _: None)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -28,6 +28,7 @@ MOST_COMMANDS = 10
 
 
 @pytest.mark.frameworks
+@pytest.mark.slow
 def test_three_faults_are_known_with_their_lines_and_each_correction_turns_its_rung_green(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

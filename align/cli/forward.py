@@ -74,7 +74,10 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     no_power: Annotated[bool, typer.Option("--no-power", help="Do not measure what the inputs can show.")] = False,
     functions: Annotated[
-        bool, typer.Option("--functions", help="Look at all functional calls of wrong code, however long it takes.")
+        bool,
+        typer.Option(
+            "--functions", help="Compare every functional call too; look into wrong code however long it takes."
+        ),
     ] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
     partial: Annotated[

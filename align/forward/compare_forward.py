@@ -17,6 +17,7 @@ from align.forward.causes.explain_culprits import explain_culprits
 from align.forward.causes.suspects import guess_causes, with_lines
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
+from align.forward.functions.compare_functions import compare_functions
 from align.forward.functions.look_inside import Budget, look_inside
 from align.forward.isolation.bench import Bench
 from align.forward.isolation.expected_calls import expected_calls
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from align.errors import ModelFailedError
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
-    from align.forward.forward_result import Culprit, LayerComparison, Power, UnseenModule
+    from align.forward.forward_result import Culprit, FunctionComparison, LayerComparison, Power, UnseenModule
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.layers.judge_forward import Deviations
     from align.forward.running.run_both_models import BothRuns
@@ -98,10 +99,11 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     are what the candidate alone is given, batch by batch. Without `name_map` the two models are matched first.
     `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as `traces.part`.
     `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures whether models that
-    agree could have differed. `functions` looks into wrong code without a known cause however long that takes; else it
-    has a limited time. Of a candidate that raises, what ran before is compared; the verdict is "could not
-    compare", and `failure` says where it was. Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an
-    allowance that fits none, CannotRunError for a model that differs and draws random numbers.
+    agree could have differed. `functions` compares every functional call, and looks into wrong code without a known
+    cause however long that takes; else that has a limited time. Of a candidate that raises, what ran before is
+    compared; the verdict is "could not compare", and `failure` says where it was. Raises NothingInCommonError if no
+    layer pairs, UnusedPatternsError for an allowance that fits none, CannotRunError for a model that differs and draws
+    random numbers.
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -127,12 +129,15 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         gathered, bench, alone = _isolate(task, gathered)
         task.begun()
         explained = _explain(task, gathered, bench, alone) if alone.faults else _Explained()
+        if functions:
+            called, unseen = compare_functions((task.sides[0], run.inputs[0]), bench, alone)
+            explained = replace(explained, functions=called, findings=(*explained.findings, *unseen))
         judged = _judge(task, gathered, alone, explained)
         task.begun()
         agree = judged.verdict.outcome is Outcome.ALIGNED
         shown = power_of(sides[0], run.inputs[0], run.reference, _limits(judged)) if power and agree else None
     progress("forward", STAGES, STAGES)
-    return _result(task, gathered, judged, shown)
+    return replace(_result(task, gathered, judged, shown), functions=explained.functions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +182,11 @@ class _Gathered:
 
 @dataclass(frozen=True, slots=True)
 class _Explained:
-    """What is at fault with its causes, and what else was seen meanwhile."""
+    """What is at fault with its causes, what else was seen meanwhile, and the functional calls, if asked for."""
 
     culprits: tuple[Culprit, ...] = ()
     findings: tuple[Finding, ...] = ()
+    functions: tuple[FunctionComparison, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ UnseenState = Literal["bypassed", "never called", "not seen"]
 IsolatedOutcome = Literal["aligned", "not aligned", "not comparable"]
 Part = Literal["layer", "inputs", "code"]
 FunctionDifference = Literal["result", "scaled input", "other table", "other input", "missing step"]
+FunctionOutcome = Literal["same", "scaled", "other result", "other input", "no counterpart", "constant"]
 Sureness = Literal["confirmed", "suspected", "unknown"]
 OutputState = Literal["", "constant", "saturated"]
 ParameterState = Literal["seen", "partly blind", "weakly seen", "blind", "unknown"]
@@ -88,7 +89,8 @@ class ForwardComparison(ShownResult):
     fault by itself, in the order in which it shows, but for what is `accepted`. `unseen` are modules with parameters of
     which no call was seen. `power` is what the inputs could have shown, None if that was not measured. `bindings`
     say which parameter of either side each input went to, `candidate_inputs` what the candidate alone was given, {} if
-    it was given the same. `failure` is what ended the candidate's run: only what ran before was compared.
+    it was given the same. `failure` is what ended the candidate's run: only what ran before was compared. `functions`
+    are the functional calls of the candidate, where they were asked for.
     """
 
     result_kind = "forward"
@@ -109,6 +111,7 @@ class ForwardComparison(ShownResult):
     bindings: tuple[InputBinding, ...] = ()
     candidate_inputs: dict[str, dict[str, object]] = field(default_factory=dict)
     failure: PortFailure | None = None
+    functions: tuple[FunctionComparison, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,29 @@ class FunctionFault:
     difference: FunctionDifference | Literal[""] = ""
     factor: float = 1.0
     sureness: Sureness = "suspected"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionComparison:
+    """One functional call of the candidate, all layers around it returning what the reference's do.
+
+    `candidate` is the module whose code calls it at `line`, `call` counts the calls of that function there from 0. Its
+    result is the "same" as that of a call of the reference, in any order of axes, or that times `factor` ("scaled"); it
+    is an "other result" than a call of that function on the same tensor has; it was given an "other input", which the
+    reference has nowhere; no counterpart is known; or it is a "constant", which shows nothing. `relative_l2` is the
+    norm of the differences by that of the reference, None without a counterpart of its layout.
+    """
+
+    candidate: str
+    function: str
+    line: str
+    call: int
+    outcome: FunctionOutcome
+    factor: float = 1.0
+    reference: str = ""
+    reference_function: str = ""
+    reference_line: str = ""
+    relative_l2: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ ARCHITECTURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_clean_port_raises_no_alarm(pairs: Any, name: str, seed: int) -> None:
     reference, port, inputs = ARCHITECTURES[name](pairs, seed)

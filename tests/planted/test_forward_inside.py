@@ -14,6 +14,7 @@ from align.core.json_data import to_json_data
 from align.core.verdicts import Outcome
 from align.forward.compare_forward import compare_forward
 from align.report.kind_parts.forward_culprits import culprit_blocks
+from align.report.kind_parts.forward_functions import function_blocks
 
 pytestmark = pytest.mark.frameworks
 PORTS = Path(__file__).parent / "ports" / "rotary_attention"
@@ -112,6 +113,41 @@ def test_the_functional_call_at_fault_is_named_with_its_line(name, original, por
     assert inside.function in shown["inside"]
     assert culprit.line in shown["inside"]
     assert function in shown["inside"]
+
+
+def test_every_functional_call_of_a_right_port_is_known_to_the_reference(original, ported):
+    net, lines = ported("clean_calls")
+    result = compare_forward(original, net, inputs=X, power=False, functions=True)
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert len(result.functions) > 30
+    assert {one.outcome for one in result.functions} == {"same", "scaled", "constant"}
+    assert all(one.relative_l2 < 1e-5 for one in result.functions if one.outcome != "constant")
+    (softmax,) = [one for one in result.functions if one.function == "Softmax"]
+    assert lines[int(softmax.line.rpartition(":")[2]) - 1].strip() == SCORES
+    assert (softmax.candidate, softmax.reference_function, softmax.outcome) == ("mha", "softmax", "same")
+    assert softmax.reference_line.rpartition("/")[2].startswith("original.py:")
+
+
+def test_a_functional_call_that_returns_something_else_stands_out_and_what_follows_has_another_input(original, ported):
+    net, lines = ported("one_more_masked", "ms.float32), 1)", "ms.float32), 0)")
+    result = compare_forward(original, net, inputs=X, power=False, functions=True)
+    (wrong,) = [one for one in result.functions if one.outcome == "other result"]
+    assert lines[int(wrong.line.rpartition(":")[2]) - 1].strip().startswith("m = ops.triu")
+    assert wrong.reference_function == "triu"
+    after = [one for one in result.functions[result.functions.index(wrong) + 1 :] if one.candidate == "mha"]
+    assert {one.outcome for one in after} == {"other input"}
+    assert {one.outcome for one in result.functions} == {"same", "scaled", "constant", "other result", "other input"}
+    (table,) = function_blocks(to_json_data(result)["functions"], show_all=False)
+    assert len(table.rows) == 1 + len(after)
+    assert table.rows[0].cells[1] == wrong.function
+    (whole,) = function_blocks(to_json_data(result)["functions"], show_all=True)
+    assert len(whole.rows) == len(result.functions)
+
+
+def test_a_model_without_functional_calls_or_whose_calls_are_not_asked_for_has_no_table(original, ported):
+    net, _ = ported("not_asked")
+    assert compare_forward(original, net, inputs=X, power=False).functions == ()
+    assert function_blocks([], show_all=True) == []
 
 
 def test_nothing_is_looked_at_once_the_time_is_over(original, ported, monkeypatch):

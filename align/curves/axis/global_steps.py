@@ -133,7 +133,8 @@ def _inside_epochs(
     counted: _Epochs, loss: Series, series: Series, length: int | None, notes: tuple[str, ...], *, assumed: bool
 ) -> Numbering:
     """Count on over epochs: epochs * length + step; the loss tells the length if it is not known."""
-    (epochs_of_loss, inside_of_loss), (epochs, inside) = counted.places(loss), counted.places(series)
+    epochs_of_loss, inside_of_loss = counted.places(loss)
+    epochs, inside = counted.places(series) if series.rows is not loss.rows else (epochs_of_loss, inside_of_loss)
     lengths = None if length else counted.printed_lengths(loss)
     if lengths is not None and len(lengths) > 1:
         return _by_lengths(counted, lengths, (epochs, inside), notes)
@@ -169,13 +170,13 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: 
     if assumed:
         return int(inside.max()), ()
     inside, epochs = _in_order(inside, epochs)
-    crossing = np.diff(epochs) > 0
+    crossing = epochs[1:] > epochs[:-1]
     if not crossing.any():
         hint = log.length_advice or StepsPerEpochError.GIVE_IT
         raise UnknownEpochLengthError(log.label, say("log_fault.no_epoch"), hint)
-    within = np.diff(inside)[~crossing]
-    within = within[within > 0]
-    if not len(within) or np.median(within) != 1:
+    further = np.diff(inside)
+    usual, onward = (np.count_nonzero(which & ~crossing) for which in (further == 1, further > 0))
+    if 2 * usual <= onward:  # their median is not 1
         hint = log.length_advice or StepsPerEpochError.GIVE_IT
         raise UnknownEpochLengthError(log.label, say("log_fault.some_steps"), hint)
     last, length = inside[:-1][crossing], int(inside.max())
@@ -187,8 +188,8 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: 
 
 def _in_order(inside: Integers, epochs: Integers) -> tuple[Integers, Integers]:
     """Return steps and their epochs, sorted: most logs are."""
-    onward = np.diff(epochs)
-    if np.all((onward > 0) | ((onward == 0) & (np.diff(inside) >= 0))):
+    later, same = epochs[1:] > epochs[:-1], epochs[1:] == epochs[:-1]
+    if np.all(later | (same & (inside[1:] >= inside[:-1]))):
         return inside, epochs
     order = np.lexsort((inside, epochs))
     return inside[order], epochs[order]

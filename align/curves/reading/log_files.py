@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import zlib
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _GZIP = b"\x1f\x8b"
 # What a document in JSON begins with; `[12:03` and `{ Epoch` do not.
 _DOCUMENT = re.compile(rb"\s*(?:\{|\[\s*\{)\s*(?:[\"}]|$)")
+_LINES = 3  # format: two lines, and what follows them
 _MARK = 4  # format: bytes of a byte-order mark, which is taken off, and one more to see whether there is more
 _NUMBERS = re.compile("([0-9]+)")
 # Loggers that turn their files over call the latest `x.log`, the one before `x.log.1`, and so on.
@@ -58,7 +60,21 @@ def beginnings(path: Path) -> Iterator[LogSource]:
 
 def shown_lines(source: LogSource) -> LogSource:
     """Return the first lines of each layout, by which a format is known; a document whole, as all of it is needed."""
-    return source if source.is_binary or _DOCUMENT.match(source.data) else first_lines(source, LINES_OF_LAYOUT)
+    return source if source.is_binary or _is_document(source.data) else first_lines(source, LINES_OF_LAYOUT)
+
+
+def _is_document(data: bytes) -> bool:
+    """Tell whether a text is one document in JSON: it begins as one, and not each line is one by itself."""
+    lines = data.lstrip().split(b"\n", 2)
+    return _DOCUMENT.match(data) is not None and (len(lines) < _LINES or not all(map(_is_json, lines[:2])))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def list_log_files(path: Path) -> list[Path]:

@@ -52,7 +52,7 @@ def is_function(path: str) -> bool:
     return "/" in path
 
 
-def _owner(path: str) -> str:
+def owner(path: str) -> str:
     """The module whose code makes a call: that of a functional call is before the `/`."""
     return path.rpartition("/")[0] if is_function(path) else path
 
@@ -87,7 +87,7 @@ class CallRecord:
 
     def begin(self, start: CallStart) -> None:
         """Take a call that begins."""
-        if self._wanted(_owner(start.module)):
+        if self._wanted(owner(start.module)):
             key = start.module, start.call
             self.calls[key] = RecordedCall(*key, start.class_name, start.place)
 
@@ -125,7 +125,7 @@ class CallRecord:
     def part(self, wanted: Callable[[str], bool]) -> CallRecord:
         """What a record of the same run holds that wanted only these modules."""
         found = CallRecord(wanted)
-        found.calls = {key: call for key, call in self.calls.items() if wanted(_owner(call.path))}
+        found.calls = {key: call for key, call in self.calls.items() if wanted(owner(call.path))}
         for call, key, made in self._seen:
             if (call.path, call.call) in found.calls:
                 found.values.setdefault(key, self.values[key])
