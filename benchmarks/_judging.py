@@ -81,10 +81,17 @@ def judge_mutation(
         ),
         "right batch": _right_batch(there, moves.get("batch")),
         "cause": right_cause if mutation.causes else None,
+        "explained": any(one["cause"] or is_found_inside(one) for one in there),
         "strangers": len(culprits) - len(there),
         "linted": any(place in own for place in linted for own in places.values()) if mutation.lint else None,
         "seconds": said["seconds"],
     }
+
+
+def is_found_inside(culprit: dict[str, Any]) -> bool:
+    """Tell whether a culprit has the functional call at fault, and what it does otherwise."""
+    inside = culprit.get("inside")
+    return bool(inside and inside["difference"] and inside["sureness"] == "confirmed")
 
 
 def _right_batch(culprits: list[dict[str, Any]], batch: str | None) -> bool | None:

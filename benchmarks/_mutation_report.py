@@ -20,9 +20,11 @@ COLUMNS = (
     "nothing",
     "settings",
     "cause",
+    "code",
+    "explained",
     "strangers",
 )
-BARS = {"detected": 1.0, "right layer": 0.98, "cause": 0.9, "right batch": 0.98}
+BARS = {"detected": 1.0, "right layer": 0.98, "cause": 0.9, "explained": 0.75, "right batch": 0.98}
 Record = dict[str, Any]
 
 
@@ -35,6 +37,7 @@ def summary(found: list[Record]) -> dict[str, Any]:
         "detected": rate(total["detected"], total["output"]),
         "right layer": rate(total["right layer"], total["output"]),
         "cause": rate(total["cause"], total["settings"]),
+        "explained": rate(total["explained"], total["code"]),
     }
     batches = [one["right batch"] for one in records if one.get("right batch") is not None]
     rates |= {"right batch": rate(sum(batches), len(batches))} if batches else {}
@@ -60,6 +63,7 @@ def tally(records: Iterable[Record]) -> dict[str, int]:
     """How many moved the output, the layer alone or nothing, and what the tool found of them.
 
     `found` are those that only move their layer and were detected there; `settings` those of which a cause is asked.
+    `explained` are those of wrong `code` that moves the output which are told with a cause, a relation or the call.
     """
     counts: Counter[str] = Counter()
     for one in records:
@@ -68,6 +72,8 @@ def tally(records: Iterable[Record]) -> dict[str, int]:
         if one["moves"] == "output":
             counts["detected"] += one["detected"]
             counts["right layer"] += one["detected"] and one["right layer"]
+            counts["code"] += one["family"] == "code"
+            counts["explained"] += one["family"] == "code" and one.get("explained", False)
         if one["moves"] == "layer":
             counts["found"] += one["detected"] and one["right layer"]
         if is_asked(one):

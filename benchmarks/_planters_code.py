@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from _addends import addends, without_addend
+from _planters_calls import plant_calls
+from _planters_lines import plant_lines
 from _planting import Mutation, NotPlantableError, Port, Undo, all_of, set_attributes, wrap
 from _watching import call_again, distance
 
@@ -32,6 +34,8 @@ def plant_code(port: Port) -> Iterator[Mutation]:
             yield Mutation(
                 "active dropout", "code", (path,), f"p={share}", partial(_drop_out, cell, share), ("dropout*",)
             )
+    yield from plant_calls(port)
+    yield from plant_lines(port)
 
 
 def _of_the_output(port: Port, path: str, cell: Any) -> Iterator[Mutation]:

@@ -19,8 +19,9 @@ from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
 from align.forward.functions.compare_functions import compare_functions
 from align.forward.functions.look_inside import Budget, look_inside
+from align.forward.isolation.bench import Bench
 from align.forward.isolation.expected_calls import expected_calls
-from align.forward.isolation.isolate_layers import Bench, isolate_layers
+from align.forward.isolation.isolate_layers import isolate_layers
 from align.forward.layers.compare_traces import (
     compare_traces,
     culprits_in_batches,

@@ -27,6 +27,10 @@ LEAST_DATA_VALUES: Final = 4
 """An input with fewer different values may be a mask, which a port may hand over in another form.
 Choice: a mask has two or three values; a larger number takes quantised data for a mask."""
 
+MOST_DOUBTFUL_TRIALS: Final = 4
+"""So many modules that may end elsewhere than their counterparts are tried as the one at fault.
+Choice: each costs a run of a port that is faulty anyway; those nearest before the fault come last."""
+
 # causes: what explains a fault
 
 MOST_MODULES_AROUND: Final = 3
@@ -44,6 +48,10 @@ Choice: the work grows with the pairs of them; code seldom reaches farther back.
 MOST_POINTS_ASKED: Final = 8
 """So many wrong points before a stretch are asked whether they are the same on both sides, the latest first.
 Choice: each costs a run of the port; what goes wrong shows at each point behind it, so that a few are enough."""
+
+SCALE_DIGITS: Final = 4
+"""A fitted factor that is 1 or -1 to so many digits is a term that is added, or left out.
+Choice: float32 fits a factor to about seven digits; fewer hide a scale of 1.0005."""
 
 MOST_OTHER_TENSORS: Final = 4
 """So many tensors of another shape are asked besides, for code that reduces or resizes.
@@ -192,6 +200,22 @@ Choice: it must be above twice the farthest displacement."""
 MOST_CUT_OFFSETS: Final = 64
 """So many offsets of a cut are tried.
 Choice: a padding or a special token is shorter; each offset costs a comparison of some elements."""
+
+MOST_UNEQUAL_PARTS: Final = 6
+"""An order of slices is one of unequal parts if there are so many runs of neighbours at most.
+Choice: pyramids have three to five levels; with more runs it is an order of its own."""
+
+LEAST_PART_LENGTH: Final = 4
+"""Such parts have so many slices each, on the mean.
+Choice: shorter runs are found in any order."""
+
+LONGEST_KEPT_AXIS: Final = 128
+"""Masks of padding are read off an axis of at most so many positions.
+Choice: each number of kept positions is computed; more of them take seconds and much memory."""
+
+LEAST_KEPT_FEATURES: Final = 8
+"""A sample needs so many numbers to show how many positions it keeps.
+Choice: each gives dozens of bits; of one or two numbers many lengths fit within the limit."""
 
 FIRST_LOOK_AT_CUT: Final = 64
 """So many elements are compared at an offset before all of them.

@@ -106,6 +106,25 @@ def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout |
     return PermutedLayout(order, reference.shape, candidate.shape) if least < CLEAR_LAYOUT_DISTANCE else None
 
 
+def only_layout(reference: Shape, candidate: Shape) -> PermutedLayout | None:
+    """The one order of the axes that makes one shape the other; None if there are several, or none.
+
+    Shapes that differ in axes of length 1 alone are one, as (b, c, 1, t) and (b, c, t).
+    """
+    mine, theirs = _lengths(reference), _lengths(candidate)
+    if mine == theirs:
+        return PermutedLayout(tuple(range(len(reference))), reference, candidate)
+    if len(set(mine)) < len(mine) or sorted(mine) != sorted(theirs):
+        return None
+    ones = [axis for axis, length in enumerate(reference) if length == 1]
+    return PermutedLayout((*ones, *(reference.index(length) for length in theirs)), reference, candidate)
+
+
+def _lengths(shape: Shape) -> list[int]:
+    """The lengths of all axes but those of length 1."""
+    return [length for length in shape if length > 1]
+
+
 def _is_repeated(whole: Array, once: Array) -> bool:
     """Tell whether one tensor has for each sample what the other has once."""
     inner = whole.shape[1:]

@@ -49,6 +49,26 @@ def is_padded_by_code(owner: object, path: str) -> bool:
     return False
 
 
+def probed_at(owner: object, name: str) -> str:
+    """`file:line` of the first `align.probe(name, ...)` in the code of a live model; "" if none is found."""
+    layers = [owner, *(layer for _, layer in _named_layers(owner))]
+    for source in {id(one.node): one for layer in layers for one in _methods(layer)}.values():
+        for node in ast.walk(source.node):
+            if isinstance(node, ast.Call) and called_name(node) == "probe" and _first_text(node) == name:
+                return shown(source, node.lineno)
+    return ""
+
+
+def _named_layers(owner: Any) -> Iterator[tuple[str, object]]:
+    walk: Any = getattr(owner, "cells_and_names", None) or getattr(owner, "named_modules", tuple)
+    yield from walk()
+
+
+def _first_text(call: ast.Call) -> str:
+    first = call.args[0] if call.args else None
+    return str(first.value) if isinstance(first, ast.Constant) else ""
+
+
 def _methods(layer: object) -> list[FunctionSource]:
     """The methods of a layer's own classes, without those that a class overrides and does not call."""
     found: dict[str, list[FunctionSource]] = {}

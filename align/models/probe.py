@@ -46,6 +46,11 @@ def is_probe(path: str) -> bool:
     return path.startswith(_PREFIX)
 
 
+def probe_name(path: str) -> str:
+    """The name that the user gave the probe at this path."""
+    return path.removeprefix(_PREFIX)
+
+
 @contextmanager
 def probed_by(recorder: Recorder) -> Iterator[None]:
     """Hand what is probed meanwhile to the recorder."""

@@ -8,6 +8,7 @@ Calls of modules without parameters (ReLU, pooling) are paired by their place be
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from align.traces.module_calls import Call, CalledModules
 
+# A dense layer is a convolution of width 1: of one weight both make the same, with their axes in another order.
+_ONE_PRODUCT = frozenset({"linear", "conv"})
 # Layers that pass their input on stand for no other layer.
 _PASSIVE = frozenset({"identity", "dropout", "channel_dropout", "flatten", "unflatten"})
 
@@ -33,6 +36,7 @@ _PASSIVE = frozenset({"identity", "dropout", "channel_dropout", "flatten", "unfl
 def pair_calls(left: CalledModules, right: CalledModules) -> CallPairs:
     """Pair the calls of reference (`left`) and candidate; the model itself ("") pairs with the model itself only."""
     pairs = [*_root_pair(left, right), *_probe_pairs(left, right), *_owner_pairs(left, right)]
+    pairs = [*_with_cells_around(left, right, pairs)]
     pairs += pair_by_place(left, right, pairs)
     pairs += _container_pairs(left, right, pairs)
     pairs.sort(key=lambda pair: pair.reference.order)
@@ -73,12 +77,51 @@ def _owner_pairs(left: CalledModules, right: CalledModules) -> Iterator[CallPair
         other = owners.get((left.owns(call), left.holds(call), call.call))
         if call.module and other is not None:
             alike = call.kind == other.kind or not call.kind or not other.kind
-            if alike or call.shapes == other.shapes:
-                yield CallPair(call, other, alike)
+            turned = {call.kind, other.kind} == _ONE_PRODUCT and _sizes(call) == _sizes(other)
+            if alike or turned or call.shapes == other.shapes:
+                yield CallPair(call, other, alike or turned)
+
+
+def _with_cells_around(left: CalledModules, right: CalledModules, pairs: Sequence[CallPair]) -> Iterator[CallPair]:
+    """In the place of a layer that makes another number of elements, the module around it that does the same work.
+
+    A bag of embeddings is a table and code that sums up its rows. Whether the module does more than that nobody knows.
+    """
+    for pair in pairs:
+        if _sizes(pair.reference) == _sizes(pair.candidate) or not right.owns(pair.candidate):
+            yield pair
+        elif around := _around(right, pair.candidate, pair.reference):
+            yield CallPair(pair.reference, around, certain=False)
+        elif around := _around(left, pair.reference, pair.candidate):
+            yield CallPair(around, pair.candidate, certain=False)
+        else:
+            yield pair
+
+
+def _around(side: CalledModules, inner: Call, like: Call) -> Call | None:
+    """The innermost module around a call that holds nothing else and returns the shapes of another call."""
+    found = [
+        call
+        for call in side.calls
+        if inner.module.startswith(f"{call.module}.")
+        and call.module
+        and call.call == inner.call
+        and side.holds(call) == side.holds(inner)
+        and call.shapes == like.shapes
+    ]
+    return max(found, key=lambda call: len(call.module), default=None)
+
+
+def _sizes(call: Call) -> list[int]:
+    """How many elements each output has."""
+    return [prod(shape) for shape in call.shapes]
 
 
 def _container_pairs(left: CalledModules, right: CalledModules, paired: Sequence[CallPair]) -> list[CallPair]:
-    """Calls of modules that hold the same parameter pairs, outermost first, where the output shapes agree."""
+    """Calls of modules that hold the same parameter pairs, outermost first, where the output shapes agree.
+
+    Those of the same lengths in another order are one tensor in another layout.
+    """
     done = {id(call) for pair in paired for call in (pair.reference, pair.candidate)}
     groups: dict[tuple[frozenset[int], int], tuple[list[Call], list[Call]]] = defaultdict(lambda: ([], []))
     for side, modules in enumerate((left, right)):
@@ -88,8 +131,14 @@ def _container_pairs(left: CalledModules, right: CalledModules, paired: Sequence
     pairs = []
     for mine, theirs in groups.values():
         scores = equality_scores([call.shapes for call in mine], [call.shapes for call in theirs])
+        turned = equality_scores([*map(_lengths, mine)], [*map(_lengths, theirs)])
+        scores = np.maximum(scores, OTHER_SHAPE_SCORE * turned)
         pairs += [CallPair(mine[i], theirs[j], certain=False) for i, j in align_sequences(scores)]
     return pairs
+
+
+def _lengths(call: Call) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(sorted(length for length in shape if length > 1)) for shape in call.shapes)
 
 
 def _alone(

@@ -36,7 +36,7 @@ def bench(*records: dict[str, Any], **case: Any) -> list[dict[str, Any]]:
 
 def test_all_found_on_a_clean_port_is_a_pass() -> None:
     figures = summary(bench(RIGHT))
-    assert figures["rates"] == {"detected": 1.0, "right layer": 1.0, "cause": 1.0}
+    assert figures["rates"] == {"detected": 1.0, "right layer": 1.0, "cause": 1.0, "explained": None}
     assert figures["passed"]
 
 
@@ -60,6 +60,14 @@ def test_each_miss_fails_and_is_printed(wrong: dict[str, Any], capsys: pytest.Ca
 )
 def test_a_port_that_is_not_clean_or_dies_fails(alarm: dict[str, Any]) -> None:
     assert not summary(bench(RIGHT, **alarm))["passed"]
+
+
+def test_wrong_code_is_to_be_explained_in_three_of_four_cases() -> None:
+    code = {**RIGHT, "family": "code", "cause": None}
+    told, silent = {**code, "explained": True}, {**code, "explained": False}
+    assert summary(bench(told, told, told, silent))["rates"]["explained"] == 0.75
+    assert summary(bench(told, told, told, silent))["passed"]
+    assert not summary(bench(told, told, silent))["passed"]
 
 
 def test_what_moves_nothing_is_undecidable_and_no_miss() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,39 @@ SETTINGS = {
     "stride order",
 }
 WEIGHTS = {"bias not loaded", "stale statistics", "swapped weights", "transposed weight"}
-CODE = {"active dropout", "dropped addend", "float16", "head count", "permuted channels", "position ids", "token ids"}
+GIVEN = {
+    "half as large before",
+    "one step late",
+    "position ids",
+    "sample of a neighbour",
+    "token ids",
+    "turned round before",
+}
+CODE = GIVEN | {
+    "active dropout",
+    "cast to half",
+    "channels reversed",
+    "cut off at a bound",
+    "cut off at zero",
+    "dropped addend",
+    "float16",
+    "halves exchanged",
+    "head count",
+    "input added on top",
+    "last channel lost",
+    "layer left out",
+    "mean taken away",
+    "minus for plus",
+    "number added",
+    "other factor",
+    "parts before channels",
+    "permuted channels",
+    "reshape for transpose",
+    "shares over an axis",
+    "sign lost",
+    "squashed",
+}
+MOST_OF_A_KIND = 2  # of each net: the places of one kind are alike
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +154,10 @@ def test_every_kind_moves_its_own_cells_and_is_undone_bit_for_bit(ports: Any, pl
     planted = set()
     for run, port in ports.values():
         clean, before = run(), snapshot(port.net)
+        counts: Counter[str] = Counter()
         for mutation in plant(port):
+            if counts[mutation.kind] == MOST_OF_A_KIND:
+                continue
             try:
                 undo = mutation.plant()
             except NotPlantableError:
@@ -129,7 +165,8 @@ def test_every_kind_moves_its_own_cells_and_is_undone_bit_for_bit(ports: Any, pl
             changed = set(touched(before, snapshot(port.net)))
             moved = [path for path in mutation.paths if _moves(port, path)]
             undo()
-            assert changed == set(mutation.paths) or mutation.kind in ("position ids", "token ids"), mutation.name
+            counts[mutation.kind] += plant is plant_code
+            assert changed == set(mutation.paths) or mutation.kind in GIVEN, mutation.name
             assert not touched(before, snapshot(port.net)), mutation.name
             assert np.array_equal(run()[0], clean[0]), mutation.name
             if moved or mutation.lint:

@@ -84,7 +84,13 @@ FAULTS = {
         "transpose",
     ),
     "no_residual": ("x = x + self.mha(self.ln(x))", "x = self.mha(self.ln(x))", POOLED, "missing step", "add"),
-    "turned_back": ("[ops.neg(x[..., h:]), x[..., :h]]", "[x[..., h:], ops.neg(x[..., :h])]", ROTATED, "", ""),
+    "turned_back": (
+        "[ops.neg(x[..., h:]), x[..., :h]]",
+        "[x[..., h:], ops.neg(x[..., :h])]",
+        ROTATED,
+        "scaled input",
+        "add",
+    ),
 }
 
 

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from align.forward.causes.compare_live_weights import Weights
     from align.forward.causes.settings_to_try import BothSettings
     from align.forward.causes.suspects import Suspect
-    from align.forward.isolation.isolate_layers import Bench, IsolatedLayers
+    from align.forward.isolation.bench import Bench
+    from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.isolated_calls import IsolatedCall
     from align.lint.lint_result import SettingFinding
     from align.models.open_side import Side

@@ -6,7 +6,7 @@ Where neither settings nor weights tell a cause, the data of the fault may sugge
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from align.forward.forward_result import Culprit
 from align.forward.isolation.locate_faults import applied_inside
@@ -14,9 +14,12 @@ from align.forward.relations.layer_relations import explain_layer
 from align.forward.thresholds import MOST_OTHER_TENSORS, MOST_TENSORS_BEFORE
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
-from align.models.calls_in_code import called_at
-from align.models.source_lines import made_at
+from align.measure.tensor_layouts import only_layout
+from align.models.calls_in_code import called_at, probed_at
+from align.models.probe import is_probe, probe_name
+from align.models.source_lines import defined_at, made_at
 from align.rules.layer_rules import role_of
+from align.traces.module_calls import call_key
 from align.words.catalogue import joined
 
 if TYPE_CHECKING:
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit
     from align.core.protocols import Model
     from align.core.traces import Trace
-    from align.forward.isolation.isolate_layers import Bench, IsolatedLayers
+    from align.forward.isolation.bench import Bench
+    from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedTensor
     from align.forward.isolation.locate_faults import Fault, ProducerLayer
     from align.forward.relations.relation import Relation
@@ -61,7 +65,7 @@ class Suspect:
 
     def is_mended(self, calls: Mapping[CallKey, IsolatedCall]) -> bool:
         """Tell whether all calls of the module that were off are right in another run."""
-        return all(fault.key in calls and _is_right(fault, calls[fault.key]) for fault in self.faults)
+        return all(fault.key in calls and _is_right(fault, calls) for fault in self.faults)
 
 
 def suspects_of(faults: Sequence[Fault]) -> tuple[Suspect, ...]:
@@ -72,10 +76,21 @@ def suspects_of(faults: Sequence[Fault]) -> tuple[Suspect, ...]:
     return tuple(Suspect(tuple(group), culprit_of(group)) for group in groups.values())
 
 
-def _is_right(fault: Fault, call: IsolatedCall) -> bool:
-    """Tell whether the tensor that was off was compared again, and nothing beside it is off."""
-    tensors = call.inputs if fault.part == "inputs" else call.outputs
-    return fault.tensor.reference.key in tensors and all(one.factor <= 1.0 for one in tensors.values())
+def _is_right(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> bool:
+    """Tell whether the tensor that was off was compared again, and nothing beside it is off.
+
+    Of a module that may end elsewhere than its counterpart, the call that shows it may be right instead.
+    """
+    tensors = calls[fault.key].inputs if fault.part == "inputs" else calls[fault.key].outputs
+    if fault.tensor.reference.key in tensors and _all_right(tensors):
+        return True
+    shown = calls.get(call_key(fault.shown_by)) if fault.shown_by else None
+    told = {} if shown is None else shown.inputs if fault.shown_in == "inputs" else shown.outputs
+    return bool(told) and _all_right(told)
+
+
+def _all_right(tensors: Mapping[str, IsolatedTensor]) -> bool:
+    return all(one.factor <= 1.0 for one in tensors.values())
 
 
 def culprit_of(faults: Sequence[Fault]) -> Culprit:
@@ -152,8 +167,18 @@ def with_lines(culprits: Sequence[Culprit], model: Model) -> list[Culprit]:
 
 
 def _line(culprit: Culprit, model: Model) -> str:
+    if is_probe(culprit.candidate):
+        return probed_at(model, probe_name(culprit.candidate))
     calls = culprit.part == "inputs" and called_at(model, culprit.candidate)
-    return calls or made_at(model, culprit.candidate)
+    return calls or made_at(model, culprit.candidate) or _code_of(culprit, model)
+
+
+def _code_of(culprit: Culprit, model: Any) -> str:
+    """The first line of the model's own code, which nothing of its own makes."""
+    if culprit.candidate:
+        return ""
+    kind = type(model)
+    return defined_at(getattr(kind, "construct", None) or getattr(kind, "forward", None))
 
 
 def guess_causes(bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
@@ -214,9 +239,11 @@ def _before(reference: Trace, fault: Fault) -> dict[str, Array]:
     known.sort(key=lambda one: one.order)
     once = {reference.value(one).__array_interface__["data"][0]: one for one in known}  # an output is an input next
     latest = sorted(once.values(), key=lambda one: -one.order)
-    alike = [one for one in latest if one.shape == wrong.shape][:MOST_TENSORS_BEFORE]
-    others = [one for one in latest if one.shape != wrong.shape][:MOST_OTHER_TENSORS]
-    return {one.key: reference.value(one) for one in (*alike, *others)}
+    turned = {one.key: view for one in latest if (view := only_layout(one.shape, wrong.shape)) is not None}
+    alike = [one for one in latest if one.shape == wrong.shape or one.key in turned][:MOST_TENSORS_BEFORE]
+    others = [one for one in latest if one not in alike][:MOST_OTHER_TENSORS]
+    values = {one.key: reference.value(one) for one in (*alike, *others)}
+    return {key: turned[key].to_candidate(value) if key in turned else value for key, value in values.items()}
 
 
 def _values_by_role(side: Side, path: str) -> dict[str, Array]:

@@ -7,15 +7,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from align.forward.functions.recorded_calls import Likeness, varies
-from align.forward.thresholds import MOST_FOLLOWED_CALLS
+from align.forward.thresholds import MOST_FOLLOWED_CALLS, NEGATED_TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
     from align.forward.forward_result import FunctionDifference
     from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall, TensorKey
+    from align.traces.module_calls import CallKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,14 @@ class FollowedCalls:
         self._like = like
         self._known: dict[TensorKey, Likeness | None] = {}
         self._counterparts: dict[tuple[str, int], list[Counterpart]] = {}
+        self._sources: dict[CallKey, tuple[Likeness, ...]] = {}
+        self._meant_sources: dict[CallKey, frozenset[TensorKey]] = {}
         self.firsts, self._followed = self._follow(ends)
 
     def _follow(self, ends: Iterable[TensorKey]) -> tuple[list[RecordedCall], list[RecordedCall]]:
         """Calls that make something unknown of what is known, and all behind them, each in the order of the run."""
-        open_keys, passed = list(ends), set[bytes]()
+        ends = list(ends)
+        open_keys, passed = [*ends], set[bytes]()
         firsts, followed = [], []
         while open_keys and len(passed) < MOST_FOLLOWED_CALLS:
             key = open_keys.pop()
@@ -55,16 +59,32 @@ class FollowedCalls:
             if maker.is_function and len(maker.returned) == 1:
                 followed.append(maker)
                 firsts += [] if unknown else [maker]
+        if not passed:  # what it ends with the reference has too, but goes on with it
+            firsts = followed = self._functions_that_return(ends)
         place = {id(call): number for number, call in enumerate(self.made.calls.values())}
         firsts.sort(key=lambda call: place[id(call)])
         followed.sort(key=lambda call: place[id(call)])
         return firsts, followed
+
+    def _functions_that_return(self, keys: Iterable[TensorKey]) -> list[RecordedCall]:
+        makers = (self.made.makers.get(key) for key in keys)
+        return [one for one in makers if one is not None and one.is_function and len(one.returned) == 1]
+
+    def goes_on_with(self, call: RecordedCall, other: RecordedCall) -> bool:
+        """Tell whether the reference's call is given what the port's returned: it is the step behind it."""
+        known = self.likeness(call.returned[0])
+        return known is not None and bool(known.keys.intersection(other.given))
 
     def likeness(self, key: TensorKey) -> Likeness | None:
         """What a tensor of the port is among those of the reference; None if it is unknown there."""
         if key not in self._known:
             self._known[key] = self._like.find(self.made.values[key])
         return self._known[key]
+
+    def beside(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+        """All followed calls of the same functions on the same lines."""
+        lines = {(call.name, call.place) for call in calls}
+        return [call for call in self._followed if (call.name, call.place) in lines]
 
     def is_first(self, call: RecordedCall) -> bool:
         """Tell whether all that a call is given is known, or was made by no call."""
@@ -87,7 +107,9 @@ class FollowedCalls:
         own = self.result(call)
         known = [one for key in call.given if (one := self.likeness(key)) is not None]
         given = set().union(*(one.keys for one in known), set())
-        factors = [one.factor for one in known if one.factor != 1.0]
+        factors = [one.factor for one in known if one.keys][:1]  # the first tensor is what a call works on
+        factors += [one.factor for one in known if one.factor not in (1.0, *factors)]
+        origins = [one.factor for one in self.sources(call)]
         number = 0
         for other in self.meant.calls.values():
             if not other.is_function or len(other.returned) != 1:
@@ -98,29 +120,73 @@ class FollowedCalls:
             if result.size != own.size or same_values(result, own):
                 continue
             shares = bool(given.intersection(other.given))
-            rank = (not shares, not named, abs(number - 1 - call.call), result.shape != own.shape)
-            if shares and factors:  # what is scaled already stays so, unless the function is not linear
-                found.append(((*rank, 0), Counterpart(other, shares, factors[0])))
-            found.append(((*rank, 1), Counterpart(other, shares, 1.0)))
+            akin = shares or self._come_from_one(call, other)
+            rank = (not akin, not shares, not named, abs(number - 1 - call.call), result.shape != own.shape)
+            # What is scaled already stays so, unless the function is not linear.
+            scales = list(dict.fromkeys((*(factors[:2] if shares else origins[:1] if akin else ()), 1.0)))
+            found += [((*rank, place), Counterpart(other, shares, scale)) for place, scale in enumerate(scales)]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+    def _come_from_one(self, call: RecordedCall, other: RecordedCall) -> bool:
+        """Tell whether both make their result of the same tensors, though on another way."""
+        own, meant = [one.keys for one in self.sources(call)], self._sources_meant(other)
+        return bool(own) and all(meant & keys for keys in own) and meant <= frozenset().union(*own)
+
+    def sources(self, call: RecordedCall) -> tuple[Likeness, ...]:
+        """What the port has as the reference and makes a call's result of, in the order in which it is given."""
+        key = call.path, call.call
+        if key not in self._sources:
+            self._sources[key] = ()  # of a tensor that a call was given and returned
+            found: list[Likeness] = []
+            for one in call.given:
+                known, maker = self.likeness(one), self.made.makers.get(one)
+                if known is not None:
+                    found += [known] if known.keys else []
+                elif maker is not None:
+                    found += self.sources(maker)
+            self._sources[key] = tuple(dict.fromkeys(found))
+        return self._sources[key]
+
+    def _sources_meant(self, other: RecordedCall) -> frozenset[TensorKey]:
+        """The same of a call of the reference."""
+        key = other.path, other.call
+        if key not in self._meant_sources:
+            self._meant_sources[key] = frozenset()
+            found: set[TensorKey] = set()
+            for one in other.given:
+                maker = self.meant.makers.get(one)
+                if one in self._of_both:
+                    found.add(one)
+                elif maker is not None and varies(self.meant.values[one]):
+                    found |= self._sources_meant(maker)
+            self._meant_sources[key] = frozenset(found)
+        return self._meant_sources[key]
 
     def difference(self, call: RecordedCall, other: Counterpart) -> FunctionDifference:
         """What a call is given or does otherwise than the one of the reference whose result makes all right."""
         known = [self.likeness(key) for key in call.given]
         if not other.shares:
+            if self._come_from_one(call, other.call):
+                return "result"
             return "result" if not known or all(one == Likeness() for one in known) else "missing step"
         if None in known:
             return "other table"
-        if other.factor == 1.0 and any(one is not None and one.factor != 1.0 for one in known):
+        if self._factor(call, other) is not None:
             return "scaled input"
         given = set().union(*(one.keys for one in known if one is not None))
         beside = [key for key in other.call.given if key not in given and varies(self.meant.values[key])]
         return "other input" if beside else "result"
 
-    def factor(self, call: RecordedCall) -> float:
-        """The number by which what a call is given is multiplied."""
-        known = (self.likeness(key) for key in call.given)
-        return next(one.factor for one in known if one is not None and one.factor != 1.0)
+    def factor(self, call: RecordedCall, other: Counterpart) -> float:
+        """The number by which what a call is given is multiplied, and should not be."""
+        return self._factor(call, other) or 1.0
+
+    def _factor(self, call: RecordedCall, other: Counterpart) -> float | None:
+        """None if there is none; of a tensor that stays scaled, only the sign of others says something."""
+        factors = [one.factor for key in call.given if (one := self.likeness(key)) is not None and one.keys]
+        if other.factor == 1.0:
+            return next((one for one in factors if one != 1.0), None)
+        return next((-1.0 for one in factors if abs(one / other.factor + 1.0) < NEGATED_TOLERANCE), None)
 
     def first_lacking(self, other: RecordedCall) -> RecordedCall | None:
         """The first call of the reference on the way to what this one is given that makes what the port has nowhere."""
@@ -136,9 +202,32 @@ class FollowedCalls:
         found = (self.likeness(key) for key in self.made.values)
         return set().union(*(one.keys for one in found if one is not None), set())
 
+    def unlike_given(self, call: RecordedCall, other: Counterpart) -> Iterator[tuple[Array, Array]]:
+        """What the reference's call is given and what the port's is in its place, where they hold other values."""
+        if len(call.given) == len(other.call.given):
+            for mine, theirs in zip(other.call.given, call.given, strict=True):
+                right, made = self.meant.values[mine], self.made.values[theirs]
+                known = self.likeness(theirs)
+                if right.shape == made.shape and varies(made) and (known is None or mine not in known.keys):
+                    yield (right if other.factor == 1.0 else (right * other.factor).astype(right.dtype)), made
+
+    def made_of(self, call: RecordedCall, shape: Shape) -> dict[str, Array]:
+        """What a call is given and what that is made of, by numbers, as the port has it; in this shape if it can be."""
+        values = [self.made.values[key] for key in call.given]
+        for one in self.sources(call):
+            layouts = [self.meant.values[key] for key in sorted(one.keys) if key in self.meant.values]
+            value = next((value for value in layouts if value.shape == shape), next(iter(layouts), None))
+            if value is not None:
+                values.append(value if one.factor == 1.0 else (value * one.factor).astype(value.dtype))
+        return {str(place): value for place, value in enumerate(values)}
+
     def result(self, call: RecordedCall) -> Array:
         """What a call of the port returned."""
         return self.made.values[call.returned[0]]
+
+    def meant_shape(self, other: Counterpart) -> Shape:
+        """The shape in which the reference has what a call should return."""
+        return self.meant.values[other.call.returned[0]].shape
 
     def meant_result(self, other: Counterpart, shape: Shape) -> Array:
         """What a call of the port should return."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from align.forward.forward_result import FunctionOutcome
     from align.forward.functions.calls_followed import Counterpart
     from align.forward.functions.recorded_calls import RecordedCall, TensorKey
-    from align.forward.isolation.isolate_layers import Bench, IsolatedLayers
+    from align.forward.isolation.bench import Bench
+    from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.models.open_side import Side
 
 

@@ -37,7 +37,7 @@ from align.measure.measure_arrays import measure
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Inputs
@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from align.forward.forward_result import Sureness
     from align.forward.functions.calls_followed import Counterpart
     from align.forward.functions.recorded_calls import RecordedCall
-    from align.forward.isolation.isolate_layers import Bench, IsolatedLayers
+    from align.forward.isolation.bench import Bench
+    from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.locate_faults import Fault
+    from align.forward.relations.relation import Relation
     from align.models.open_side import Side
     from align.traces.module_calls import CallKey
 
@@ -118,7 +120,8 @@ class _Look:
     ) -> None:
         self._reference, self._bench, self._alone, self._budget = reference, bench, alone, budget
         self._modules = modules
-        pairs = [pair for pair in bench.expected.pairs if pair.certain]
+        # Of what stands in another layout the values must show which, and wrong ones do not.
+        pairs = [one for one in bench.expected.pairs if one.certain and one.reference.shapes == one.candidate.shapes]
         self._paired = {pair.reference.module for pair in pairs}, {pair.candidate.module for pair in pairs}
 
     def at(self, suspect: Suspect) -> Suspect:
@@ -138,7 +141,7 @@ class _Look:
         inside = FollowedCalls(meant, made, like, own.given if suspect.fault.part == "inputs" else own.returned)
         if found := self._mending(suspect, inside):
             return _explained(suspect, inside, found)
-        if len(_by_line(inside.firsts)) != 1:
+        if len({call.place for call in inside.firsts}) != 1:
             return suspect
         return _with_function(suspect, _first_unlike(inside.firsts, "suspected"))
 
@@ -157,6 +160,8 @@ class _Look:
         for _ in range(MOST_LOOK_LEVELS):
             lines = _by_line(calls)
             choices = [(group, rank) for group in lines for rank in range(MOST_REPLACED_RESULTS)]
+            whole = [inside.beside(group) for group in lines]  # a function of the user's may be called more than once
+            choices[1:1] = [(all_, 0) for all_, group in zip(whole, lines, strict=True) if len(all_) > len(group)]
             for group, rank in choices[:MOST_REPLACED_LINES]:
                 if found := self._tried(suspect, inside, group, rank):
                     return found
@@ -239,32 +244,47 @@ def _looked_at(module: str, paired: set[str]) -> Callable[[str], bool]:
 
 
 def _by_line(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
-    lines: dict[str, list[RecordedCall]] = {}
+    """Calls of one function on one line together."""
+    lines: dict[tuple[str, str], list[RecordedCall]] = {}
     for call in calls:
-        lines.setdefault(call.place, []).append(call)
+        lines.setdefault((call.place, call.name), []).append(call)
     return list(lines.values())
 
 
 def _explained(suspect: Suspect, inside: FollowedCalls, found: _Replaced) -> Suspect:
-    """Name the first call that was replaced, and what it does otherwise."""
+    """Name the first call that was replaced, what it does otherwise, and by which relation."""
     call, other = next(iter(found.values()))
     difference, meant = inside.difference(call, other), other.call
-    lacking = inside.first_lacking(meant) if difference == "missing step" else meant
-    if lacking is None or not inside.is_first(call):
-        return _with_function(suspect, _first_unlike(inside.firsts, "confirmed"))
-    meant = lacking
+    if inside.goes_on_with(call, meant):
+        difference = "missing step"
+    elif difference == "missing step":
+        lacking = inside.first_lacking(meant)
+        difference, meant = ("other input", meant) if lacking is None else (difference, lacking)
+    if not inside.is_first(call):
+        suspect = _with_function(suspect, _first_unlike(inside.firsts, "confirmed"))
+        return _with_relation(suspect, inside, call, other)
     lines = tuple(dict.fromkeys(one.place for one, _ in found.values()))
-    factor = inside.factor(call) if difference == "scaled input" else 1.0
+    factor = inside.factor(call, other) if difference == "scaled input" else 1.0
     fault = FunctionFault(call.name, lines, meant.name, meant.place, difference, factor, "confirmed")
-    suspect = _with_function(suspect, fault)
-    if difference != "result":
-        return suspect
-    given = {str(place): inside.made.values[key] for place, key in enumerate(call.given)}
-    made = inside.result(call)
-    right = inside.meant_result(other, made.shape)
+    return _with_relation(_with_function(suspect, fault), inside, call, other)
+
+
+def _with_relation(suspect: Suspect, inside: FollowedCalls, call: RecordedCall, other: Counterpart) -> Suspect:
+    """Name as the cause what relates the call's result to the right one, which was tried: all is right with that."""
+    shape = inside.meant_shape(other)
+    made = inside.result(call).reshape(shape)
+    found = _relation(inside.made_of(call, shape), inside.meant_result(other, shape), made)
+    if found is None:
+        found = next((one for pair in inside.unlike_given(call, other) if (one := _relation({}, *pair))), None)
+    return suspect if found is None else replace(suspect, culprit=with_relation(suspect.culprit, found))
+
+
+def _relation(known: Mapping[str, Array], right: Array, made: Array) -> Relation | None:
+    """What explains why a tensor is not the right one, by those that it is made of."""
+    if right.dtype.kind != "f" or made.dtype.kind != "f":
+        return None
     limit = limit_for(measure(right, right), (right.dtype.name, made.dtype.name), None)
-    relations = [one for one in explain_layer("", given, {}, right, made, limit) if one.explains]
-    return replace(suspect, culprit=with_relation(suspect.culprit, relations[0])) if relations else suspect
+    return next((one for one in explain_layer("", known, {}, right, made, limit) if one.explains), None)
 
 
 def _first_unlike(calls: Sequence[RecordedCall], sureness: Sureness) -> FunctionFault:

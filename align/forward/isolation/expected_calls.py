@@ -31,7 +31,8 @@ class ExpectedCalls:
     """The reference's calls as the port's are to be judged by them.
 
     `given` are the inputs by the port's calls, `returned` the outputs by the port's captures. Calls of `certain` pairs
-    end at the same place in both models, those of `same` are of one layer. `precise` says that the port computes in
+    end at the same place in both models, and `sure` are the keys of what the reference's gave and returned there. Those
+    of `same` are of one layer. `precise` says that the port computes in
     the reference's precision, `inside` and `doubtful_inside` in which one the reference computed inside a module.
     """
 
@@ -43,6 +44,7 @@ class ExpectedCalls:
     given: Mapping[CallKey, Sequence[Capture]]
     returned: Mapping[str, Capture]
     certain: frozenset[CallKey]
+    sure: frozenset[str]
     same: frozenset[CallKey]
     precise: bool
     inside: Mapping[str, str]
@@ -75,6 +77,7 @@ def expected_calls(
     inputs = inputs_of_calls(trace)
     modules = {pair.reference.module for pair in pairs}
     certain = {one.key for pair in pairs if pair.certain for one in pair.reference.outputs}
+    sure = {(pair.reference.module, pair.reference.call) for pair in pairs if pair.certain}
     return ExpectedCalls(
         trace,
         pairs,
@@ -84,6 +87,7 @@ def expected_calls(
         given={call_key(pair): inputs.get((pair.reference.module, pair.reference.call), []) for pair in pairs},
         returned={b.key: a for pair in pairs for a, b in outputs_of(pair)},
         certain=frozenset(call_key(pair) for pair in pairs if pair.certain),
+        sure=frozenset(certain.union(one.key for one in trace.inputs if (one.module, one.call) in sure)),
         same=frozenset(call_key(pair) for pair in pairs if same_layer(pair)),
         precise=_is_mostly_as_precise(pairs),
         inside=_dtypes_inside(trace, modules),

@@ -7,9 +7,9 @@ from math import inf, prod
 from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding
-from align.errors import UserCodeError
-from align.forward.isolation.isolated_calls import IsolatedCall, Isolation, IsolationOptions
-from align.forward.isolation.locate_faults import calls_to_force, find_faults, isolated_comparisons
+from align.forward.isolation.doubtful_modules import settle_doubtful
+from align.forward.isolation.isolated_calls import IsolatedCall, IsolationOptions
+from align.forward.isolation.locate_faults import calls_to_force, has_wrong_inputs, isolated_comparisons
 from align.forward.layers.compare_traces import paired_outputs
 from align.forward.thresholds import HELPED_SHARE, MOST_ISOLATED_ROUNDS
 from align.traces.module_calls import call_key
@@ -18,11 +18,9 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.protocols import Inputs, Model
     from align.forward.forward_result import IsolatedComparison
-    from align.forward.isolation.expected_calls import ExpectedCalls
+    from align.forward.isolation.bench import Bench, IsolatedRun
     from align.forward.isolation.locate_faults import Fault
-    from align.models.open_side import Side
     from align.traces.module_calls import CallKey, CallPair
 
 UNCHANGED = IsolationOptions()
@@ -42,33 +40,6 @@ class IsolatedLayers:
     calls: Mapping[CallKey, IsolatedCall] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class IsolatedRun:
-    """The calls of one run of the port, and what kept it from its end, "" if nothing did."""
-
-    calls: dict[CallKey, IsolatedCall]
-    failed: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """The port, to be run with what the reference had in the place of what it makes itself."""
-
-    side: Side
-    inputs: Inputs
-    expected: ExpectedCalls
-
-    def run(self, way: IsolationOptions, stand_ins: Mapping[str, Model] | None = None) -> IsolatedRun:
-        """Run the port; if it fails on the reference's values, what was seen until then counts."""
-        sink = Isolation(self.expected, way)
-        try:
-            self.side.runner.run(self.side.model, self.inputs, sink, stand_ins)
-        except UserCodeError as error:
-            ended = {key: call for key, call in sink.calls.items() if call.ended}
-            return IsolatedRun(ended, error.message)
-        return IsolatedRun(sink.calls)
-
-
 def isolate_layers(bench: Bench) -> IsolatedLayers:
     """Find every call of the port that is at fault by itself; what a run did not come to is a finding."""
     seen, way = _run(bench)
@@ -76,9 +47,9 @@ def isolate_layers(bench: Bench) -> IsolatedLayers:
     if seen.failed:
         message = sentence("forward_finding.not_isolated", error=seen.failed)
         findings = (Finding("not-isolated", "warning", bench.side.label, message),)
-    faults = find_faults(bench.expected.pairs, seen.calls, way)
-    outputs = isolated_comparisons(bench.expected.pairs, seen.calls, faults)
-    return IsolatedLayers(tuple(faults), outputs, findings, way, seen.calls)
+    settled = settle_doubtful(bench, seen.calls, way)
+    outputs = isolated_comparisons(bench.expected.pairs, settled.calls, settled.faults)
+    return IsolatedLayers(tuple(settled.faults), outputs, findings, settled.way, settled.calls)
 
 
 def _run(bench: Bench) -> tuple[IsolatedRun, IsolationOptions]:
@@ -100,12 +71,37 @@ def _run(bench: Bench) -> tuple[IsolatedRun, IsolationOptions]:
         more = calls_to_force(bench.expected.pairs, seen.calls, way, helpless) - helpless
         if not more - way.forced and not way.forced & helpless:
             break
-        way = replace(way, forced=frozenset((way.forced | more) - helpless))
+        before, way = seen, replace(way, forced=frozenset((way.forced | more) - helpless))
         seen = bench.run(way)
+        if spoiled := _given_worse(before.calls, seen.calls):
+            alone = replace(way, apart=way.apart | _nearest_before(spoiled, way.forced, seen.calls))
+            other = bench.run(alone)
+            if len(_given_worse(before.calls, other.calls)) < len(spoiled) and not other.failed:
+                way, seen = alone, other
         if seen.failed and way.resizes:
             way = IsolationOptions(resizes=False)
             seen = bench.run(way)
     return seen, way
+
+
+def _given_worse(before: Mapping[CallKey, IsolatedCall], after: Mapping[CallKey, IsolatedCall]) -> set[CallKey]:
+    """Calls that the port gives something wrong only since others were given right inputs: they use the same tensor."""
+    return {
+        key
+        for key, call in after.items()
+        if has_wrong_inputs(call) and key in before and not has_wrong_inputs(before[key])
+    }
+
+
+def _nearest_before(
+    spoiled: set[CallKey], forced: frozenset[CallKey], calls: Mapping[CallKey, IsolatedCall]
+) -> set[CallKey]:
+    """For each of these calls, the last one before it that is given other inputs than the port's."""
+    found = set()
+    for key in spoiled:
+        before = [one for one in forced if one in calls and calls[one].begun < calls[key].begun]
+        found |= {max(before, key=lambda one: calls[one].begun)} if before else set()
+    return found
 
 
 def _is_resized(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]) -> bool:

@@ -17,8 +17,9 @@ import numpy as np
 from align.forward.layers.compare_traces import coarser_of
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import limit_by_noise
-from align.measure.tensor_layouts import LearnedLayouts
+from align.measure.tensor_layouts import LearnedLayouts, only_layout
 from align.measure.tensor_statistics import sample_values
+from align.measure.thresholds import LEAST_LAYOUT_ELEMENTS
 from align.traces.module_calls import pair_inputs
 from align.traces.rounding_noise import noise_of
 
@@ -95,11 +96,15 @@ class IsolationOptions:
     """How a run of the port is changed.
 
     Calls that are `forced` are given the reference's inputs even where the port's are other ones. If it `resizes`,
-    tensors of another number of elements give way too, which code around may not stand.
+    tensors of another number of elements give way too, which code around may not stand. Calls that are `trusted` return
+    what the reference's do though nobody knows whether both end at the same place. What is given to calls `apart` is
+    given to nobody else that uses the same tensor.
     """
 
     forced: frozenset[CallKey] = frozenset()
     resizes: bool = True
+    trusted: frozenset[CallKey] = frozenset()
+    apart: frozenset[CallKey] = frozenset()
 
 
 class NoiseIsolation:
@@ -158,7 +163,7 @@ class Isolation:
     @property
     def overwrites(self) -> bool:
         """Where something is forced, whoever else uses it must have it too: the rest of a residual stream."""
-        return self._entered in self._way.forced
+        return self._entered in self._way.forced - self._way.apart
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Measure what the port hands to a paired call, and give it the reference's."""
@@ -200,7 +205,8 @@ class Isolation:
         alone = None if mine is None else self.calls[key].outputs.get(mine.key)
         if alone is None or not self._may_give_way(alone):
             return None
-        return self._meant(alone) if key in self._expected.certain or alone.factor <= 1.0 else None
+        sure = key in self._expected.certain or key in self._way.trusted
+        return self._meant(alone) if sure or alone.factor <= 1.0 else None
 
     def _may_give_way(self, alone: IsolatedTensor) -> bool:
         return self._way.resizes or alone.view is not None
@@ -215,7 +221,7 @@ class Isolation:
     ) -> IsolatedTensor | None:
         """None where the layouts differ, and values do not show how; the models' own outputs must have one shape."""
         meant = self._expected.trace.value(mine)
-        view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
+        view = self._view(mine, meant, value)
         if view is None:
             return IsolatedTensor(mine, None, None, inf, np.array(value)) if meant.size != value.size else None
         turned = view.to_reference(value)
@@ -233,6 +239,14 @@ class Isolation:
         found = judge_tensor(meant, turned, limit_of, self._expected.padding.at(mine))
         kept = np.array(turned) if found.factor > 1.0 else None
         return IsolatedTensor(mine, found.measurement, found.limit, found.factor, kept, view, found.part)
+
+    def _view(self, mine: Capture, meant: Array, value: Array) -> Layout | None:
+        """How the port lays a tensor out; what surely is the same may show it by its shape alone."""
+        if not mine.module and mine.shape != value.shape:
+            return None
+        sure = mine.key in self._expected.sure and value.size >= LEAST_LAYOUT_ELEMENTS
+        found = self._layouts.find(meant, value)
+        return found or (only_layout(mine.shape, value.shape) if sure else None)
 
     def _carried(self, inputs: Mapping[str, Array], new: Mapping[str, Array], paired: Mapping[str, Capture]) -> str:
         """The coarsest dtype whose rounding is in what a call is given: its own, or that of all before it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -48,7 +48,8 @@ class Fault:
     """A pair at fault, and the tensor that shows it: the worst of its inputs or outputs.
 
     A wrong input may be what a layer of the port returned that has no counterpart: `made_by`. Where it drifts, `begins`
-    is the first call that is given it.
+    is the first call that is given it. A module of which nobody knows whether it ends where its counterpart does is
+    `shown_by` the call that comes out wrong, or is given something wrong.
     """
 
     pair: CallPair
@@ -56,6 +57,8 @@ class Fault:
     tensor: IsolatedTensor
     made_by: ProducerLayer | None = None
     begins: CallPair | None = None
+    shown_by: CallPair | None = None
+    shown_in: Literal["inputs", "outputs"] = "outputs"
 
     @property
     def path(self) -> str:
@@ -86,18 +89,24 @@ def calls_to_force(
     }
     around = [key for key in wrong_inputs if key not in helpless]
     around.sort(key=lambda key: (wrong_inputs[key].begun, -wrong_inputs[key].ended))
-    off = [key for key, call in wrong_inputs.items() if _is_off(call) and key in certain]
+    off = [key for key, call in wrong_inputs.items() if is_off(call) and key in certain]
     return {next((key for key in around if _holds(wrong_inputs, key, inner)), inner) for inner in off}
 
 
-def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], way: IsolationOptions) -> list[Fault]:
-    """Return the faults in the order in which they show, in a run of this way.
+def find_faults(
+    pairs: Sequence[CallPair],
+    calls: Mapping[CallKey, IsolatedCall],
+    way: IsolationOptions,
+    excused: Set[CallKey] = frozenset(),
+) -> list[Fault]:
+    """Return the faults in the order in which they show, in a run of this way; calls that are `excused` have none.
 
     A forced call is at fault in what the port itself would give it, and if it is off all the same, itself. In a port
     that keeps its own shapes calls that work on other pieces than the reference's are at fault only if nothing else is,
     and what follows is wrong.
     """
-    run = _Run([(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls], calls, way)
+    seen = [(pair, calls[key]) for pair in pairs if (key := call_key(pair)) in calls and key not in excused]
+    run = _Run(seen, calls, way)
     faults = [fault for suspect in run.suspects() for fault in run.faults(*suspect)]
     faults = [fault for fault in faults if not _is_explained_inside(fault, faults, calls)]
     regular = [fault for fault in faults if fault.tensor.factor != inf or way.resizes]
@@ -125,7 +134,7 @@ class _Run:
         self._seen, self._calls, self._way = seen, calls, way
         self._certain = [call for pair, call in seen if pair.certain]
         self._ends = sorted(call.ended for call in self._certain if _is_given_floats(call))
-        doubtful = [(pair, call) for pair, call in seen if not pair.certain and _is_off(call)]
+        doubtful = [(pair, call) for pair, call in seen if not pair.certain and is_off(call)]
         self._doubtful = sorted(doubtful, key=lambda one: one[1].ended)
 
     def suspects(self) -> list[tuple[CallPair, IsolatedCall]]:
@@ -138,9 +147,13 @@ class _Run:
         other_form = not self._way.resizes and call.inputs_factor == inf and not self._ends_alike(pair, call)
         if other_form or (call_key(pair) in self._way.forced and has_wrong_inputs(call)):
             yield self._wrong_inputs(pair, call)
-        if _is_off(call) and not other_form:
+        if is_off(call) and not other_form:
             around = None if call.is_leaf or not pair.certain else self._ended_just_before(call.ended - call.returned)
-            yield self._doubted(*around) if around else Fault(pair, _part(pair, call), _worst(call.outputs))
+            yield (
+                replace(self._doubted(*around), shown_by=pair)
+                if around
+                else Fault(pair, _part(pair, call), _worst(call.outputs))
+            )
 
     def _ends_alike(self, pair: CallPair, call: IsolatedCall) -> bool:
         """Tell whether a call that works on other pieces returns what can be compared all the same."""
@@ -157,7 +170,7 @@ class _Run:
         for pair, call in self._seen:
             key = call_key(pair)
             inside = any(_holds(self._calls, key, one.key) and one.part != "inputs" for one in faults)
-            if inside and key not in named and not _is_off(call) and _is_given_wrong_data(call):
+            if inside and key not in named and not is_off(call) and _is_given_wrong_data(call):
                 explained = any(_holds(self._calls, one.key, key) for one in found) or self._begins_right(key)
                 found += [] if explained else [self._wrong_inputs(pair, call)]
         return found
@@ -197,12 +210,12 @@ class _Run:
 
     def _wrong_inputs(self, pair: CallPair, call: IsolatedCall) -> Fault:
         if around := self._ended_just_before(call.begun):
-            return self._doubted(*around)
+            return replace(self._doubted(*around), shown_by=pair, shown_in="inputs")
         wrong = _worst(call.inputs)
         return Fault(pair, "inputs", wrong, self._layer_around(pair) or _maker(wrong, call, self._calls))
 
     def _is_suspect(self, pair: CallPair, call: IsolatedCall) -> bool:
-        off = _is_off(call) and (pair.certain or self._is_handed_on(call))
+        off = is_off(call) and (pair.certain or self._is_handed_on(call))
         return off or (call_key(pair) in self._way.forced and has_wrong_inputs(call))
 
     def _is_handed_on(self, call: IsolatedCall) -> bool:
@@ -229,6 +242,13 @@ class _Run:
         after = (one for one in self._certain if one.ended > end and one.inputs_factor not in (None, inf))
         following = min(after, key=lambda one: one.ended, default=None)
         return following is not None and not has_wrong_inputs(following)
+
+
+def fault_of_module(pair: CallPair, call: IsolatedCall) -> Fault:
+    """What is at fault in a module that is known to be: what it is given, or it."""
+    if has_wrong_inputs(call):
+        return Fault(pair, "inputs", _worst(call.inputs))
+    return Fault(pair, _part(pair, call), _worst(call.outputs))
 
 
 def _part(pair: CallPair, call: IsolatedCall) -> Part:
@@ -279,7 +299,7 @@ def unpaired_before(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> list
         return []
     given, own = fault.part == "inputs", calls[fault.key]
     shows = own.begun if given else own.ended
-    right = [key for key, call in calls.items() if call.outputs and not _is_off(call) and call.ended <= shows]
+    right = [key for key, call in calls.items() if call.outputs and not is_off(call) and call.ended <= shows]
     found = [
         (call.ended, key)
         for key, call in calls.items()
@@ -338,7 +358,8 @@ def _is_given_wrong_data(call: IsolatedCall) -> bool:
     return any(one.value is not None and np.unique(sample_values(one.value)).size >= LEAST_DATA_VALUES for one in wrong)
 
 
-def _is_off(call: IsolatedCall) -> bool:
+def is_off(call: IsolatedCall) -> bool:
+    """Tell whether a call returns something else than the reference does."""
     return (call.factor or 0.0) > 1.0
 
 

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
+from align.forward.relations.gates_and_turns import explain_gates, explain_turns
 from align.forward.relations.input_relations import explain_function, explain_inputs, explain_resizing
+from align.forward.relations.kept_lengths import explain_kept_keys, explain_kept_means, kept_numbers
 from align.forward.relations.output_relations import NARROW, likeliest_relation
-from align.forward.relations.pointwise import softmax, swap_sides
+from align.forward.relations.pointwise import FUNCTIONS, name_functions, softmax, swap_sides
 from align.forward.relations.relation import Relation, agreement, at_places, with_facts
 from align.forward.relations.slices import divisors
 from align.forward.thresholds import (
@@ -26,6 +28,7 @@ from align.forward.thresholds import (
     MOST_ATTENTION_HEADS,
     MOST_ATTENTION_TENSORS,
     MOST_TERMS,
+    SCALE_DIGITS,
     TRIED_POSITIONS,
 )
 from align.words.catalogue import joined, sentence
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
+    from align.forward.relations.input_relations import Function
     from align.forward.relations.relation import Fact, Question
 
 
@@ -42,11 +46,77 @@ def explain_code(question: Question, known: Mapping[str, Array]) -> Iterator[Rel
     floats = {name: value for name, value in known.items() if value.dtype.kind == "f" and value.size}
     yield from explain_inputs(question, floats)
     for name, value in floats.items():
-        for family in (explain_function, explain_resizing, explain_reduction):
+        for family in FAMILIES:
             for found in family(question, value):
                 yield replace(found, facts={**found.facts, "input": name})
     yield from explain_attention_in_code(question, floats)
-    yield from explain_terms(question, floats)
+    yield from explain_other_tensor(question, floats)
+    terms = [*explain_terms(question, floats)]
+    yield from terms
+    if not any(one.explains for one in terms):
+        yield from explain_scaled_term(question, floats)
+
+
+def explain_other_tensor(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
+    """Where both sides apply one function, or none, to other tensors: a layer or a level is left out."""
+    same = {name: value for name, value in known.items() if value.shape == question.reference.shape}
+    ours, theirs = (dict(_made_of(side, same, question)) for side in (question.reference, question.candidate))
+    for function in ours.keys() & theirs.keys():
+        (mine, _), (other, left) = ours[function], theirs[function]
+        if mine != other:
+            named: dict[str, Fact] = {} if function == NOTHING else {"function": name_functions([function])}
+            yield Relation("other-tensor", left, facts={**named, "reference": mine, "candidate": other})
+
+
+NOTHING = "function_form.nothing"
+
+
+def _made_of(output: Array, known: Mapping[str, Array], question: Question) -> Iterator[tuple[str, tuple[str, float]]]:
+    """The functions, each with the first tensor of which it makes an output and what is left of the limit."""
+    some = at_places(output, question.places)
+    found: set[str] = set()
+    functions: dict[str, Function] = {NOTHING: np.positive, **FUNCTIONS}
+    for name, value in known.items():
+        sample = at_places(value, question.places)
+        for function, of in functions.items():
+            if function in found or np.any(np.abs(of(sample) - some) > question.limit.max_abs):
+                continue
+            left = agreement(output, of(value.astype(np.float64)), question.limit)
+            if left is not None:
+                found.add(function)
+                yield function, (name, left)
+
+
+def explain_scaled_term(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
+    """Where the candidate is off by a number times a tensor before: a term with another factor, or one that is missing.
+
+    A tensor with fewer axes stands for itself repeated along those behind it or before it.
+    """
+    error = question.candidate_sample - question.sample
+    for name, value in [*known.items()][:MOST_TERMS]:
+        for term in _repeated_as(value, question.reference.shape):
+            sample = at_places(term, question.places)
+            square = float(sample @ sample)
+            scale = float(sample @ error) / square if square > 0.0 else 0.0
+            whole = square > 0.0 and question.fits(float(sample @ question.sample) / square * sample)
+            if whole or scale == 0.0 or not question.fits(question.candidate_sample - scale * sample):
+                continue
+            rest = question.candidate.astype(np.float64) - scale * term
+            named = {1.0: "residual-extra", -1.0: "residual-missing"}.get(round(scale, SCALE_DIGITS), "term-scaled")
+            found = question.confirm(named, rest, fitted=int(named == "term-scaled"))
+            facts: dict[str, Fact] = {"input": name, **({"too_much": scale} if named == "term-scaled" else {})}
+            yield from filter(None, [with_facts(found, facts)])
+
+
+def _repeated_as(value: Array, shape: tuple[int, ...]) -> Iterator[Array]:
+    if value.shape == shape:
+        yield value
+    elif 1 < value.ndim < len(shape) and value.shape == shape[: value.ndim]:
+        yield np.broadcast_to(value.reshape(*value.shape, *([1] * (len(shape) - value.ndim))), shape)
+    elif 1 < value.ndim < len(shape) and value.shape == shape[-value.ndim :]:
+        yield np.broadcast_to(value, shape)
+    elif value.ndim == 2 and len(shape) == 3 and value.shape == (shape[0], shape[2]):
+        yield np.broadcast_to(value[:, None], shape)
 
 
 def explain_terms(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
@@ -148,15 +218,46 @@ def explain_attention_in_code(question: Question, known: Mapping[str, Array]) ->
         for name, other, facts in _others(way, _heads(question)):
             found = swap_sides(question).confirm(name, other.of(*given))
             yield from filter(None, [with_facts(found, facts)])
+        yield from _other_keys(question, way, given)
+    elif len(tensors) > 2:
+        for way, given in islice(_made(question, tensors, whole=False), 1):
+            masked = [*_other_keys(question, way, given)]
+            yield from masked or _others_masked(question, way, given)
+
+
+def _other_keys(question: Question, way: _Way, given: tuple[Array, Array, Array]) -> Iterator[Relation]:
+    """Attention to other keys of each sample."""
+    query, key, value = given
+    if question.reference.size * key.shape[1] > LARGEST_ATTENTION_IN_CODE or way.causal:
+        return
+    yield from explain_kept_keys(
+        question, lambda first, stop: way.of(query, key[:, first:stop], value[:, first:stop]), key.shape[1]
+    )
+
+
+def _others_masked(question: Question, way: _Way, given: tuple[Array, Array, Array]) -> Iterator[Relation]:
+    """Another scale or number of heads, where both sides attend to the same first keys of each sample."""
+    query, key, value = given
+    numbers = range(1, key.shape[1] + 1)
+    if question.reference.size * key.shape[1] > LARGEST_ATTENTION_IN_CODE or way.causal:
+        return
+    kept = kept_numbers(
+        question.reference, np.stack([way.of(query, key[:, :n], value[:, :n]) for n in numbers]), question
+    )
+    samples = [(slice(place, place + 1), slice(stop)) for place, stop in enumerate(kept)]
+    for name, other, facts in _others(way, _heads(question)) if kept else ():
+        made = [other.of(query[one], key[one, keys], value[one, keys]) for one, keys in samples]
+        found = swap_sides(question).confirm(name, np.concatenate(made))
+        yield from filter(None, [with_facts(found, facts)])
 
 
 def _tensors(known: Mapping[str, Array], shape: tuple[int, ...]) -> Iterator[Array]:
-    """Those of the shape, and the thirds of fused ones."""
-    for value in known.values():
-        if value.dtype.kind == "f" and value.shape == shape:
-            yield value.astype(np.float64)
-        elif value.dtype.kind == "f" and value.shape == (*shape[:2], 3 * shape[2]):
-            yield from np.split(value.astype(np.float64), 3, axis=2)
+    """The thirds of fused ones, which hardly anything else has, and those of the shape."""
+    floats = [value.astype(np.float64) for value in known.values() if value.dtype.kind == "f"]
+    for value in floats:
+        if value.shape == (*shape[:2], 3 * shape[2]):
+            yield from np.split(value, 3, axis=2)
+    yield from (value for value in floats if value.shape == shape)
 
 
 def _unlike(tensors: Iterator[Array]) -> Iterator[Array]:
@@ -168,8 +269,13 @@ def _unlike(tensors: Iterator[Array]) -> Iterator[Array]:
             yield one
 
 
-def _made(question: Question, tensors: list[Array]) -> Iterator[tuple[_Way, tuple[Array, Array, Array]]]:
-    """The ways that make the reference, and of what; some positions of the first sample are tried first."""
+def _made(
+    question: Question, tensors: list[Array], *, whole: bool = True
+) -> Iterator[tuple[_Way, tuple[Array, Array, Array]]]:
+    """The ways that make the reference, and of what; some positions of the first sample are tried first.
+
+    Of other samples a mask may hide keys; then they need not agree on the `whole`.
+    """
     middle, allowed = question.reference.shape[1] // 2, question.limit.max_abs
     few = question.reference[:1, middle : middle + TRIED_POSITIONS]
     ways = [_Way(count, causal=causal) for count in _heads(question) for causal in (False, True)]
@@ -178,7 +284,9 @@ def _made(question: Question, tensors: list[Array]) -> Iterator[tuple[_Way, tupl
             continue
         for (query, key), way in product(permutations([one for one in tensors if one is not value], 2), ways):
             near = np.abs(way.of(query[:1], key[:1], value[:1], middle, TRIED_POSITIONS) - few) <= allowed
-            if near.all() and agreement(question.reference, way.of(query, key, value), question.limit) is not None:
+            if not near.all():
+                continue
+            if not whole or agreement(question.reference, way.of(query, key, value), question.limit) is not None:
                 yield way, (query, key, value)
 
 
@@ -202,3 +310,13 @@ def _others(usual: _Way, heads: list[int]) -> Iterator[tuple[str, _Way, dict[str
     masks = ["none", "causal"]
     facts: dict[str, Fact] = {"reference": masks[usual.causal], "candidate": masks[not usual.causal]}
     yield "attention-mask", replace(usual, causal=not usual.causal), facts
+
+
+FAMILIES = (
+    explain_function,
+    explain_resizing,
+    explain_reduction,
+    explain_kept_means,
+    explain_gates,
+    explain_turns,
+)

@@ -26,6 +26,7 @@ from align.forward.relations.moved_values import (
     explain_permuted_axes,
     explain_permuted_split_axes,
 )
+from align.forward.relations.over_axis import explain_over_axis, explain_step
 from align.forward.relations.pointwise import explain_pointwise, softmax, swap_sides
 from align.forward.relations.relation import Question, Relation, agreement, with_facts
 from align.forward.relations.slices import other_axes
@@ -322,5 +323,14 @@ def is_exact_in(values: Array, dtype: str) -> bool:
 
 
 # Each explains everything or says nothing; those below are asked where none of these does.
-WHOLE = (explain_rounding, explain_affine, explain_permuted_axes, explain_order, explain_softmax, explain_pointwise)
+WHOLE = (
+    explain_rounding,
+    explain_affine,
+    explain_permuted_axes,
+    explain_order,
+    explain_step,
+    explain_softmax,
+    explain_pointwise,
+    explain_over_axis,
+)
 REST = (explain_permuted_split_axes, explain_displaced, explain_error_size, explain_wrong_regions)

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.forward.relations.relation import sample_places
-from align.forward.thresholds import MOST_LISTED_PLACES, MOST_REORDERED_PARTS, SLICE_COLUMNS, SLICE_TABLE_CELLS
+from align.forward.thresholds import (
+    LEAST_PART_LENGTH,
+    MOST_LISTED_PLACES,
+    MOST_REORDERED_PARTS,
+    MOST_UNEQUAL_PARTS,
+    SLICE_COLUMNS,
+    SLICE_TABLE_CELLS,
+)
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -59,7 +66,8 @@ def describe_order(order: Array) -> Description:
     """
     if np.any(order < 0):
         return _partial(order)
-    return next(chain(_simple(order), _interleaved(order), _parts(order), _rolled(order)), _general(order))
+    found = chain(_simple(order), _interleaved(order), _parts(order), _rolled(order), _unequal_parts(order))
+    return next(found, _general(order))
 
 
 def _simple(order: Array) -> Iterator[Description]:
@@ -76,6 +84,14 @@ def _parts(order: Array) -> Iterator[Description]:
         rows = order.reshape(parts, length) if length > 1 and not rest else order[:0]
         if rows.size and np.all(np.diff(rows) == 1) and np.all(rows[:, 0] % length == 0):
             yield "parts-reordered", {"parts": parts, "order": ",".join(map(str, rows[:, 0] // length))}
+
+
+def _unequal_parts(order: Array) -> Iterator[Description]:
+    """A few parts of several lengths, as levels of a pyramid, in another order."""
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(order) != 1) + 1])
+    if 2 < starts.size <= MOST_UNEQUAL_PARTS and starts.size * LEAST_PART_LENGTH <= order.size:
+        shown = ",".join(map(str, np.argsort(np.argsort(order[starts]))))
+        yield "parts-reordered", {"parts": int(starts.size), "order": shown}
 
 
 def _rolled(order: Array) -> Iterator[Description]:

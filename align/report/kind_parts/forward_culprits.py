@@ -38,6 +38,7 @@ FUNCTION_TEXTS = {
 }
 
 NEVER_GIVEN = "weights-never-given"
+NOT_LOOKED_AT = "not-looked-inside"
 
 Culprit = dict[str, Any]
 Layer = dict[str, Any]
@@ -55,7 +56,7 @@ def culprit_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
 
 def culprit_groups(document: dict[str, Any]) -> list[tuple[list[Culprit], Pairs]]:
     """Return the culprits of a `mindalign.forward` document, those of one cause together, with what is shown."""
-    return [(group, _facts(group, document["layers"])) for group in _alike(document.get("culprits", []))]
+    return [(group, _facts(group, document)) for group in _alike(document.get("culprits", []))]
 
 
 def is_culprit(layer: Layer, culprits: list[Culprit]) -> bool:
@@ -128,7 +129,8 @@ def _is_off_alone(layer: Layer) -> bool:
     return alone is not None and alone["outcome"] == "not aligned"
 
 
-def _facts(group: list[Culprit], layers: list[Layer]) -> Pairs:
+def _facts(group: list[Culprit], document: dict[str, Any]) -> Pairs:
+    layers, not_looked_at = document["layers"], any(one["code"] == NOT_LOOKED_AT for one in document["findings"])
     first = group[0]
     names = [(word("word", side), _names(group, side)) for side in ("candidate", "reference")]
     optional = {
@@ -137,7 +139,7 @@ def _facts(group: list[Culprit], layers: list[Layer]) -> Pairs:
         "inside": _inside(first),
         "change": first["change"],
         "line": _lines(group),
-        "next": _next_step(first),
+        "next": _next_step(first, not_looked_at=not_looked_at),
     }
     fault = [(say("culprit.part"), _part(group)), (say("culprit.cause"), _cause(first))]
     return [*names, *fault, *((say(f"culprit.{key}"), text) for key, text in optional.items() if text)]
@@ -176,10 +178,19 @@ def _lines(group: list[Culprit]) -> str:
 def _cause(culprit: Culprit) -> str:
     sureness = word("sureness", culprit["sureness"])
     if not culprit["cause"]:
-        return sureness
+        return _with_hint(sureness, culprit["facts"])
     facts = format_facts({key: value for key, value in culprit["facts"].items() if key not in SHOWN_ELSEWHERE})
     because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
     return f"{because} ({facts})" if facts else because
+
+
+def _with_hint(sureness: str, facts: dict[str, Any]) -> str:
+    """Say what was seen of a difference whose cause is not known."""
+    if "hint" not in facts:
+        return sureness
+    figures = format_facts({key: value for key, value in facts.items() if key not in ("hint", *SHOWN_ELSEWHERE)})
+    seen = word("cause", facts["hint"]) or facts["hint"]
+    return say("culprit.seen", sureness=sureness, seen=seen, facts=figures)
 
 
 def _inside(culprit: Culprit) -> str:
@@ -201,10 +212,12 @@ def _inside(culprit: Culprit) -> str:
     )
 
 
-def _next_step(culprit: Culprit) -> str:
-    """Say what would tell more of a part of which neither the cause nor the call at fault is known."""
-    if culprit["cause"] or culprit.get("inside"):
+def _next_step(culprit: Culprit, *, not_looked_at: bool) -> str:
+    """Say what would tell more of a part of which neither the cause nor what a call does otherwise is known."""
+    if culprit["cause"] or (culprit.get("inside") or {}).get("difference"):
         return ""
+    if not_looked_at and not culprit.get("inside"):
+        return say("culprit.next_of_time")
     if culprit["part"] == "layer":
         return say("culprit.next_of_layer", layer=culprit["candidate"] or NONE)
     return say("culprit.next_of_code", line=culprit["line"] or layer_name(culprit["candidate"], culprit["call"]))

@@ -1,13 +1,14 @@
 """MindSpore's functions: those that a network runs outside MindSpore's own cells, and single ones run on arrays.
 
 The former are seen through its dispatch mode (PYNATIVE), which is experimental and shows operators (`AddExt`), not the
-functions that ran them: one function may be several. Of the latter some kernels are off by far more than rounding: on
-the CPU, MindSpore 2.10's tanh is off by up to 1e-4 (where |x| reaches 5), its exp by 25 units in the last place.
+functions that ran them: one function may be several. It does not show what an index takes of a tensor (`x[:, ::2]`):
+that is seen by itself. Of the latter some kernels are off by far more than rounding: on the CPU, MindSpore 2.10's tanh
+is off by up to 1e-4 (where |x| reaches 5), its exp by 25 units in the last place.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from align.models.live.call_sites import called_by_user
 from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
@@ -39,16 +40,38 @@ def captured_operators(model: Model, recorder: CallRecorder) -> AbstractContextM
 
     own = {path for path, cell in model.cells_and_names() if type(cell).__module__.startswith("mindspore.")}
 
+    def recorded(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+        if recorder.running is None or recorder.running in own:
+            return output
+        if not any(isinstance(leaf, mindspore.Tensor) for _, leaf in leaves(output)):
+            return output
+        return recorder.function(name, args, kwargs, output)
+
     class Operators(MsDispatchMode):  # type: ignore[misc]
         def __ms_dispatch__(self, func: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
             output = func(*args, **(kwargs or {}))
-            if recorder.running is None or recorder.running in own or not called_by_user():
-                return output
-            if not any(isinstance(leaf, mindspore.Tensor) for _, leaf in leaves(output)):
-                return output
-            return recorder.function(func.name, _given(args), kwargs or {}, output)
+            return recorded(func.name, _given(args), kwargs or {}, output) if called_by_user() else output
 
-    return Operators()
+    return _with_indices(Operators(), recorded)
+
+
+@contextmanager
+def _with_indices(operators: AbstractContextManager[Any], recorded: Callable[..., Any]) -> Iterator[None]:
+    """Record what an index takes of a tensor too, as `getitem`."""
+    import mindspore
+
+    taken = mindspore.Tensor.__getitem__
+
+    def getitem(self: Any, index: Any) -> Any:
+        output = taken(self, index)
+        return recorded("getitem", (self, index), {}, output) if called_by_user() else output
+
+    mindspore.Tensor.__getitem__ = getitem
+    try:
+        with operators:
+            yield
+    finally:
+        mindspore.Tensor.__getitem__ = taken
 
 
 def _given(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,0 +1,192 @@
+"""Whether a module is at fault of which nobody knows if it ends where its counterpart does: tried in the port.
+
+Such a module is off where the port does the rest of its work behind it: then a function behind it makes what the
+reference's module returns, and it is right. And what is given wrong values may be given them by such a module: then all
+is right once it returns what the reference's does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.errors import CannotRunError, UserCodeError
+from align.forward.isolation.isolated_calls import Isolation
+from align.forward.isolation.locate_faults import Fault, fault_of_module, find_faults, is_off
+from align.forward.thresholds import MOST_DOUBTFUL_TRIALS
+from align.traces.module_calls import call_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.trace_metadata import CallStart
+    from align.core.traces import Capture
+    from align.forward.isolation.bench import Bench
+    from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedTensor, IsolationOptions
+    from align.traces.module_calls import CallKey, CallPair
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The faults as they are to be told, and the run of the port in which no other ones are left."""
+
+    faults: list[Fault]
+    calls: Mapping[CallKey, IsolatedCall]
+    way: IsolationOptions
+
+
+def settle_doubtful(bench: Bench, calls: Mapping[CallKey, IsolatedCall], way: IsolationOptions) -> Settled:
+    """Find the faults, and settle which doubtful modules are at fault themselves."""
+    pairs = bench.expected.pairs
+    faults = find_faults(pairs, calls, way)
+    doubted = [one for one in faults if _is_doubted(one)]
+    apart = _without_effect(bench, way, doubted, calls)
+    excused = _completed_behind(bench, way, [one for one in doubted if one.key not in apart], calls)
+    if excused or apart:
+        faults = find_faults(pairs, calls, way, excused | apart)
+    settled = Settled(faults, calls, way)
+    for pair in _to_try(pairs, calls, faults, excused)[:MOST_DOUBTFUL_TRIALS]:
+        settled = _with_trusted(bench, settled, pair, excused)
+    return settled
+
+
+def _is_doubted(fault: Fault) -> bool:
+    return not fault.pair.certain and fault.part != "inputs" and fault.tensor.factor != inf
+
+
+def _without_effect(
+    bench: Bench, way: IsolationOptions, doubted: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]
+) -> frozenset[CallKey]:
+    """The doubtful calls of which what is wrong behind them does not depend: it stays whatever they return."""
+    asked = [one for one in doubted if one.shown_by is not None]
+    if not asked:
+        return frozenset()
+    run = bench.run(replace(way, trusted=frozenset(one.key for one in asked)))
+    if run.failed:
+        return frozenset()
+    return frozenset(one.key for one in asked if _shown(one, calls) == _shown(one, run.calls))
+
+
+def _shown(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> dict[str, float]:
+    """How far all is off that shows a fault."""
+    call = calls.get(call_key(fault.shown_by)) if fault.shown_by else None
+    told = {} if call is None else call.inputs if fault.shown_in == "inputs" else call.outputs
+    return {key: one.factor for key, one in told.items() if one.factor > 1.0}
+
+
+def _to_try(
+    pairs: Sequence[CallPair],
+    calls: Mapping[CallKey, IsolatedCall],
+    faults: Sequence[Fault],
+    excused: frozenset[CallKey],
+) -> list[CallPair]:
+    """Doubtful calls that are off and end before some fault shows that may be theirs, the first to end first."""
+    named = {fault.key for fault in faults}
+    open_faults = [fault for fault in faults if fault.part != "layer" and fault.pair.certain and not fault.made_by]
+    last = max((_shows(fault, calls) for fault in open_faults), default=-1)
+    found = []
+    for pair in pairs:
+        key = call_key(pair)
+        call = calls.get(key)
+        if pair.certain or call is None or key in named or key in excused:
+            continue
+        if is_off(call) and call.ended <= last and all(one.view is not None for one in call.outputs.values()):
+            found.append(pair)
+    return sorted(found, key=lambda pair: calls[call_key(pair)].ended)
+
+
+def _shows(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> int:
+    call = calls[fault.key]
+    return call.begun if fault.part == "inputs" else call.ended - call.returned
+
+
+def _with_trusted(bench: Bench, known: Settled, pair: CallPair, excused: frozenset[CallKey]) -> Settled:
+    """Let one more module return what the reference's does, if that mends anything and spoils nothing."""
+    key = call_key(pair)
+    if not any(
+        _shows(fault, known.calls) >= known.calls[key].ended for fault in known.faults if fault.key in known.calls
+    ):
+        return known
+    way = replace(known.way, trusted=known.way.trusted | {key})
+    run = bench.run(way)
+    if run.failed or key not in run.calls:
+        return known
+    faults = find_faults(bench.expected.pairs, run.calls, way, excused | way.trusted)
+    before, after = ({(one.key, one.part) for one in found} for found in (known.faults, faults))
+    if not after < before:
+        return known
+    kept = [one for one in known.faults if one.key in way.trusted]
+    faults = [*faults, *kept, fault_of_module(pair, run.calls[key])]
+    faults.sort(key=lambda one: run.calls[one.key].ended if one.key in run.calls else -1)
+    return Settled(faults, run.calls, way)
+
+
+def _completed_behind(
+    bench: Bench, way: IsolationOptions, doubted: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]
+) -> frozenset[CallKey]:
+    """The doubtful calls of which all that is off is made right by functions behind them."""
+    if not doubted:
+        return frozenset()
+    wanted = {fault.key: [one for one in calls[fault.key].outputs.values() if one.factor > 1.0] for fault in doubted}
+    watch = _Completed(Isolation(bench.expected, way), wanted, bench)
+    try:
+        bench.side.runner.run(bench.side.model, bench.inputs, watch)
+    except (UserCodeError, CannotRunError):  # a framework may not show functions
+        return frozenset()
+    return frozenset(key for key, left in watch.left.items() if not left)
+
+
+class _Completed:
+    """An Isolation that looks at what functions return once the doubtful calls have ended."""
+
+    functions = True
+
+    def __init__(self, isolation: Isolation, wanted: Mapping[CallKey, Iterable[IsolatedTensor]], bench: Bench) -> None:
+        self._isolation, self._expected = isolation, bench.expected
+        self.left = {key: [*tensors] for key, tensors in wanted.items()}
+        self._ended: set[CallKey] = set()
+
+    @property
+    def overwrites(self) -> bool:
+        """As the isolation says."""
+        return self._isolation.overwrites
+
+    def begin(self, start: CallStart) -> None:
+        """Nothing is to be done at the begin of a call."""
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:
+        """Return what a call is to get instead."""
+        return None if "/" in module else self._isolation.enter(module, call, inputs)
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Look at what was returned."""
+        if "/" not in capture.module:
+            self._isolation.add(capture, value)
+            self._ended.add((capture.module, capture.call))
+            return
+        owner = capture.module.rpartition("/")[0]
+        for key in self._ended & self.left.keys():
+            if not f"{owner}.".startswith(f"{key[0]}."):
+                self.left[key] = [one for one in self.left[key] if not self._is_it(one, value)]
+
+    def again(self, capture: Capture, value: Array, known: Capture) -> None:  # noqa: ARG002
+        """Look at what was returned though another call had made it."""
+        self.add(capture, value)
+
+    def finish(self, module: str, call: int) -> None:
+        """Nothing is to be done at the end of a call."""
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:
+        """Return what a call is to return."""
+        return None if "/" in capture.module else self._isolation.instead(capture, value)
+
+    def _is_it(self, one: IsolatedTensor, value: Array) -> bool:
+        meant = self._expected.trace.value(one.reference)
+        if meant.size != value.size or one.limit is None or one.view is None or value.dtype.kind != "f":
+            return False
+        turned = one.view.to_candidate(meant).reshape(-1)
+        return bool(np.all(np.abs(turned - value.reshape(-1)) <= one.limit.max_abs))
