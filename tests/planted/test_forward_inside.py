@@ -144,6 +144,13 @@ def test_a_functional_call_that_returns_something_else_stands_out_and_what_follo
     assert len(whole.rows) == len(result.functions)
 
 
+def test_tables_of_nan_are_followed_like_others(original, ported):
+    net, _ = ported("not_a_number", "100.0 **", "float('nan') **")
+    result = compare_forward(original, net, inputs=X, power=False, functions=True)
+    assert [one.candidate for one in result.culprits] == ["mha.wo"]
+    assert "other input" in {one.outcome for one in result.functions}
+
+
 def test_a_model_without_functional_calls_or_whose_calls_are_not_asked_for_has_no_table(original, ported):
     net, _ = ported("not_asked")
     assert compare_forward(original, net, inputs=X, power=False).functions == ()

@@ -80,8 +80,6 @@ def test_layers_without_counterpart_are_not_named_in_a_clean_port(pairs: Any, un
     [
         ("Functions", "activation", "both.two.act", "activation-differs", "suspected", ""),
         ("Functions", "pooling", "both.pool", "other-kind", "confirmed", "a layer of the kind max_pool"),
-        ("Gated", "unused bias", "expand", "linear-bias", "confirmed", "has_bias=True"),
-        ("Gated", "no bias", "expand", "linear-bias", "confirmed", "has_bias=True"),
         ("FusedHeads", "unused bias", "q", "linear-bias", "confirmed", "nn.Dense(..., has_bias=True)"),
         ("FusedHeads", "no bias", "q", "linear-bias", "confirmed", "nn.Dense(..., has_bias=True)"),
     ],
@@ -93,6 +91,15 @@ def test_a_layer_without_counterpart_is_named_by_the_trial_or_the_data_that_tell
     assert (culprit.candidate, culprit.part, culprit.cause) == (layer, "layer", cause)
     assert (culprit.sureness, culprit.change) == (sureness, change)
     assert culprit.facts["shows_at"]
+
+
+@pytest.mark.parametrize("defect", ["unused bias", "no bias"])
+def test_a_dense_layer_in_the_place_of_a_convolution_is_tried_with_its_own_settings(
+    pairs: Any, unpaired: Any, defect: str
+) -> None:
+    (culprit,) = compared(pairs, unpaired, "Gated", defect).culprits
+    assert (culprit.reference, culprit.candidate, culprit.part) == ("up", "expand", "layer")
+    assert (culprit.cause, culprit.sureness, culprit.change) == ("linear-bias", "confirmed", "has_bias=True")
 
 
 def test_an_innocent_activation_is_not_named_after_an_addend_that_is_missing(pairs: Any, unpaired: Any) -> None:

@@ -47,6 +47,8 @@ def findings_of(
         found.setdefault(
             path, (*same_named_settings(pair.reference, pair.candidate), *switched_settings(pair.candidate, rules))
         )
+        if len(set(pair.kinds)) > 1:  # a dense layer in the place of a convolution: their settings do not compare
+            found[path] = (*findings_of_unpaired((pair.reference.path, path), settings, rules), *found[path])
     for path in (fault.path for fault in faults if fault.path in settings[1] and fault.path not in found):
         found[path] = findings_of_unpaired((owners.get(path, ""), path), settings, rules)
     return found

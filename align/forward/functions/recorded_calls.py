@@ -188,7 +188,7 @@ class LikeValues:
         equal = [one for one in known if abs(size - one.size) <= self._tolerance * size and self._are_near(one, plain)]
         if equal:
             return Likeness(frozenset(one.key for one in equal if one.key is not None))
-        for one in known:
+        for one in (one for one in known if size and one.size):  # of NaN alone nothing is left
             for factor in (size / one.size, -size / one.size):
                 if self._are_near(one, plain / factor):
                     return replace(self.find(plain / factor) or Likeness(), factor=factor)
@@ -207,7 +207,7 @@ def varies(value: Array) -> bool:
 
 def _sizes(value: Array) -> tuple[float, float]:
     size = float(np.sqrt(np.mean(np.square(value))))
-    return size, float(np.mean(np.abs(value))) / size
+    return size, float(np.mean(np.abs(value))) / size if size else 0.0
 
 
 def _without_sentinels(value: Array) -> Array:
