@@ -49,6 +49,20 @@ def is_padded_by_code(owner: object, path: str) -> bool:
     return False
 
 
+def drops_results(owner: object, path: str) -> bool:
+    """Tell whether the code of a layer, or that around it, calls methods for their effect alone, as in `y.mul_(2)`."""
+    chains = [chain for _, chain in climb(owner, path)]
+    layers = [layer for chain in chains for layer in (chain[0], chain[-1])] or [owner]
+    sources = {id(one.node): one for layer in layers for one in _methods(layer)}.values()
+    return any(_is_dropped(node) for source in sources for node in ast.walk(source.node))
+
+
+def _is_dropped(node: ast.AST) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    method = call.func if isinstance(call, ast.Call) else None
+    return isinstance(method, ast.Attribute) and method.attr.endswith("_") and not method.attr.endswith("__")
+
+
 def probed_at(owner: object, name: str) -> str:
     """`file:line` of the first `align.probe(name, ...)` in the code of a live model; "" if none is found."""
     layers = [owner, *(layer for _, layer in _named_layers(owner))]

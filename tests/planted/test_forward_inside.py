@@ -144,6 +144,17 @@ def test_a_functional_call_that_returns_something_else_stands_out_and_what_follo
     assert len(whole.rows) == len(result.functions)
 
 
+def test_a_method_that_works_in_place_without_effect_is_named_with_its_line(original, ported):
+    net, lines = ported("in_place", "s = s - m * 1e9", "s.sub_(m * 1e9)")
+    (culprit,) = compare_forward(original, net, inputs=X, power=False).culprits
+    assert (culprit.cause, culprit.sureness, culprit.inside.difference) == (
+        "result-dropped",
+        "suspected",
+        "dropped result",
+    )
+    assert lines[int(culprit.line.rpartition(":")[2]) - 1].strip() == "s.sub_(m * 1e9)"
+
+
 def test_tables_of_nan_are_followed_like_others(original, ported):
     net, _ = ported("not_a_number", "100.0 **", "float('nan') **")
     result = compare_forward(original, net, inputs=X, power=False, functions=True)

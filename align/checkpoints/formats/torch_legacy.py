@@ -18,7 +18,7 @@ from align.checkpoints.format_parts.pickle.torch_tensors import UnsupportedTenso
 from align.checkpoints.format_parts.torch_entries import torch_checkpoint
 from align.checkpoints.thresholds import HEAD_BYTES
 from align.core.checkpoints import Extent
-from align.core.garbage_collector import collector_paused
+from align.core.progress import collector_paused
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, sentence, texts
 

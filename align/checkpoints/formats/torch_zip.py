@@ -28,7 +28,7 @@ from align.checkpoints.format_parts.zip_records import (
     zip_records,
 )
 from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
-from align.core.garbage_collector import collector_paused
+from align.core.progress import collector_paused
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, texts
 

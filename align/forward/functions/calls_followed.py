@@ -221,6 +221,18 @@ class FollowedCalls:
                 values.append(value if one.factor == 1.0 else (value * one.factor).astype(value.dtype))
         return {str(place): value for place, value in enumerate(values)}
 
+    def first_dropped(self) -> RecordedCall | None:
+        """The first call that makes what functions of the reference go on with, and nothing in the port is given it."""
+        needed = {key for call in self.meant.calls.values() for key in call.given}
+        used = {key for call in self.made.calls.values() for key in call.given}
+        for call in self.made.calls.values():
+            if not call.is_function or len(call.returned) != 1 or call.returned[0] in used:
+                continue
+            found = self.likeness(call.returned[0])
+            if found is not None and found.factor == 1.0 and found.keys & needed:
+                return call
+        return None
+
     def result(self, call: RecordedCall) -> Array:
         """What a call of the port returned."""
         return self.made.values[call.returned[0]]

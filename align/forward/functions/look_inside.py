@@ -34,6 +34,7 @@ from align.forward.thresholds import (
 )
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
+from align.models.calls_in_code import drops_results
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def look_inside(
 
     `reference` is that side with what it is given. Where functions cannot be seen, suspects stay as they are.
     """
-    asked = [one for one in suspects if not one.is_explained]
+    asked = [one for one in suspects if not one.is_explained or _may_be_dropped(one, bench)]
     if not asked:
         return LookedInside(tuple(suspects))
     look = _Look(reference, bench, alone, budget, [one.fault.pair.reference.module for one in asked])
@@ -126,24 +127,34 @@ class _Look:
 
     def at(self, suspect: Suspect) -> Suspect:
         """Look inside of one suspect."""
-        tolerance = _tolerance(suspect.fault)
-        if tolerance is None:
+        inside = self._followed(suspect.fault)
+        if inside is None:
             return suspect
-        try:
-            meant = self._reference_in(suspect.fault.pair.reference.module)
-            made = self._run_port(suspect.fault)
-        except (UserCodeError, CannotRunError):  # a port may not stand right values, a framework not show functions
+        if _may_be_dropped(suspect, self._bench) and (dropped := inside.first_dropped()):
+            return _with_dropped(suspect, dropped)
+        if suspect.is_explained:
             return suspect
-        own = made.calls.get(suspect.fault.key)
-        if own is None or not (meant.is_whole and made.is_whole):
-            return suspect
-        like = LikeValues(meant, self._kept_values(made), tolerance)
-        inside = FollowedCalls(meant, made, like, own.given if suspect.fault.part == "inputs" else own.returned)
         if found := self._mending(suspect, inside):
             return _explained(suspect, inside, found)
         if len({call.place for call in inside.firsts}) != 1:
             return suspect
         return _with_function(suspect, _first_unlike(inside.firsts, "suspected"))
+
+    def _followed(self, fault: Fault) -> FollowedCalls | None:
+        """What both sides do there; None where that cannot be seen, or is hardly more than rounding."""
+        tolerance = _tolerance(fault)
+        if tolerance is None:
+            return None
+        try:
+            meant = self._reference_in(fault.pair.reference.module)
+            made = self._run_port(fault)
+        except (UserCodeError, CannotRunError):  # a port may not stand right values, a framework not show functions
+            return None
+        own = made.calls.get(fault.key)
+        if own is None or not (meant.is_whole and made.is_whole):
+            return None
+        like = LikeValues(meant, self._kept_values(made), tolerance)
+        return FollowedCalls(meant, made, like, own.given if fault.part == "inputs" else own.returned)
 
     def _kept_values(self, made: CallRecord) -> Iterator[Array]:
         """What modules of the reference were given and returned, as far as the port has tensors of that size."""
@@ -225,6 +236,12 @@ class _Look:
         return record
 
 
+def _may_be_dropped(suspect: Suspect, bench: Bench) -> bool:
+    """Tell whether wrong code calls methods for an effect that they may not have."""
+    open_code = suspect.culprit.sureness != "confirmed" and suspect.culprit.part != "layer"
+    return open_code and drops_results(bench.side.model, suspect.culprit.candidate)
+
+
 def _tolerance(fault: Fault) -> float | None:
     """How far apart like values may be: much less than what is wrong; None where that is hardly more than rounding."""
     wrong = fault.tensor.measurement
@@ -285,6 +302,12 @@ def _relation(known: Mapping[str, Array], right: Array, made: Array) -> Relation
         return None
     limit = limit_for(measure(right, right), (right.dtype.name, made.dtype.name), None)
     return next((one for one in explain_layer("", known, {}, right, made, limit) if one.explains), None)
+
+
+def _with_dropped(suspect: Suspect, call: RecordedCall) -> Suspect:
+    """Name the call whose result is right and not used."""
+    named = _with_function(suspect, FunctionFault(call.name, (call.place,), difference="dropped result"))
+    return replace(named, culprit=replace(named.culprit, cause="result-dropped", sureness="suspected"))
 
 
 def _first_unlike(calls: Sequence[RecordedCall], sureness: Sureness) -> FunctionFault:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers
-from align.core.garbage_collector import collector_paused
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Part, Reorder, Slice, cut_faults, join_fault
+from align.core.progress import collector_paused
 from align.core.thresholds import SURE
 from align.core.transforms import chained
 from align.names.layers.read_layers import (

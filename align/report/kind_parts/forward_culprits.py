@@ -35,6 +35,7 @@ FUNCTION_TEXTS = {
     "other table": "other_table",
     "other input": "other_input",
     "missing step": "missing_step",
+    "dropped result": "dropped_result",
 }
 
 NEVER_GIVEN = "weights-never-given"
