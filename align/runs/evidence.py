@@ -65,7 +65,7 @@ def loaded_sources(run: Path) -> dict[str, Facts]:
     facts = {path: _opened_facts(path, *state) for path, state in opened.items() if path.is_file()}
     facts |= {path: _facts(path) for path in _opened_by_compiled_code(code, opened)}
     read = {str(path): found for path, found in sorted(facts.items()) if own not in path.resolve().parents}
-    return {**read, **{str(path): file_facts(path) for path in code}, **_versions()}
+    return {**read, **{str(path): _facts(path) for path in code}, **_versions()}
 
 
 def _opened_by_compiled_code(code: Iterable[Path], opened: Iterable[Path]) -> Iterator[Path]:

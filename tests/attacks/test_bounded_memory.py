@@ -242,7 +242,7 @@ def test_a_node_with_a_long_name_and_thousands_of_graphs_is_named_once(tmp_path,
 
 @pytest.mark.parametrize(("descr", "fortran"), [("<f4", True), (">f4", False), (">f4", True)])
 def test_an_array_that_cannot_be_read_in_blocks_is_in_memory_once(tmp_path, descr, fortran, opened):
-    head, megabytes = io.BytesIO(), 128
+    head, megabytes = io.BytesIO(), 64
     shape = (1 << 10, megabytes << 8)
     np.lib.format.write_array_header_1_0(head, {"descr": descr, "fortran_order": fortran, "shape": shape})
     with (
