@@ -131,7 +131,7 @@ PARTS = {
     "slices": (IMAGE, replaced(IMAGE, np.s_[:, 3:5], BIAS[3:5] + IMAGE[:, 3:5, ::-1]), {"axis": 1, "places": "3-4"}),
     "zeros": (IMAGE, np.where(SOME, 0.0, IMAGE), {}),
     "dropout": (IMAGE, np.where(SOME, 0.0, IMAGE / 0.9), {}),
-    "displaced": (IMAGE, replaced(np.roll(IMAGE, 1, 2), np.s_[:, :, 0], 0.0), {"axis": 2, "by": 1}),
+    "displaced": (IMAGE, replaced(np.roll(IMAGE, 1, 2), np.s_[:, :, 0], 0.5), {"axis": 2, "by": 1}),
     "displaced along two axes": (IMAGE, np.roll(IMAGE, (1, -1), (2, 3)), {"axes": "2,3", "by": "1,-1"}),
     "permuted but for some": (IMAGE, replaced(IMAGE[:, ORDER], np.s_[:, 0], 0.5), {"axis": 1}),
 }

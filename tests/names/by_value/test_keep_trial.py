@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from align.names.map_parameters import map_parameters
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from align.names.map_result import MapResult
 
@@ -58,6 +60,15 @@ class Pair:
         before = self.counts[0]
         result = map_parameters(*self.models, **{"inputs": X, "trial": True, "out": out, **asked})
         return result, self.counts[0] - before
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_code() -> Iterator[None]:
+    """Of what a worker of the tests has loaded, this file is the models' code; a worker is started from no file."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("align.names.by_value.keep_trial.user_files", lambda: [Path(__file__)])
+        patched.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
+        yield
 
 
 @pytest.fixture(scope="module")
