@@ -1,7 +1,7 @@
 """The strip of rungs, and a section for each: what is at fault first, then pictures, then the tables.
 
 A section whose rung failed stands open; the others are one line until they are opened. A rung without a result is that
-line alone.
+line alone, with what to do where its command could not run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from align.report.kind_parts.forward_culprits import culprit_blocks
-from align.report.kind_parts.ladder_culprits import rung_reason
+from align.report.kind_parts.ladder_culprits import remedy_lines, rung_reason
 from align.report.open_run import LISTED_WHOLE
 from align.report.page.fault_cards import FaultCard, fault_cards
 from align.report.page.model_trees import model_trees
@@ -53,9 +53,9 @@ def rung_section(rung: PageRung, titles: dict[str, str]) -> str:
     """Return the section of a rung; `titles` are those of all rungs by anchor."""
     reason = f'<span class="reason">{escape(_reason(rung))}</span>'
     head = f"{_mark(rung)}<h2>{escape(rung.title)}</h2>{_state(rung)}{reason}"
-    body = _body(rung, titles) if rung.document is not None else ""
+    body = _body(rung, titles) if rung.document is not None else _remedy(rung)
     if body:
-        is_open = " open" if rung.is_faulty else ""
+        is_open = " open" if rung.is_faulty or rung.document is None else ""
         head = f'<details{is_open}><summary class="head">{head}</summary><div class="body">{body}</div></details>'
     else:
         head = f'<div class="head">{head}</div>'
@@ -92,6 +92,12 @@ def _body(rung: PageRung, titles: dict[str, str]) -> str:
     if not rung.told_under:
         parts.append(_blocks(rung, document, has_cards=bool(cards)))
     return "".join([*parts, _commands(rung.result.commands)])
+
+
+def _remedy(rung: PageRung) -> str:
+    """What to do about a command that could not run, and left nothing else to show."""
+    lines = tuple(remedy_lines(rung.result))
+    return block_html(Lines("", lines)) if lines else ""
 
 
 def _plotted(rung: PageRung) -> str:

@@ -12,6 +12,7 @@ from align.core.verdicts import Outcome
 from align.report.judged_run import judged_run
 from align.report.page.page_html import page_html
 from align.report.page.page_rungs import page_rungs
+from align.report.page.rung_sections import rung_section
 from align.runs.ladder_result import RungResult
 from align.runs.run_folder import RunFolder
 from align.runs.unfinished_runs import mark_begun
@@ -101,3 +102,12 @@ def test_a_climb_that_ended_before_any_result_has_a_page_too(tmp_path):
     rungs, verdict = page_rungs(judged), judged.verdict
     assert states(rungs)["environment"] == "could not compare"
     assert verdict.outcome is Outcome.NOT_COMPARED
+
+
+def test_a_command_that_could_not_run_says_what_to_do_and_what_to_type(run):
+    missing = RungResult("", "could not compare", "no module named a", hint="install a", commands=("align map a b",))
+    climbed(run, metric=missing)
+    (rung,) = (one for one in page_rungs(judged_run(run.path)) if one.result.name == "metric")
+    section = rung_section(rung, {})
+    assert "install a" in section
+    assert "align map a b" in section
