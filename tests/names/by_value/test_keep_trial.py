@@ -26,8 +26,10 @@ class Pair:
     """Two models of one computation, of which names tell nothing, and how often the port ran."""
 
     def __init__(self) -> None:
+        import torch
         from torch import nn
 
+        torch.manual_seed(0)
         counts = self.counts = [0]
 
         class Original(nn.Module):
