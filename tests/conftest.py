@@ -67,6 +67,15 @@ def _not_flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("align.core.atomic_files._flush_to_disk", lambda _: None)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_opened_yet() -> None:
+    """Forget what earlier tests of this worker have opened: a climb would hold each rung against all of it."""
+    from align.core import opened_files
+
+    opened_files._NOTED.read.clear()
+    opened_files._NOTED.written.clear()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _documents_follow_their_schemas() -> Iterator[None]:
     from align.runs import run_folder

@@ -114,6 +114,7 @@ class _Ladder:
     found: dict[str, RungResult] = field(default_factory=dict)
     ran: dict[tuple[Command, ...], RungResult] = field(default_factory=dict)
     explained: dict[Command, str] = field(default_factory=dict)
+    same_sources: dict[str, bool] = field(default_factory=dict)
 
     def run(self) -> LadderResult:
         """Decide of each rung in turn, and write the whole after each."""
@@ -148,11 +149,23 @@ class _Ladder:
         if plan.commands in self.ran and not is_wanted:
             return self._told_more(rung, plan, self._judged(rung, self._as_it_ran(plan, blank)))
         earlier = self.earlier.get(rung.name)
-        kept = earlier if earlier and _holds(earlier, blank, plan, self.folder.path) else None
+        kept = earlier if earlier and self._holds(earlier, blank, plan) else None
         if is_wanted and (is_named or kept is None or kept.state != "passed"):
             barred = self._lacking(plan, blank) or self._blocked(rung, blank, ("stale",), "ladder.blocked_by_stale")
             return barred or self._run(rung, plan, blank)
         return replace(kept or _stale(earlier) or blank, asked=asked)
+
+    def _holds(self, earlier: RungResult, blank: RungResult, plan: Plan) -> bool:
+        """Tell whether all that an earlier result rests on is as it was."""
+        if not earlier.evidence or earlier.commands != blank.commands:
+            return False
+        if not same_content(read_facts(plan.made_from, earlier.made_from), earlier.made_from):
+            return False
+        if earlier.state == "passed" and not all(output.is_file() for output in plan.outputs):
+            return False
+        if earlier.name not in self.same_sources:  # there may be very many
+            self.same_sources[earlier.name] = is_unchanged(earlier.sources)
+        return self.same_sources[earlier.name] and is_unchanged(earlier.evidence, self.folder.path)
 
     def _blocked(self, rung: Rung, blank: RungResult, states: Collection[str], reason: str) -> RungResult | None:
         """The rung blocked by the first that it needs and that is in one of these states; None where none is."""
@@ -260,17 +273,6 @@ def _read_earlier(document: dict[str, Any], folder: RunFolder) -> dict[str, Rung
 
 def _typed(plan: Plan) -> tuple[str, ...]:
     return tuple(f"align {shlex.join(command)}" for command in plan.commands)
-
-
-def _holds(earlier: RungResult, blank: RungResult, plan: Plan, folder: Path) -> bool:
-    """Tell whether all that an earlier result rests on is as it was."""
-    if not earlier.evidence or earlier.commands != blank.commands:
-        return False
-    if not same_content(read_facts(plan.made_from, earlier.made_from), earlier.made_from):
-        return False
-    if earlier.state == "passed" and not all(output.is_file() for output in plan.outputs):
-        return False
-    return is_unchanged(earlier.sources) and is_unchanged(earlier.evidence, folder)
 
 
 def _stale(earlier: RungResult | None) -> RungResult | None:
