@@ -11,6 +11,7 @@ import re
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from align.core.about import __version__
 from align.core.atomic_files import sha256_of
 from align.core.import_user_code import user_files
 from align.core.opened_files import opened_files
+from align.runs.thresholds import MOST_OPENED_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -61,7 +63,7 @@ def loaded_sources(run: Path) -> dict[str, Facts]:
     What lies in the run folder is left out: rungs make it, and know it as theirs.
     """
     own = run.resolve()
-    code, opened = user_files(), opened_files()
+    code, opened = user_files(), dict(islice(opened_files().items(), MOST_OPENED_FILES))
     facts = {path: _opened_facts(path, *state) for path, state in opened.items() if path.is_file()}
     facts |= {path: _facts(path) for path in _opened_by_compiled_code(code, opened)}
     read = {str(path): found for path, found in sorted(facts.items()) if own not in path.resolve().parents}
