@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from align.forward.causes.suspects import Suspect
     from align.forward.forward_result import Sureness
     from align.forward.functions.calls_followed import Counterpart
+    from align.forward.functions.compare_functions import BothRecords
     from align.forward.functions.recorded_calls import RecordedCall
     from align.forward.isolation.bench import Bench
     from align.forward.isolation.isolate_layers import IsolatedLayers
@@ -84,19 +85,29 @@ class Budget:
 
 
 def look_inside(
-    reference: tuple[Side, Inputs], bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect], budget: Budget
+    reference: tuple[Side, Inputs],
+    bench: Bench,
+    alone: IsolatedLayers,
+    suspects: Sequence[Suspect],
+    budget: Budget,
+    records: BothRecords | None = None,
 ) -> LookedInside:
     """Name the functional call that is at fault in each suspect without a cause, as far as the time goes.
 
-    `reference` is that side with what it is given. Where functions cannot be seen, suspects stay as they are.
+    `reference` is that side with what it is given. Where functions cannot be seen, suspects stay as they are. What
+    `records` have of both sides is not recorded again.
     """
-    asked = [one for one in suspects if not one.is_explained or _may_be_dropped(one, bench)]
+    dropping = {one.key for one in suspects if _may_be_dropped(one, bench)}
+    asked = {
+        one.key: one.fault.pair.reference.module for one in suspects if one.key in dropping or not one.is_explained
+    }
     if not asked:
         return LookedInside(tuple(suspects))
-    look = _Look(reference, bench, alone, budget, [one.fault.pair.reference.module for one in asked])
+    modules = _Modules(tuple(asked.values()), frozenset(dropping))
+    look = _Look(reference, bench, alone, budget, modules, records if records and records.is_whole else None)
     found, left = [], 0
     for suspect in suspects:
-        if suspect not in asked:
+        if suspect.key not in asked:
             found.append(suspect)
         elif budget.is_spent:
             found.append(suspect)
@@ -108,8 +119,16 @@ def look_inside(
     return LookedInside(tuple(found), (left_out,) if left else ())
 
 
+@dataclass(frozen=True, slots=True)
+class _Modules:
+    """The modules of the reference that are looked at, and the suspects whose code drops results."""
+
+    looked_at: tuple[str, ...]
+    dropping: frozenset[object]
+
+
 class _Look:
-    """Runs of both sides with their functions recorded; `modules` are those of the reference that are looked at."""
+    """Runs of both sides with their functions recorded."""
 
     def __init__(
         self,
@@ -117,10 +136,11 @@ class _Look:
         bench: Bench,
         alone: IsolatedLayers,
         budget: Budget,
-        modules: Sequence[str],
+        modules: _Modules,
+        records: BothRecords | None,
     ) -> None:
         self._reference, self._bench, self._alone, self._budget = reference, bench, alone, budget
-        self._modules = modules
+        self._modules, self._records = modules, records
         # Of what stands in another layout the values must show which, and wrong ones do not.
         pairs = [one for one in bench.expected.pairs if one.certain and one.reference.shapes == one.candidate.shapes]
         self._paired = {pair.reference.module for pair in pairs}, {pair.candidate.module for pair in pairs}
@@ -130,7 +150,7 @@ class _Look:
         inside = self._followed(suspect.fault)
         if inside is None:
             return suspect
-        if _may_be_dropped(suspect, self._bench) and (dropped := inside.first_dropped()):
+        if suspect.key in self._modules.dropping and (dropped := inside.first_dropped()):
             return _with_dropped(suspect, dropped)
         if suspect.is_explained:
             return suspect
@@ -219,7 +239,9 @@ class _Look:
     @cached_property
     def _in_all(self) -> CallRecord:
         """The one run of the reference for all suspects."""
-        wanted = [_looked_at(module, self._paired[0]) for module in dict.fromkeys(self._modules)]
+        if self._records:
+            return self._records.meant
+        wanted = [_looked_at(module, self._paired[0]) for module in dict.fromkeys(self._modules.looked_at)]
         return self._run_reference(lambda path: any(one(path) for one in wanted))
 
     def _run_reference(self, wanted: Callable[[str], bool]) -> CallRecord:
@@ -230,8 +252,10 @@ class _Look:
 
     def _run_port(self, fault: Fault, instead: dict[CallKey, Array] | None = None) -> CallRecord:
         bench = self._bench
-        isolation = Isolation(bench.expected, self._alone.way)
-        record = CallRecord(_looked_at(fault.pair.candidate.module, self._paired[1]), isolation, instead)
+        wanted = _looked_at(fault.pair.candidate.module, self._paired[1])
+        if self._records and instead is None:
+            return self._records.made.part(wanted)
+        record = CallRecord(wanted, Isolation(bench.expected, self._alone.way), instead)
         bench.side.runner.run(bench.side.model, bench.inputs, record)
         return record
 
