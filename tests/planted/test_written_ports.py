@@ -128,7 +128,7 @@ FAULTS: dict[str, list[dict[str, Fault]]] = {
             "mask_step": (
                 "padding[:, ::2]",
                 "padding[:, : (padding.shape[1] + 1) // 2]",
-                "encoders.0.self_attn.proj",
+                "",  # used in three places
                 "attention-mask",
             ),
             "no_norm": (
@@ -216,8 +216,8 @@ FAULTS: dict[str, list[dict[str, Fault]]] = {
             "order_of_fields": (
                 "self.bags[0](history), self.bags[1](words), self.item_table(item)",
                 "self.bags[1](words), self.bags[0](history), self.item_table(item)",
-                "deep.fc0",
-                "parts-reordered",
+                "",  # used in two places
+                "swapped",
             ),
         },
     ],
