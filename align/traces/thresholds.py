@@ -69,3 +69,17 @@ Choice: it bounds the memory; smaller blocks cost calls."""
 TRACE_HEADER_BYTES: Final = 1 << 22
 """Room for the header of the tensors' file, which is written last.
 Choice: a capture takes about 150 bytes of it, so this holds some 28,000."""
+
+# dumps of other tools
+
+DEEPEST_RUN_FOLDER: Final = 3
+"""A dump is looked for so many folders of steps, ranks and processes deep.
+Source: msprobe writes step0/rank0, MindSpore rank_0/NET/GRAPH/ITERATION."""
+
+MOST_LISTED_RUNS: Final = 10
+"""An error lists so many runs to choose from, and so many names that a reader does not know.
+Choice: what fits a screen."""
+
+DEEPEST_DUMPED_VALUE: Final = 32
+"""What a call was given or returned may hold lists and tables in one another so deep.
+Choice: those of models are three or four deep; deeper ones are made to exhaust the stack."""

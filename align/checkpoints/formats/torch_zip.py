@@ -12,12 +12,12 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from align.checkpoints.extents import byte_blocks
 from align.checkpoints.format_parts.pickle.interpreter import read_pickle
 from align.checkpoints.format_parts.pickle.torch_tensors import DTYPES, STORAGES
-from align.checkpoints.format_parts.torch_entries import torch_checkpoint
+from align.checkpoints.format_parts.torch_entries import single_tensor, torch_checkpoint
 from align.checkpoints.format_parts.zip_records import (
     ALIGNMENT,
     ZIP_HEAD,
@@ -64,11 +64,11 @@ class TorchFormat:
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Interpret the pickle and check every view against its record."""
         with collector_paused():
-            records = zip_records(path)
-            folder = _folder(path, records)
-            _refuse_unreadable(path, folder, records)
-            tree = read_pickle(path, read_record(records[f"{folder}/{PICKLE}"])).value
-            return torch_checkpoint(path, self.name, tree, _storages(folder, records), key)
+            return torch_checkpoint(path, self.name, *_contents(path), key)
+
+    def read_tensor(self, path: Path) -> StoredTensor:
+        """The tensor that `torch.save(tensor, path)` wrote."""
+        return single_tensor(path, *_contents(path))
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Name the tensors of a dtype that torch does not have."""
@@ -80,6 +80,15 @@ class TorchFormat:
 
 
 PLUGIN = TorchFormat()
+
+
+def _contents(path: Path) -> tuple[Any, dict[str, Extent]]:
+    """The pickled tree, and where the storages lie that it refers to."""
+    records = zip_records(path)
+    folder = _folder(path, records)
+    _refuse_unreadable(path, folder, records)
+    tree = read_pickle(path, read_record(records[f"{folder}/{PICKLE}"])).value
+    return tree, _storages(folder, records)
 
 
 def _is_pickle(name: str) -> bool:

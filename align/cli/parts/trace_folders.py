@@ -28,7 +28,7 @@ def compared_folders(
     from align.errors import UsageError
     from align.forward.compare_trace_folders import compare_trace_folders
 
-    folders = [Path(side) for side in sides if Path(side).is_dir()]
+    folders = [Path(side) for side in sides if Path(side).exists()]
     if missing := [side for side in sides if ":" not in side and Path(side) not in folders]:
         raise UsageError.of("cli_usage.no_trace_folder", missing=missing)
     if not folders:
@@ -36,7 +36,7 @@ def compared_folders(
             raise UsageError.of("cli_usage.partial_models")
         return None
     if len(folders) == 1:
-        model = next(side for side in sides if not Path(side).is_dir())
+        model = next(side for side in sides if not Path(side).exists())
         inputs = folders[0] / "inputs.npz"
         raise UsageError.of("cli_usage.one_trace_folder", folder=folders[0], model=model, inputs=inputs)
     if any(needless):

@@ -1,0 +1,88 @@
+"""Files that are no checkpoints but hold tensors or tell of them: one tensor, JSON, a file that another one names.
+
+They come from other tools, and are believed as far as checkpoints are: sizes are held against the file, pickles are
+never run, and a name in a file leads nowhere but below the folder that the file lies in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.checkpoints.extents import mapped
+from align.checkpoints.format_parts.claims import external_file, parse_json
+from align.checkpoints.format_parts.npy_headers import MAGIC, read_npy_header
+from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_DUMP_BYTES
+from align.core.atomic_files import existing_file
+from align.core.checkpoints import Extent, StoredTensor
+from align.core.dtypes import dtype_name, numpy_dtype
+from align.core.registry import tensor_files
+from align.errors import NotACheckpointError, UnsupportedCheckpointError
+from align.words.catalogue import say, texts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from align.checkpoints.format_parts.npy_headers import NpyHeader
+    from align.core.dtypes import Array
+
+
+def open_tensor(path: Path) -> StoredTensor:
+    """The tensor that a file holds alone: `.npy`, or what `torch.save(tensor, path)` writes; only its header is read.
+
+    Raises MissingFileError, NotACheckpointError or UnsupportedCheckpointError.
+    """
+    found = existing_file(path, "file")
+    try:
+        with found.open("rb") as stream:
+            head = stream.read(HEAD_BYTES)
+            if head.startswith(MAGIC):
+                return _npy(found, stream.read, head)
+        for plugin in tensor_files():
+            if plugin.recognizes(found, head):
+                return plugin.read_tensor(found)
+    except OSError as error:
+        raise NotACheckpointError(path, error.strerror or str(error)) from error
+    raise UnsupportedCheckpointError(path, *texts("single_file.no_tensor"))
+
+
+def file_beside(path: Path, location: str) -> Path | None:
+    """The file that the file at `path` names, relative to its folder; None if there is none.
+
+    Raises HostileFileError for one that leaves the folder, by its words or as a link.
+    """
+    return external_file(path, location)
+
+
+def read_json(path: Path) -> Any:
+    """The JSON of a file; raises MissingFileError, or NotACheckpointError for damage, too much of it, or too deep."""
+    found = existing_file(path, "file")
+    try:
+        size = found.stat().st_size
+        if size > LONGEST_DUMP_BYTES:
+            raise UnsupportedCheckpointError(path, *texts("single_file.too_long", size=size, most=LONGEST_DUMP_BYTES))
+        return parse_json(found.read_bytes())
+    except OSError as error:
+        raise NotACheckpointError(path, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise NotACheckpointError(path, say("single_file.no_json", error=error)) from error
+
+
+def _npy(path: Path, more: Any, head: bytes) -> StoredTensor:
+    size = path.stat().st_size
+    header = read_npy_header(path, path.name, size, lambda count: (head + more(max(count - len(head), 0)))[:count])
+    if header.dtype.kind in "SU":
+        raise UnsupportedCheckpointError(path, *texts("single_file.no_tensor"))
+    dtype, shape = dtype_name(header.dtype), header.shape
+    little, rows_first = numpy_dtype(dtype), not header.fortran or len(shape) <= 1
+    extent = Extent(path, header.length, size - header.length)
+    if header.dtype == little and rows_first:
+        return StoredTensor(path.name, shape, dtype, mapped(extent, shape, dtype), extent)
+    return StoredTensor(path.name, shape, dtype, lambda: _other_order(header, extent))
+
+
+def _other_order(header: NpyHeader, extent: Extent) -> Array:
+    raw = mapped(extent, (extent.nbytes,), "uint8")()
+    value: Array = np.ndarray(header.shape, header.dtype, raw.data, order="F" if header.fortran else "C")
+    return value.astype(numpy_dtype(dtype_name(header.dtype)), copy=False)

@@ -1,0 +1,77 @@
+"""A dump of another tool as the tree of its calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.trace_metadata import TensorKind, TracedCall, TracedTensor, TraceSummary
+from align.traces.dumped_side import read_dump
+from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from align.core.traces import DumpedTensor, ForeignDump
+
+
+Groups = dict[tuple[str, int], "list[DumpedTensor]"]
+
+
+def show_dump(path: Path) -> TraceSummary:
+    """Read a dump; raises MissingFileError or DumpError. Figures are those that the tool dumped."""
+    dump = read_dump(path)
+    sizes = [
+        int(np.prod(one.shape, dtype=np.int64)) * np.dtype(_plain(one.dtype)).itemsize
+        for one in dump.tensors
+        if one.load
+    ]
+    return TraceSummary(
+        folder=str(dump.path),
+        head=None,
+        environment={"tool": dump.tool, "framework": dump.framework},
+        complete=True,
+        running=(),
+        failure="",
+        calls=tuple(_calls(dump)),
+        tensors=len(dump.tensors),
+        nbytes=sum(sizes),
+        parameters=len({(one.module, one.item) for one in dump.tensors if one.part == "parameter"}),
+        noise=0,
+        noise_missing=say("noise_note.of_dump", tool=dump.tool),
+    )
+
+
+def _plain(dtype: str) -> str:
+    return dtype if dtype in np.sctypeDict else "float16"
+
+
+def _calls(dump: ForeignDump) -> Iterator[TracedCall]:
+    groups: Groups = {}
+    for one in dump.tensors:
+        if one.part in ("output", "input"):
+            groups.setdefault((one.module, one.call), []).append(one)
+    for (module, call), own in _outer_first(groups):
+        inputs = {one.item: TensorKind(one.shape, one.dtype) for one in own if one.part == "input"}
+        outputs = tuple(_tensor(one) for one in own if one.part == "output")
+        place = dump.places.get((module, call), "")
+        yield TracedCall(module, call, own[0].class_name, own[0].depth, place, inputs, outputs, bool(outputs))
+
+
+def _outer_first(groups: Groups) -> list[tuple[tuple[str, int], list[DumpedTensor]]]:
+    """Calls before those inside of them; tools note a call when it ends."""
+    ordered: list[tuple[tuple[str, int], list[DumpedTensor]]] = []
+    for (module, call), own in groups.items():
+        place = len(ordered)
+        inside = (f"{module}.", f"{module}/") if module else ("",)
+        while place and ordered[place - 1][1][0].depth > own[0].depth and ordered[place - 1][0][0].startswith(inside):
+            place -= 1
+        ordered.insert(place, ((module, call), own))
+    return ordered
+
+
+def _tensor(one: DumpedTensor) -> TracedTensor:
+    count = int(np.prod(one.shape, dtype=np.int64))
+    return TracedTensor(one.item, one.shape, one.dtype, one.statistics, count if one.load else 0)
