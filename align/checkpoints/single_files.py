@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.checkpoints.extents import mapped
-from align.checkpoints.format_parts.claims import external_file, parse_json
+from align.checkpoints.format_parts.claims import FilesBeside, parse_json
 from align.checkpoints.format_parts.npy_headers import MAGIC, read_npy_header
 from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_DUMP_BYTES
 from align.core.atomic_files import existing_file
@@ -20,6 +20,8 @@ from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.registry import tensor_files
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, texts
+
+__all__ = ["FilesBeside", "open_tensor", "read_json"]
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,14 +47,6 @@ def open_tensor(path: Path) -> StoredTensor:
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     raise UnsupportedCheckpointError(path, *texts("single_file.no_tensor"))
-
-
-def file_beside(path: Path, location: str) -> Path | None:
-    """The file that the file at `path` names, relative to its folder; None if there is none.
-
-    Raises HostileFileError for one that leaves the folder, by its words or as a link.
-    """
-    return external_file(path, location)
 
 
 def read_json(path: Path) -> Any:

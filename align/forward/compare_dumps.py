@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.name_map import NameMap
+from align.core.progress import collector_paused
 from align.core.verdicts import Finding
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.dumps.dump_culprits import find_dump_culprits
@@ -20,6 +21,8 @@ from align.forward.dumps.parameter_rows import parameter_rows
 from align.forward.forward_result import ForwardComparison
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.forward.layers.judge_forward import accept_deviations, check_allowances
+from align.measure.choose_kernel import Kernels
+from align.measure.measure_arrays import measured_by
 from align.traces.dumped_side import open_dumped_side
 from align.traces.module_calls import CallPair
 from align.traces.pair_named_calls import pair_named_calls
@@ -64,9 +67,10 @@ def compare_dumps(
     calls = pair_traces(traces, parameters, paired) if known else pair_named_calls(traces)
     calls = _with_doubtful_functions(calls, traces)
     check_allowances(allowances, calls.pairs)
-    rows = [*_call_rows(sides, calls, allowances)]
-    for part in PARAMETER_PARTS:
-        rows += parameter_rows(sides, paired, part, allowances)
+    with measured_by(Kernels(sum(side.nbytes for side in sides)).make), collector_paused():
+        rows = [*_call_rows(sides, calls, allowances)]
+        for part in PARAMETER_PARTS:
+            rows += parameter_rows(sides, paired, part, allowances)
     return _result(sides, sorted(rows, key=lambda row: row.order), calls, paired, allowances)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
+from align.core.dtypes import numpy_dtype
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.registry import dump_readers
 from align.core.traces import Capture, DumpedTensor, ForeignDump
@@ -51,6 +53,11 @@ class DumpedSide:
         for one in self._of(part):
             found.setdefault(parameter_name(one), one)
         return found
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all tensors whose values were dumped, in memory."""
+        return sum(prod(one.shape) * numpy_dtype(one.dtype).itemsize for one in self.dump.tensors if one.load)
 
     @cached_property
     def by_part(self) -> Mapping[TensorPart, tuple[DumpedTensor, ...]]:
@@ -156,19 +163,12 @@ def _own_side(path: Path, side: TracedSide, gradients: TraceFolder | None) -> Du
 
 
 def _own_tensor(trace: TraceFolder, one: Capture, part: TensorPart, after: int = 0) -> DumpedTensor:
-    load = partial(trace.value, one) if trace.holds(one) and trace.value(one).size == _size(one) else None
+    load = partial(trace.value, one) if trace.holds(one) and trace.value(one).size == prod(one.shape) else None
     figures = trace.manifest.statistics.get(one.key)
     return DumpedTensor(
         after + one.order, part, one.module, one.call, one.output, one.class_name, one.shape, one.dtype,
         figures, load=load, depth=one.depth,
     )  # fmt: skip
-
-
-def _size(one: Capture) -> int:
-    size = 1
-    for length in one.shape:
-        size *= length
-    return size
 
 
 def parameter_name(one: DumpedTensor) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from align.core.dtypes import numpy_dtype
 from align.core.trace_metadata import TensorKind, TracedCall, TracedTensor, TraceSummary
 from align.traces.dumped_side import read_dump
 from align.words.catalogue import say
@@ -23,11 +23,7 @@ Groups = dict[tuple[str, int], "list[DumpedTensor]"]
 def show_dump(path: Path) -> TraceSummary:
     """Read a dump; raises MissingFileError or DumpError. Figures are those that the tool dumped."""
     dump = read_dump(path)
-    sizes = [
-        int(np.prod(one.shape, dtype=np.int64)) * np.dtype(_plain(one.dtype)).itemsize
-        for one in dump.tensors
-        if one.load
-    ]
+    sizes = [prod(one.shape) * numpy_dtype(one.dtype).itemsize for one in dump.tensors if one.load]
     return TraceSummary(
         folder=str(dump.path),
         head=None,
@@ -42,10 +38,6 @@ def show_dump(path: Path) -> TraceSummary:
         noise=0,
         noise_missing=say("noise_note.of_dump", tool=dump.tool),
     )
-
-
-def _plain(dtype: str) -> str:
-    return dtype if dtype in np.sctypeDict else "float16"
 
 
 def _calls(dump: ForeignDump) -> Iterator[TracedCall]:
@@ -73,5 +65,4 @@ def _outer_first(groups: Groups) -> list[tuple[tuple[str, int], list[DumpedTenso
 
 
 def _tensor(one: DumpedTensor) -> TracedTensor:
-    count = int(np.prod(one.shape, dtype=np.int64))
-    return TracedTensor(one.item, one.shape, one.dtype, one.statistics, count if one.load else 0)
+    return TracedTensor(one.item, one.shape, one.dtype, one.statistics, prod(one.shape) if one.load else 0)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.single_files import read_json
+from align.checkpoints.single_files import FilesBeside, read_json
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
 from align.traces.foreign_parts.dumped_files import canonical_dtype, figures, sound_dims, tensor_loader
@@ -77,7 +77,7 @@ class _Dump:
     """One dump.json; what is missing or not known is gathered."""
 
     def __init__(self, file: Path) -> None:
-        self.file, self.order = file, 0
+        self.file, self.files, self.order = file, FilesBeside(file), 0
         self.missing: list[str] = []
         self.unknown: dict[str, None] = {}
         self.table = _table(file, read_json(file))
@@ -149,7 +149,7 @@ class _Dump:
         shape = sound_dims(self.file, name, value["shape"])
         load = None
         if isinstance(location := value.get("data_name"), str) and location != "-1":
-            load = tensor_loader(self.file, f"{DATA}/{location}", name, shape)
+            load = tensor_loader(self.files, f"{DATA}/{location}", name, shape)
             self.missing += [location] if load is None else []
         self.order += 1
         return DumpedTensor(

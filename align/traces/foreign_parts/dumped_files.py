@@ -6,7 +6,7 @@ from functools import partial
 from math import isfinite, prod, sqrt
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.single_files import file_beside, open_tensor
+from align.checkpoints.single_files import FilesBeside, open_tensor
 from align.core.dtypes import is_numeric
 from align.core.measurements import TensorStatistics
 from align.core.thresholds import MOST_AXES
@@ -39,12 +39,12 @@ def sound_dims(path: Path, name: str, dims: Any) -> Shape:
     return tuple(dims)
 
 
-def tensor_loader(manifest: Path, location: str, name: str, shape: Shape) -> Callable[[], Array] | None:
-    """What loads the tensor of a file that a dump names, relative to the dump; None if there is no such file.
+def tensor_loader(files: FilesBeside, location: str, name: str, shape: Shape) -> Callable[[], Array] | None:
+    """What loads the tensor of a file that a dump names; None if there is no such file beside it.
 
     Loading raises DumpError if the file holds another shape than the dump says.
     """
-    found = file_beside(manifest, location)
+    found = files.file(location)
     return None if found is None else partial(_load, found, name, shape)
 
 
