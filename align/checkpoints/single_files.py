@@ -21,7 +21,7 @@ from align.core.registry import tensor_files
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, texts
 
-__all__ = ["FilesBeside", "open_tensor", "read_json"]
+__all__ = ["FilesBeside", "array_of_bytes", "open_tensor", "read_json"]
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +61,15 @@ def read_json(path: Path) -> Any:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     except ValueError as error:
         raise NotACheckpointError(path, say("single_file.no_json", error=error)) from error
+
+
+def array_of_bytes(path: Path, name: str, data: bytes) -> Array:
+    """The array of the bytes of an `.npy` file inside of the file at `path`; raises as `open_tensor` does."""
+    header = read_npy_header(path, name, len(data), lambda count: data[:count])
+    if header.dtype.kind in "SU":
+        raise UnsupportedCheckpointError(path, *texts("single_file.no_tensor"))
+    value: Array = np.ndarray(header.shape, header.dtype, data, header.length, order="F" if header.fortran else "C")
+    return value.astype(numpy_dtype(dtype_name(header.dtype)), copy=False)
 
 
 def _npy(path: Path, more: Any, head: bytes) -> StoredTensor:

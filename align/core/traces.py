@@ -142,7 +142,7 @@ class DumpedTensor:
     `order` is its place in the run, `module` the path of the module ("" for the model itself), or the name of a call of
     a function; `call` counts from 0. `item` names it inside of what was given or returned, or is the parameter's name
     in its module. `load` is None where only figures were dumped; `digest` is a checksum of the bytes with its kind in
-    front, "" for none.
+    front, "" for none. `precision` is what figures may be off by, as a share, where they were printed with few digits.
     """
 
     order: int
@@ -157,6 +157,7 @@ class DumpedTensor:
     digest: str = ""
     load: Callable[[], Array] | None = field(default=None, repr=False, compare=False)
     depth: int = 0
+    precision: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

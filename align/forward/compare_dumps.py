@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.traces import Capture, DumpedTensor, TensorPart
+    from align.core.verdicts import Severity
     from align.forward.allowances import Allowances
     from align.forward.forward_result import LayerComparison
     from align.traces.dumped_side import DumpedSide, DumpTrace
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
 Sides = tuple["DumpedSide", "DumpedSide"]
 CALL_PARTS: tuple[TensorPart, ...] = ("output", "input", "output gradient", "input gradient")
+NOTES: dict[str, tuple[str, Severity]] = {
+    "dump_note.not_known": ("dump-not-known", "warning"),
+    "dump_note.overflow": ("dump-overflow", "warning"),
+}
 PARAMETER_PARTS: tuple[TensorPart, ...] = ("parameter", "parameter gradient")
 
 
@@ -98,13 +103,14 @@ def _result(
 
 
 def _call_rows(sides: Sides, calls: CallPairs, allowances: Allowances) -> Iterator[LayerComparison]:
+    known = all(side.parameters.parameters for side in sides)
     for part in CALL_PARTS:
         traces = sides[0].trace(part), sides[1].trace(part)
         pairs = [one for pair in calls.pairs for one in _of_part(pair, traces)]
         full = [all(_holds(trace, call) for trace, call in zip(traces, _both(one), strict=True)) for one in pairs]
         whole = [one for one, is_full in zip(pairs, full, strict=True) if is_full]
         rows = [replace(row, part=part) for row in compare_traces(*traces, whole, None, allowances)]
-        yield from map(_excused, excuse_uncertain(rows) if part == "output" else rows)
+        yield from (_excused(row, known=known) for row in (excuse_uncertain(rows) if part == "output" else rows))
         for pair, is_full in zip(pairs, full, strict=True):
             if not is_full:
                 yield from _by_figures(pair, part, traces)
@@ -131,12 +137,17 @@ def _outer(call: Call) -> str:
     return call.module.partition("/")[0]
 
 
-def _excused(row: LayerComparison) -> LayerComparison:
+def _excused(row: LayerComparison, *, known: bool) -> LayerComparison:
     """A function that is paired by its place alone may be a part of what the other side does in one.
 
-    Nor are gradients of functions alike: torch's hooks see the last operation of a function only.
+    Nor are gradients of functions alike: torch's hooks see the last operation of a function only. Without parameters
+    that are known, what is paired by order and shape alone may be something else.
     """
-    if "/" not in row.reference or row.outcome != "not aligned":
+    if row.outcome != "not aligned":
+        return row
+    if not known and not row.certain:
+        return replace(row, outcome="not comparable", factor=None, note=sentence("dump_row.paired_by_order"))
+    if "/" not in row.reference:
         return row
     if row.part == "input gradient":
         return replace(row, outcome="not comparable", factor=None, note=sentence("dump_row.function_gradient"))
@@ -236,4 +247,6 @@ def _place(one: DumpedTensor) -> tuple[str, str, int, str]:
 def _findings(sides: Sides) -> Iterator[Finding]:
     yield Finding("dumps-compared", "note", sides[0].label, sentence("dump_finding.compared"))
     for side in sides:
-        yield from (Finding("dump-not-known", "warning", side.label, note) for note in side.dump.notes)
+        for note in side.dump.notes:
+            code, severity = NOTES.get(getattr(note, "key", ""), ("dump-note", "note"))
+            yield Finding(code, severity, side.label, note)

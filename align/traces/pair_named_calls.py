@@ -1,7 +1,7 @@
 """Calls of two dumps whose names are not known to be those of modules with parameters: by name, order and values.
 
-Equal names pair. What is left between them pairs in order where shapes agree, surely only if nothing else of that shape
-stands there, or if the values show it.
+Equal names pair. What is left between them pairs in order where shapes agree, surely only if values show it, or both
+sides call functions of the same names in the same order.
 """
 
 from __future__ import annotations
@@ -77,10 +77,11 @@ def _between(mine: list[Call], theirs: list[Call], traces: Traces) -> Iterator[C
     shapes = equality_scores([call.shapes for call in mine], [call.shapes for call in theirs])
     kinds = equality_scores([call.class_name.lower() for call in mine], [call.class_name.lower() for call in theirs])
     near = _nearness(mine, theirs, shapes, traces)
-    counts = Counter(call.shapes for call in mine), Counter(call.shapes for call in theirs)
-    for i, j in align_sequences(shapes * (1.0 + OTHER_SHAPE_SCORE * kinds + 2.0 * near)):
-        lone = counts[0][mine[i].shapes] == counts[1][theirs[j].shapes] == 1
-        yield CallPair(mine[i], theirs[j], certain=bool(lone or near[i, j] or (kinds[i, j] and _alike(mine, theirs))))
+    pairs = align_sequences(shapes * (1.0 + OTHER_SHAPE_SCORE * kinds + 2.0 * near))
+    shown = sum(near[i, j] for i, j in pairs) * 2 >= len(pairs) > 1  # so the order is right for the others too
+    for i, j in pairs:
+        named = kinds[i, j] and mine[i].class_name and _alike(mine, theirs)
+        yield CallPair(mine[i], theirs[j], certain=bool(near[i, j] or named or (shown and _alike(mine, theirs))))
 
 
 def _alike(mine: list[Call], theirs: list[Call]) -> bool:

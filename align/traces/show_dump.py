@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.dtypes import numpy_dtype
 from align.core.trace_metadata import TensorKind, TracedCall, TracedTensor, TraceSummary
+from align.measure.tensor_statistics import summarize_tensor
 from align.traces.dumped_side import read_dump
 from align.words.catalogue import say
 
@@ -21,7 +22,7 @@ Groups = dict[tuple[str, int], "list[DumpedTensor]"]
 
 
 def show_dump(path: Path) -> TraceSummary:
-    """Read a dump; raises MissingFileError or DumpError. Figures are those that the tool dumped."""
+    """Read a dump; raises MissingFileError or DumpError. Figures are those of the tool, or of the tensors."""
     dump = read_dump(path)
     sizes = [prod(one.shape) * numpy_dtype(one.dtype).itemsize for one in dump.tensors if one.load]
     return TraceSummary(
@@ -49,7 +50,7 @@ def _calls(dump: ForeignDump) -> Iterator[TracedCall]:
         inputs = {one.item: TensorKind(one.shape, one.dtype) for one in own if one.part == "input"}
         outputs = tuple(_tensor(one) for one in own if one.part == "output")
         place = dump.places.get((module, call), "")
-        yield TracedCall(module, call, own[0].class_name, own[0].depth, place, inputs, outputs, bool(outputs))
+        yield TracedCall(module, call, own[0].class_name, own[0].depth, place, inputs, outputs, returned=True)
 
 
 def _outer_first(groups: Groups) -> list[tuple[tuple[str, int], list[DumpedTensor]]]:
@@ -65,4 +66,5 @@ def _outer_first(groups: Groups) -> list[tuple[tuple[str, int], list[DumpedTenso
 
 
 def _tensor(one: DumpedTensor) -> TracedTensor:
-    return TracedTensor(one.item, one.shape, one.dtype, one.statistics, prod(one.shape) if one.load else 0)
+    told = summarize_tensor(one.load()) if one.load and one.statistics is None else one.statistics
+    return TracedTensor(one.item, one.shape, one.dtype, told, prod(one.shape) if one.load else 0)

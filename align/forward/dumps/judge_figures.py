@@ -47,6 +47,7 @@ def judge_figures(
         key = "dump_row.other_checksum" if known else "dump_row.nothing_dumped"
         return replace(row, note=sentence(key))
     least = _least_difference(own, other)
+    floor = max(floor, (mine.precision + theirs.precision) * least.reference_max)
     limit = raised(limit_for(least, (mine.dtype, theirs.dtype), None), floor)
     factor = smallest_factor(least, limit)
     if factor > 1.0:
@@ -66,7 +67,7 @@ def _least_difference(mine: TensorStatistics, theirs: TensorStatistics) -> Measu
     largest = max((abs(one - other) for one, other in pairs if one is not None and other is not None), default=0.0)
     rms = abs((mine.rms or 0.0) - (theirs.rms or 0.0)) if None not in (mine.rms, theirs.rms) else 0.0
     sizes = [abs(one) for one in (mine.min, mine.max) if one is not None]
-    scale = max(sizes, default=mine.rms or 0.0)
+    scale = max(sizes, default=mine.rms or abs(mine.mean or 0.0))
     return _measured(0, max(largest, rms), rms, (scale, scale if mine.rms is None else mine.rms))
 
 

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-_RUN = re.compile(r"(step|rank|proc|iteration)[_-]?[0-9]*|[0-9]+")
+RUN = re.compile(r"(step|rank|proc|iteration)[_-]?[0-9]*|[0-9]+")
 
 
-def has_run(folder: Path, is_run: Callable[[Path], bool]) -> bool:
-    """Tell whether a folder, or one of a step, rank or process inside, is what `is_run` says."""
-    return next(_runs(folder, is_run), None) is not None
+def has_run(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str] = RUN) -> bool:
+    """Tell whether a folder, or one inside of such a name, is what `is_run` says."""
+    return next(_runs(folder, is_run, names), None) is not None
 
 
-def only_run(folder: Path, is_run: Callable[[Path], bool]) -> Path:
+def only_run(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str] = RUN) -> Path:
     """The one folder that is a run; raises DumpError naming all of several, for the user to choose from."""
-    found = sorted(_runs(folder, is_run), key=_natural)
+    found = sorted(_runs(folder, is_run, names), key=_natural)
     if not found:
         raise DumpError.of("dump_error.no_run", path=folder)
     if len(found) > 1:
@@ -31,13 +31,13 @@ def only_run(folder: Path, is_run: Callable[[Path], bool]) -> Path:
     return found[0]
 
 
-def _runs(folder: Path, is_run: Callable[[Path], bool], depth: int = 0) -> Iterator[Path]:
+def _runs(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str], depth: int = 0) -> Iterator[Path]:
     if is_run(folder):
         yield folder
     elif depth < DEEPEST_RUN_FOLDER:
         for inner in sorted(folder.iterdir()):
-            if _RUN.fullmatch(inner.name) and inner.is_dir() and not inner.is_symlink():
-                yield from _runs(inner, is_run, depth + 1)
+            if names.fullmatch(inner.name) and inner.is_dir() and not inner.is_symlink():
+                yield from _runs(inner, is_run, names, depth + 1)
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
