@@ -6,6 +6,7 @@ never run, and a name in a file leads nowhere but below the folder that the file
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +17,12 @@ from align.checkpoints.format_parts.npy_headers import MAGIC, read_npy_header
 from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_DUMP_BYTES
 from align.core.atomic_files import existing_file
 from align.core.checkpoints import Extent, StoredTensor
-from align.core.dtypes import dtype_name, numpy_dtype
+from align.core.dtypes import dtype_name, in_numpy, numpy_dtype
 from align.core.registry import tensor_files
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, texts
 
-__all__ = ["FilesBeside", "array_of_bytes", "open_tensor", "read_json"]
+__all__ = ["FilesBeside", "array_of_bytes", "npy_bytes", "open_tensor", "read_json", "torch_tensor_bytes"]
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +62,24 @@ def read_json(path: Path) -> Any:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     except ValueError as error:
         raise NotACheckpointError(path, say("single_file.no_json", error=error)) from error
+
+
+def torch_tensor_bytes(value: Array) -> bytes:
+    """The bytes of the file that `torch.save(tensor, path)` would write."""
+    stream = io.BytesIO()
+    tensor = StoredTensor(
+        "", value.shape, dtype_name(value.dtype), lambda: np.ascontiguousarray(value).reshape(value.shape)
+    )
+    next(iter(tensor_files())).write_tensor(stream, tensor)
+    return stream.getvalue()
+
+
+def npy_bytes(value: Array) -> bytes:
+    """The bytes of an `.npy` file; bfloat16 and float8, which it cannot hold, in float32."""
+    stream = io.BytesIO()
+    plain = value if in_numpy(dtype_name(value.dtype)) else value.astype(np.float32)
+    np.save(stream, plain, allow_pickle=False)
+    return stream.getvalue()
 
 
 def array_of_bytes(path: Path, name: str, data: bytes) -> Array:

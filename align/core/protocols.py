@@ -311,6 +311,9 @@ class TensorFile(Plugin, Protocol):
     def read_tensor(self, path: Path) -> StoredTensor:
         """Look at the header, and place the tensor; raises NotACheckpointError or UnsupportedCheckpointError."""
 
+    def write_tensor(self, stream: BinaryIO, tensor: StoredTensor) -> None:
+        """Write a file with this tensor alone."""
+
 
 @runtime_checkable
 class DumpReader(Plugin, Protocol):
@@ -319,6 +322,10 @@ class DumpReader(Plugin, Protocol):
     @property
     def tried_with(self) -> str:
         """Name and version of the tool whose dumps were read when this was written."""
+
+    @property
+    def last_resort(self) -> bool:
+        """Tell whether it takes what may be any tool's, and is asked after all others."""
 
     def recognizes(self, path: Path) -> bool:
         """Tell whether a folder or file is such a dump, by names and first bytes; nothing is raised."""

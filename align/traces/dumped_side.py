@@ -127,7 +127,7 @@ def read_dump(path: Path) -> ForeignDump:
     """Read another tool's dump; raises MissingFileError, or DumpError where no reader knows it."""
     if not path.exists():
         raise MissingFileError(path, "dump")
-    readers = dump_readers().values()
+    readers = sorted(dump_readers().values(), key=lambda one: one.last_resort)
     for reader in readers:
         if reader.recognizes(path):
             return reader.read(path)

@@ -70,6 +70,12 @@ class TorchFormat:
         """The tensor that `torch.save(tensor, path)` wrote."""
         return single_tensor(path, *_contents(path))
 
+    def write_tensor(self, stream: BinaryIO, tensor: StoredTensor) -> None:
+        """Write what `torch.save(tensor, path)` makes."""
+        out = _Pickle(bytearray(pickle.PROTO + b"\2"))
+        _add_tensor(out, tensor, "0")
+        _write_records(stream, bytes(out.code + pickle.STOP), {"0": tensor})
+
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Name the tensors of a dtype that torch does not have."""
         return [say("torch_file.unknown_dtype", name=t.name, dtype=t.dtype) for t in tensors if t.dtype not in DTYPES]
@@ -125,13 +131,17 @@ def _write_archive(stream: BinaryIO, tensors: Sequence[StoredTensor]) -> None:
     for tensor in tensors:
         stored.setdefault(tensor.identity, tensor)
     keys = {identity: str(number) for number, identity in enumerate(stored)}
+    _write_records(stream, _pickle(tensors, keys), {keys[identity]: tensor for identity, tensor in stored.items()})
+
+
+def _write_records(stream: BinaryIO, pickled: bytes, storages: Mapping[str, StoredTensor]) -> None:
     archive = ZipWriter(stream)
-    archive.add(f"{FOLDER}/data.pkl", _pickle(tensors, keys))
+    archive.add(f"{FOLDER}/data.pkl", pickled)
     archive.add(f"{FOLDER}/.format_version", b"1")
     archive.add(f"{FOLDER}/.storage_alignment", str(ALIGNMENT).encode())
     archive.add(f"{FOLDER}/byteorder", b"little")
-    for identity, tensor in stored.items():
-        archive.add_blocks(f"{FOLDER}/data/{keys[identity]}", tensor.nbytes, byte_blocks(tensor))
+    for key, tensor in storages.items():
+        archive.add_blocks(f"{FOLDER}/data/{key}", tensor.nbytes, byte_blocks(tensor))
     archive.add(f"{FOLDER}/version", b"3\n")
     archive.add(f"{FOLDER}/.data/serialization_id", archive.fingerprint())
     archive.finish()

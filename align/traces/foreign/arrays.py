@@ -34,6 +34,7 @@ class ArraysReader:
     name: str = "arrays"
     summary: str = "folders of .npy (TroubleShooter, anybody's) or .pt files of one tensor each, and .npz files"
     requires: tuple[str, ...] = ()
+    last_resort: bool = True
     tried_with: str = "NumPy 1.26, TroubleShooter 1.0.18"
 
     def recognizes(self, path: Path) -> bool:

@@ -55,6 +55,7 @@ class MindSporeDumpReader:
     name: str = "mindspore_dump"
     summary: str = "MindSpore Dump: npy files or statistic.csv of one iteration, overflow"
     requires: tuple[str, ...] = ()
+    last_resort: bool = False
     tried_with: str = "MindSpore 2.10.0 (CPU)"
 
     def recognizes(self, path: Path) -> bool:

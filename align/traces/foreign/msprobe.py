@@ -53,6 +53,7 @@ class MsprobeReader:
     name: str = "msprobe"
     summary: str = "msprobe dumps: dump.json with statistics, md5 or tensors, levels L0, L1, mix and debug"
     requires: tuple[str, ...] = ()
+    last_resort: bool = False
     tried_with: str = "msprobe 26.2.0"
 
     def recognizes(self, path: Path) -> bool:

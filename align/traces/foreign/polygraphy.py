@@ -32,11 +32,12 @@ class PolygraphyReader:
     name: str = "polygraphy"
     summary: str = "Polygraphy JSON: the results of one runner, as --save-outputs writes them"
     requires: tuple[str, ...] = ()
+    last_resort: bool = False
     tried_with: str = "Polygraphy 0.49.27"
 
     def recognizes(self, path: Path) -> bool:
         """Tell by the name of the first list, and the class at the end."""
-        if not path.is_file() or path.suffix != ".json":
+        if not path.is_file():
             return False
         with path.open("rb") as stream:
             head = stream.read(_HEAD)

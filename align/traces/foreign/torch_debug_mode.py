@@ -36,6 +36,7 @@ class TorchDebugModeReader:
     name: str = "torch_debug_mode"
     summary: str = "logs of torch's DebugMode: operators by module, with hashes"
     requires: tuple[str, ...] = ()
+    last_resort: bool = False
     tried_with: str = "torch 2.13.0"
 
     def recognizes(self, path: Path) -> bool:

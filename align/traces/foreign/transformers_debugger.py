@@ -39,6 +39,7 @@ class TransformersDebuggerReader:
     name: str = "transformers_debugger"
     summary: str = "the JSON of transformers' model_addition_debugger: figures of every module"
     requires: tuple[str, ...] = ()
+    last_resort: bool = False
     tried_with: str = "transformers 5.23.0"
 
     def recognizes(self, path: Path) -> bool:
