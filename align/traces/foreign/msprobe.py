@@ -102,8 +102,8 @@ class _Dump:
         return ForeignDump(self.file.parent, "msprobe", self._framework(), tensors, of_modules, self._places(), notes)
 
     def _framework(self) -> str:
-        if (said := self.table.get("framework")) in FRAMEWORKS:
-            return FRAMEWORKS[str(said)]
+        if said := FRAMEWORKS.get(str(self.table.get("framework"))):
+            return said
         return "mindspore" if any(name.startswith(("Cell.", "Primitive.")) for name in self.data) else "torch"
 
     def _tensors(self) -> Iterator[DumpedTensor]:
@@ -188,7 +188,7 @@ class _Dump:
 
     def _notes(self, tried_with: str) -> Iterator[str]:
         strange = [*(self.table.keys() - KNOWN), *self.unknown]
-        level = self.table.get("level")
+        level = str(self.table.get("level"))
         if level not in LEVELS:
             strange.append(f"level {level}")
         if strange:

@@ -105,7 +105,8 @@ class _Tree:
         for key, given in inputs.items() if isinstance(inputs, dict) else ():
             if key in ("args", "kwargs"):
                 yield from self._values((path, call, depth), "input", "", given)
-        for child in node.get("children") or ():
+        children = node.get("children")
+        for child in children if isinstance(children, list) else ():
             yield from self._module(child, depth + 1)
         yield from self._values((path, call, depth), "output", "", node.get("outputs"))
 
