@@ -95,3 +95,7 @@ Choice: a line of an operator has some 200 bytes; a larger number would take gig
 PRINTED_PRECISION: Final = 1e-4
 """What torch prints with four decimals may be off by this share.
 Source: torch's default print options; half a unit of the last of five digits is 5e-5 of 1."""
+
+RECOGNIZED_BYTES: Final = 1 << 14
+"""So many bytes at either end of a file tell whose it is.
+Choice: a log of torch begins with some lines of Python's own calls before the first operator."""

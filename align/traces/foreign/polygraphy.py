@@ -12,7 +12,7 @@ from align.checkpoints.single_files import array_of_bytes, read_json
 from align.core.dtypes import dtype_name
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
-from align.traces.thresholds import MOST_LISTED_RUNS
+from align.traces.thresholds import MOST_LISTED_RUNS, RECOGNIZED_BYTES
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
 
-_HEAD = 1 << 12
 _KIND = "polygraphy_class"
 
 
@@ -40,8 +39,8 @@ class PolygraphyReader:
         if not path.is_file():
             return False
         with path.open("rb") as stream:
-            head = stream.read(_HEAD)
-            stream.seek(max(path.stat().st_size - _HEAD, 0))
+            head = stream.read(RECOGNIZED_BYTES)
+            stream.seek(max(path.stat().st_size - RECOGNIZED_BYTES, 0))
             return b'"lst"' in head and b"RunResults" in stream.read()
 
     def read(self, path: Path) -> ForeignDump:

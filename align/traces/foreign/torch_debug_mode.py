@@ -15,13 +15,12 @@ from align.core.measurements import TensorStatistics
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
 from align.traces.foreign_parts.dumped_files import canonical_dtype, sound_dims
-from align.traces.thresholds import LONGEST_DUMP_TEXT
+from align.traces.thresholds import LONGEST_DUMP_TEXT, RECOGNIZED_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_HEAD = 1 << 14
 _OPERATOR = re.compile(r"(?P<indent> *)aten::(?P<name>[\w.]+)\(.*\)  ->  (?P<returned>.*?)(  # (?P<log>\{.*\}))?")
 _MODULE = re.compile(r"(?P<indent> *)\[nn\.Mod[^\]]*\] (?P<path>[\w.]+).*")
 _TENSOR = re.compile(r"t(?:\$[0-9]+)?: (?P<dtype>[a-z]+[0-9]*)\[(?P<shape>[0-9, ]*)\]")
@@ -44,7 +43,7 @@ class TorchDebugModeReader:
         if not path.is_file() or path.suffix == ".json":
             return False
         with path.open("rb") as stream:
-            lines = stream.read(_HEAD).decode("utf-8", "replace").splitlines()
+            lines = stream.read(RECOGNIZED_BYTES).decode("utf-8", "replace").splitlines()
         return any(_OPERATOR.fullmatch(line) for line in lines)
 
     def read(self, path: Path) -> ForeignDump:

@@ -16,7 +16,7 @@ from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
 from align.traces.foreign_parts.dumped_files import canonical_dtype, sound_dims
 from align.traces.foreign_parts.run_folders import has_run, only_run
-from align.traces.thresholds import DEEPEST_DUMPED_VALUE, PRINTED_PRECISION
+from align.traces.thresholds import DEEPEST_DUMPED_VALUE, PRINTED_PRECISION, RECOGNIZED_BYTES
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from align.core.traces import TensorPart
 
 _FILES = ("*_debug_tree_FULL_TENSORS.json", "*_debug_tree_SUMMARY.json")
-_HEAD = 1 << 12
 _KNOWN = {"module_path", "inputs", "outputs", "children"}
 _NUMBER = re.compile(r"tensor\((?P<number>[-+0-9.einfa]+)")
 
@@ -49,7 +48,7 @@ class TransformersDebuggerReader:
         if path.suffix != ".json":
             return False
         with path.open("rb") as stream:
-            return re.match(rb'\s*\{\s*"module_path"', stream.read(_HEAD)) is not None
+            return re.match(rb'\s*\{\s*"module_path"', stream.read(RECOGNIZED_BYTES)) is not None
 
     def read(self, path: Path) -> ForeignDump:
         """Read the figures of all modules."""

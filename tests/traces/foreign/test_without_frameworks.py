@@ -9,15 +9,15 @@ from pathlib import Path
 DATA = Path(__file__).parents[1] / "data"
 CODE = """
 import sys
+from importlib.machinery import PathFinder
 BLOCKED = ("torch", "mindspore", "transformers", "onnx", "onnxruntime", "polygraphy", "msprobe", "numba", "pandas")
 
 class Blocked:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] in BLOCKED:
-            raise ImportError(name)
+        return None if name.partition(".")[0] in BLOCKED else PathFinder.find_spec(name, path, target)
 
-sys.meta_path.insert(0, Blocked)
+sys.meta_path = [Blocked if finder is PathFinder else finder for finder in sys.meta_path]
 from pathlib import Path
 import align
 from align.traces.export_trace import export_trace
