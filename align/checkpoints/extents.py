@@ -11,6 +11,7 @@ a framework that knows them as two: they are tied again where their values are s
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 from dataclasses import replace
 from math import prod
@@ -58,11 +59,14 @@ def mapped(extent: Extent, shape: Shape, dtype: str) -> Callable[[], Array]:
         kind = numpy_dtype(dtype)
         if prod(shape) == 0:
             return np.empty(shape, kind)
+        before = extent.offset % mmap.ALLOCATIONGRANULARITY
         try:
-            raw = np.memmap(extent.path, np.uint8, "r", extent.offset, (extent.nbytes,))
+            with extent.path.open("rb", buffering=0) as stream:  # np.memmap resolves each path
+                start, size = extent.offset - before, extent.nbytes + before
+                raw = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ, offset=start)
         except (OSError, ValueError) as error:  # it was there, and long enough, when the header was read
             raise NotACheckpointError(extent.path, say("checkpoint_file.not_mapped", error=error)) from error
-        return np.ndarray(shape, kind, raw.data)
+        return np.ndarray(shape, kind, raw, before)
 
     return load
 

@@ -159,3 +159,9 @@ protobuf files for ONNX."""
 LONGEST_METADATA_SHOWN: Final = 100
 """A text of the metadata of an ONNX file is cut to this many characters.
 Choice: enough to see which program made the file; some write whole documents there."""
+
+# dumps of other tools
+
+LONGEST_DUMP_BYTES: Final = 256 << 20
+"""JSON of another tool's dump with more bytes is refused.
+Choice: a call of a function takes about a kilobyte; a larger number would take many gigabytes of memory to parse."""

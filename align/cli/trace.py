@@ -1,4 +1,4 @@
-"""`align trace show`: a trace folder as a tree."""
+"""`align trace show`: a trace folder as a tree; `align trace export`: written so that another tool reads it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,57 @@ class Action(str, enum.Enum):
     """What to do with a trace folder."""
 
     SHOW = "show"
+    EXPORT = "export"
 
 
-def trace_command(
-    action: Annotated[Action, typer.Argument(help="What to do: show the trace.", metavar="show")],  # noqa: ARG001
-    folder: Annotated[Path, typer.Argument(help="A folder that `align capture` wrote.", metavar="DIR")],
+class Form(str, enum.Enum):
+    """What to write."""
+
+    NPY = "npy"
+    MSPROBE = "msprobe"
+    POLYGRAPHY = "polygraphy"
+
+
+def trace_command(  # noqa: PLR0913 - one parameter an option
+    action: Annotated[Action, typer.Argument(help="What to do: show the trace, or export it.", metavar="show|export")],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder that `align capture` wrote, or a dump of another tool.", metavar="DIR")
+    ],
     depth: Annotated[int | None, typer.Option(min=0, help="Show calls down to this depth; 0 is the model.")] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show dtypes and the lines that called, too.")] = False,
+    to: Annotated[Form | None, typer.Option(help="export: the tool that is to read it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="PATH", help="export: where to write; must not exist.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Print a trace as the tree of its calls: classes, shapes, figures, and where it ends if it was cut short."""
-    from align.traces.open_trace import show_trace
+    """Print a trace as the tree of its calls, or write it in the form of another tool.
 
-    result = show_trace(folder)
+    The tree shows classes, shapes, figures, and where it ends if it was cut short.
+    """
+    from align.traces.dumped_side import is_trace_folder
+    from align.traces.open_trace import show_trace
+    from align.traces.show_dump import show_dump
+
+    if action is Action.EXPORT:
+        return _export(folder, to, out)
+    known = is_trace_folder(folder) or not folder.exists()
+    result = show_trace(folder) if known else show_dump(folder)
     if depth is not None:
         calls = tuple(call for call in result.calls if call.depth <= depth)
         result = dataclasses.replace(result, calls=calls)
     hand_over(result, {"trace": folder}, None, json, show_all=show_all)
+    return 0
+
+
+def _export(folder: Path, to: Form | None, out: Path | None) -> int:
+    from align.errors import UsageError
+    from align.traces.export_trace import export_trace
+    from align.words.catalogue import say
+
+    if to is None:
+        raise UsageError.of("cli_usage.export_to")
+    destination = out or folder.with_name(f"{folder.name}-{to.value}{'.json' if to is Form.POLYGRAPHY else ''}")
+    done = export_trace(folder, to.value, destination)
+    typer.echo(say("trace.exported", count=done.written, path=done.path, left_out=done.left_out))
     return 0

@@ -1,4 +1,4 @@
-"""The figures of one comparison, and the limit that they are judged by."""
+"""The figures of a tensor and of one comparison, and the limit that they are judged by."""
 
 from __future__ import annotations
 
@@ -37,6 +37,18 @@ class Measurement:
     mismatched: int
     worst: tuple[int, ...]
     decades: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStatistics:
+    """Figures of one tensor; `min`, `max`, `mean` and `rms` are over its finite elements, None if it has none."""
+
+    min: float | None
+    max: float | None
+    mean: float | None
+    rms: float | None
+    nan: int = 0
+    inf: int = 0
 
 
 @dataclass(frozen=True, slots=True)

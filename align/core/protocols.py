@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from align.core.layer_scripts import ScriptForms
     from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
     from align.core.parameters import ParameterSet, TensorMemory
-    from align.core.traces import CaptureSink, CodeSeen, Influences
+    from align.core.traces import CaptureSink, CodeSeen, ForeignDump, Influences
 
 Model = Any
 Batch: TypeAlias = "Mapping[str, Array]"
@@ -299,6 +299,39 @@ class CheckpointFormat(Plugin, Protocol):
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
         """Write the tensors in blocks, so that none needs memory; `metadata` names the flavour (`format`: pt or ms)."""
+
+
+@runtime_checkable
+class TensorFile(Plugin, Protocol):
+    """A format in which a file may hold one tensor without a name."""
+
+    def recognizes(self, path: Path, head: bytes) -> bool:
+        """Tell whether the file is of this format."""
+
+    def read_tensor(self, path: Path) -> StoredTensor:
+        """Look at the header, and place the tensor; raises NotACheckpointError or UnsupportedCheckpointError."""
+
+    def write_tensor(self, stream: BinaryIO, tensor: StoredTensor) -> None:
+        """Write a file with this tensor alone."""
+
+
+@runtime_checkable
+class DumpReader(Plugin, Protocol):
+    """Reads what another tool dumped of a run."""
+
+    @property
+    def tried_with(self) -> str:
+        """Name and version of the tool whose dumps were read when this was written."""
+
+    @property
+    def last_resort(self) -> bool:
+        """Tell whether it takes what may be any tool's, and is asked after all others."""
+
+    def recognizes(self, path: Path) -> bool:
+        """Tell whether a folder or file is such a dump, by names and first bytes; nothing is raised."""
+
+    def read(self, path: Path) -> ForeignDump:
+        """Read all but the values of tensors; raises an AlignError for a dump that is damaged or not understood."""
 
 
 @runtime_checkable

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from align.core.protocols import CheckpointFormat, ModelReader, Plugin, ResultViews, TrustedLoader
+from align.core.protocols import (
+    CheckpointFormat,
+    DumpReader,
+    ModelReader,
+    Plugin,
+    ResultViews,
+    TensorFile,
+    TrustedLoader,
+)
 from align.errors import AlignError, FrameworkMissingError
 from align.words.catalogue import texts
 
@@ -79,6 +87,16 @@ def _plugins_of(module: ModuleType) -> tuple[Plugin, ...]:
 def checkpoint_formats() -> dict[str, CheckpointFormat]:
     """All checkpoint formats by name."""
     return {name: cast("CheckpointFormat", plugin) for name, plugin in plugins("formats").items()}
+
+
+def tensor_files() -> tuple[TensorFile, ...]:
+    """The checkpoint formats in which a file may hold one tensor without a name."""
+    return tuple(plugin for plugin in plugins("formats").values() if isinstance(plugin, TensorFile))
+
+
+def dump_readers() -> dict[str, DumpReader]:
+    """The readers of other tools' dumps by name."""
+    return {name: cast("DumpReader", plugin) for name, plugin in plugins("foreign").items()}
 
 
 def model_readers() -> dict[str, ModelReader]:

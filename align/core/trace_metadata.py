@@ -10,6 +10,7 @@ from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
+    from align.core.measurements import TensorStatistics
     from align.core.parameters import Shape
     from align.core.traces import Capture
 
@@ -89,18 +90,6 @@ class ReturnedSink(CaptureSink, Protocol):
 
     def returned(self, parts: ReturnedParts) -> None:
         """Take the parts of one call, before their captures."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorStatistics:
-    """Figures of one tensor; `min`, `max`, `mean` and `rms` are over its finite elements, None if it has none."""
-
-    min: float | None
-    max: float | None
-    mean: float | None
-    rms: float | None
-    nan: int = 0
-    inf: int = 0
 
 
 @dataclass(frozen=True, slots=True)

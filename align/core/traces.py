@@ -1,14 +1,19 @@
-"""What one run of a model gave: the outputs of its modules, call by call, in execution order."""
+"""What one run of a model gave: the outputs of its modules, call by call, in execution order.
+
+Of a run that another tool dumped it is tensors by what they are to a call, none of them loaded yet.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from align.core.dtypes import Array
+    from align.core.measurements import TensorStatistics
     from align.core.parameters import Shape
 
 
@@ -124,3 +129,48 @@ class Trace(Protocol):
 
     def value(self, capture: Capture) -> Array:
         """Return the captured tensor, memory-mapped where possible."""
+
+
+TensorPart = Literal["output", "input", "parameter", "output gradient", "input gradient", "parameter gradient"]
+"""What a tensor is to a call: gradients are those of the loss with respect to what stands before the word."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedTensor:
+    """One tensor of a dump.
+
+    `order` is its place in the run, `module` the path of the module ("" for the model itself), or the name of a call of
+    a function; `call` counts from 0. `item` names it inside of what was given or returned, or is the parameter's name
+    in its module. `load` is None where only figures were dumped; `digest` is a checksum of the bytes with its kind in
+    front, "" for none. `precision` is what figures may be off by, as a share, where they were printed with few digits.
+    """
+
+    order: int
+    part: TensorPart
+    module: str
+    call: int
+    item: str
+    class_name: str
+    shape: Shape
+    dtype: str
+    statistics: TensorStatistics | None = None
+    digest: str = ""
+    load: Callable[[], Array] | None = field(default=None, repr=False, compare=False)
+    depth: int = 0
+    precision: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignDump:
+    """All that a dump says. Where it is not `of_modules`, names are those of operators or files, which prove little.
+
+    `places` are the lines of code that made calls, by module and number; `notes` what a reader of results must know.
+    """
+
+    path: Path
+    tool: str
+    framework: str
+    tensors: tuple[DumpedTensor, ...]
+    of_modules: bool = True
+    places: dict[tuple[str, int], str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -28,6 +28,7 @@
     │   ├── InputsError
     │   ├── NothingInCommonError
     │   ├── UnlikeTracesError
+    │   ├── DumpError
     │   │                       logs
     │   ├── UnreadableLogError
     │   ├── EmptyLogError

@@ -230,3 +230,7 @@ def _places(error: BaseException) -> list[tuple[str, str]]:
     """The modules and functions that were running, innermost last."""
     frames = traceback.walk_tb(error.__traceback__)
     return [(str(frame.f_globals.get("__name__", "")), frame.f_code.co_name) for frame, _ in frames]
+
+
+class DumpError(CannotRunError):
+    """What another tool dumped, and cannot be read, or not as one run."""

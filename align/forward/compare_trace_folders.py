@@ -13,6 +13,7 @@ from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.caveats import with_caveats
+from align.forward.compare_dumps import compare_dumps
 from align.forward.forward_result import ForwardComparison
 from align.forward.layers.compare_traces import compare_traces, described_rows, first_divergence, with_texts
 from align.forward.layers.judge_forward import (
@@ -29,6 +30,7 @@ from align.measure.limits import RoundingNoise
 from align.models.inputs import read_batches
 from align.rules.pitfalls import pitfalls
 from align.traces.compare_weights import compare_weights, weights_never_given
+from align.traces.dumped_side import is_trace_folder
 from align.traces.kept_elements import kept_places
 from align.traces.open_trace import TracedSide, open_trace, trace_faults
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
@@ -71,6 +73,7 @@ def compare_trace_folders(
     weights, settings and the reference's noise come from the folders. Layers are not isolated: that takes the
     candidate itself. Raises UnlikeTracesError for runs on different inputs or in different modes, and for a trace that
     was cut short unless `partial` allows it: then what both have is compared. `allowances` are as in compare_forward.
+    Dumps of other tools are taken as they are (docs/dumps.md).
 
     >>> import numpy as np, tempfile
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -83,8 +86,11 @@ def compare_trace_folders(
     ...     compare_trace_folders(f"{folder}/a", f"{folder}/b").verdict.outcome.value
     'aligned'
     """
-    sides = open_trace(Path(reference)), open_trace(Path(candidate))
-    cut = _check(sides, (Path(reference), Path(candidate)), partial=partial)
+    paths = Path(reference), Path(candidate)
+    if not all(map(is_trace_folder, paths)):
+        return compare_dumps(*paths, name_map=name_map, allowances=allowances)
+    sides = open_trace(paths[0]), open_trace(paths[1])
+    cut = _check(sides, paths, partial=partial)
     traces, parameters = (sides[0].trace, sides[1].trace), (sides[0].parameters, sides[1].parameters)
     paired = choose_map(name_map, parameters)
     if name_map is None and not paired.complete:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.name_map import SideOf
     from align.core.parameters import Shape
+    from align.core.traces import TensorPart
     from align.core.verdicts import Finding, LayerOutcome, Verdict
     from align.models.call_model import InputBinding
     from align.traces.module_calls import UnpairedLayer
@@ -38,7 +39,8 @@ class LayerComparison:
     pair that is not `certain` was made by its place or by what is inside: it may end at another place of the model.
     `isolated` is the candidate's layer given the reference's inputs, None if it was not run so. `amplification` is the
     relative error (L2) of the output over that of the inputs, when both models run on their own; None if one is 0.
-    `batch` of `batches` is the one in which it was called, counted from 1; None where there was one only.
+    `batch` of `batches` is the one in which it was called, counted from 1; None where there was one only. `part` is
+    what the tensor is to the call: in comparisons of dumps also what it was given, its parameters, and gradients.
     """
 
     order: int
@@ -63,6 +65,7 @@ class LayerComparison:
     amplification: float | None = None
     batch: int | None = None
     batches: int = 1
+    part: TensorPart = "output"
 
     @property
     def key(self) -> str:

@@ -70,7 +70,12 @@ def load_loops() -> CompiledLoops:
     from align.measure.kernels.compiled_kernel import CompiledLoops
 
     path = _cache_file()
-    return CompiledLoops(_kept(path) or _compiled(path))
+    if path not in _loaded:
+        _loaded[path] = CompiledLoops(_kept(path) or _compiled(path))
+    return _loaded[path]
+
+
+_loaded: dict[Path, CompiledLoops] = {}  # by the file that they come from: a process that compares again has them
 
 
 def _kept(path: Path) -> Code | None:

@@ -10,6 +10,8 @@ additions; of equal largest differences the first in C order counts.
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ from align.core.measurements import Measurement
 from align.measure.thresholds import LONGEST_DOT, MEASURED_BLOCK, PEEKED_ELEMENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
 
     from align.core.dtypes import Array
@@ -37,8 +41,26 @@ def measure(reference: Array, candidate: Array) -> Measurement:
         msg = f"shapes differ: {reference.shape} and {candidate.shape}"
         raise ValueError(msg)
     sums = RunningSums()
-    NumpyKernel(min(MEASURED_BLOCK, 2 * max(reference.size, 1))).add(sums, reference.ravel(), candidate.ravel())
+    make = _make_kernel.get()
+    if make is None or reference.size < MEASURED_BLOCK:
+        kernel = NumpyKernel(min(MEASURED_BLOCK, 2 * max(reference.size, 1)))
+    else:
+        kernel = make()
+    kernel.add(sums, reference.ravel(), candidate.ravel())
     return sums.result(reference.shape)
+
+
+_make_kernel: ContextVar[Callable[[], NumpyKernel] | None] = ContextVar("make_kernel", default=None)
+
+
+@contextmanager
+def measured_by(make: Callable[[], NumpyKernel]) -> Iterator[None]:
+    """Have `measure` take larger arrays with the kernels that `make` gives, for as long as the block runs."""
+    token = _make_kernel.set(make)
+    try:
+        yield
+    finally:
+        _make_kernel.reset(token)
 
 
 class NumpyKernel:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.trace_metadata import TensorStatistics
+from align.core.measurements import TensorStatistics
 from align.measure.thresholds import MOST_PERMUTED_AXES, SAMPLED_ELEMENTS, STATISTICS_BLOCK, STATISTICS_PIECE
 
 if TYPE_CHECKING:

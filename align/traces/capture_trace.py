@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from align.core.measurements import TensorStatistics
 from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
-from align.core.trace_metadata import TensorStatistics, TraceHead
+from align.core.trace_metadata import TraceHead
 from align.core.traces import Capture
 from align.errors import AlignError, CannotRunError, DestinationError, UserCodeError
 from align.measure.tensor_statistics import summarize_tensor

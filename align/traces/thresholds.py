@@ -69,3 +69,33 @@ Choice: it bounds the memory; smaller blocks cost calls."""
 TRACE_HEADER_BYTES: Final = 1 << 22
 """Room for the header of the tensors' file, which is written last.
 Choice: a capture takes about 150 bytes of it, so this holds some 28,000."""
+
+# dumps of other tools
+
+DEEPEST_RUN_FOLDER: Final = 4
+"""A dump is looked for so many folders of steps, ranks and processes deep.
+Source: msprobe writes step0/rank0, MindSpore rank_0/NET/GRAPH/ITERATION."""
+
+MOST_LISTED_RUNS: Final = 10
+"""An error lists so many runs to choose from, and so many names that a reader does not know.
+Choice: what fits a screen."""
+
+DEEPEST_DUMPED_VALUE: Final = 32
+"""What a call was given or returned may hold lists and tables in one another so deep.
+Choice: those of models are three or four deep; deeper ones are made to exhaust the stack."""
+
+MOST_DUMPED_FILES: Final = 100_000
+"""A folder of arrays with more files is refused.
+Choice: the largest models have some 10,000 tensors a step; more are several steps, or no dump at all."""
+
+LONGEST_DUMP_TEXT: Final = 64 << 20
+"""A log or a table of another tool with more bytes is refused.
+Choice: a line of an operator has some 200 bytes; a larger number would take gigabytes of memory."""
+
+PRINTED_PRECISION: Final = 1e-4
+"""What torch prints with four decimals may be off by this share.
+Source: torch's default print options; half a unit of the last of five digits is 5e-5 of 1."""
+
+RECOGNIZED_BYTES: Final = 1 << 14
+"""So many bytes at either end of a file tell whose it is.
+Choice: a log of torch begins with some lines of Python's own calls before the first operator."""

@@ -1,4 +1,4 @@
-"""Fuzzing of the checkpoint readers, led by coverage: `make fuzz`, or `python tests/attacks/fuzz_readers.py NAME`.
+"""Fuzzing of the readers of checkpoints and of dumps, led by coverage: `make fuzz`, or run this file with a NAME.
 
 Every format that the registry finds is attacked with mutations of small real files, and the insides that a checksum,
 a length or a zip directory would protect from chance are attacked by themselves, wrapped afresh. Whatever comes in, a
@@ -7,6 +7,7 @@ reader refuses it with an AlignError or returns tensors that lie inside their fi
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import io
 import json
@@ -37,15 +38,22 @@ class Target:
     seeds: tuple[bytes, ...]
     wrap: Callable[[bytes], bytes] = bytes
     beside: dict[str, bytes] = field(default_factory=dict)
+    name: str = "file"
+    is_dump: bool = False
 
     def place(self, folder: Path, data: bytes) -> Path:
         """Write the file that a mutation makes, and return its path."""
         for name, content in self.beside.items():
             if not (folder / name).exists():
+                (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(content)
-        path = folder / "file"
+        path = folder / self.name
         path.write_bytes(self.wrap(data))
         return path
+
+    def check(self, path: Path) -> None:
+        """Read the file as what it is."""
+        check_dump(path) if self.is_dump else check_reader(path)
 
 
 def check_reader(path: Path) -> None:
@@ -68,6 +76,28 @@ def check_reader(path: Path) -> None:
         return
     for tensor in checkpoint.tensors.values():
         check_tensor(tensor)
+
+
+def check_dump(path: Path) -> None:
+    """Show a dump of another tool, load its tensors and compare it with itself; as `check_reader`."""
+    from align.core.json_data import to_json_data
+    from align.errors import AlignError
+    from align.forward.compare_trace_folders import compare_trace_folders
+    from align.report.rendering.terminal import blocks_as_text
+    from align.report.show_result import result_blocks
+    from align.traces.dumped_side import read_dump
+    from align.traces.show_dump import show_dump
+
+    try:
+        for one in read_dump(path).tensors:
+            if one.load is not None:
+                value = one.load()
+                assert value.shape == one.shape, one
+        shown = to_json_data(show_dump(path)) | {"schema": "mindalign.trace/1"}
+        blocks_as_text(result_blocks(shown, show_all=True)).encode("utf-8", "surrogatepass")
+        compare_trace_folders(path, path)
+    except AlignError:
+        return
 
 
 def check_tensor(tensor: object) -> None:
@@ -148,6 +178,42 @@ def zipped(records: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes
     return stream.getvalue()
 
 
+def dump_targets() -> dict[str, Target]:
+    """Small dumps of other tools, the file of each that tells of its tensors."""
+    import numpy as np
+
+    stream = io.BytesIO()
+    np.save(stream, np.arange(6, dtype=np.float32).reshape(2, 3))
+    array = stream.getvalue()
+    tensor = {"type": "mindspore.Tensor", "dtype": "Float32", "shape": [2, 3], "Max": 5.0, "Min": 0.0, "Mean": 2.5}
+    kept = tensor | {"Norm": 7.4, "data_name": "t.npy"}
+    call = {"input_args": [kept], "input_kwargs": {"m": kept}, "output": [kept], "parameters": {"weight": kept}}
+    data = {"Cell.fc.Dense.forward.0": call, "Cell.fc.Dense.backward.0": {"input": [tensor | {"md5": "00ff00ff"}]}}
+    msprobe = {"task": "tensor", "level": "L0", "framework": "mindspore", "dump_data_dir": "x", "data": data}
+    held = {"array": base64.b64encode(array).decode(), "polygraphy_class": "ndarray"}
+    outputs = {"y": {"values": held, "polygraphy_class": "LazyArray"}}
+    runs = {"lst": [["r", [{"outputs": outputs, "polygraphy_class": "IterationResult"}]]]}
+    leaf = {"shape": "torch.Size([2, 3])", "dtype": "torch.float32", "mean": "tensor(1.)", "min": "tensor(-1e-3)"}
+    tree = {"module_path": "M", "inputs": {"args": [leaf]}, "children": [{"module_path": "M.fc", "outputs": leaf}]}
+    log = b"    [nn.Mod] M.0\n      aten::addmm(t: f32[3])  ->  t: f32[2, 3]  # {'hash': 2.5}\n"
+    row = b'MatMul,Default/fc-Dense/MatMul-op0,1,0,17,output,0,24,float32,"(2,3)",5.0,0.0,2.5\n'
+    head = (
+        b"Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,Avg Value\n"
+    )
+    made = {
+        "msprobe": ("dump.json", json.dumps(msprobe).encode(), {"dump_tensor_data/t.npy": array}),
+        "polygraphy": ("runs.json", json.dumps(runs | {"polygraphy_class": "RunResults"}).encode(), {}),
+        "transformers": ("m_debug_tree_SUMMARY.json", json.dumps(tree).encode(), {}),
+        "debug mode": ("log.txt", log, {}),
+        "mindspore": ("statistic.csv", head + row, {}),
+        "arrays": ("a.npy", array, {}),
+    }
+    return {
+        f"dump, {tool}": Target((seed,), beside=beside, name=name, is_dump=True)
+        for tool, (name, seed, beside) in made.items()
+    }
+
+
 def framework_targets() -> dict[str, Target]:
     """Files as the frameworks that are installed here write them."""
     targets: dict[str, Target] = {}
@@ -205,6 +271,7 @@ def all_targets() -> dict[str, Target]:
     for name, more in framework_targets().items():
         known = targets.get(name, more)
         targets[name] = Target(tuple(dict.fromkeys((*known.seeds, *more.seeds))), known.wrap)
+    targets |= dump_targets()
     for name in sorted(checkpoint_formats().keys() - targets.keys()):
         print(f"== {name}: left out, the package that writes such files is not installed")
     return targets
@@ -218,6 +285,7 @@ def fuzz(name: str, options: list[str]) -> None:
 
     with atheris.instrument_imports(include=["align", "zipfile", "pickletools"]):
         import align.checkpoints.inspect_checkpoint
+        import align.forward.compare_trace_folders
         import align.report.show_result  # noqa: F401
         from align.core.registry import checkpoint_formats
 
@@ -230,7 +298,7 @@ def fuzz(name: str, options: list[str]) -> None:
         (corpus / f"seed{number}").write_bytes(seed)
 
     def once(data: bytes) -> None:
-        check_reader(target.place(folder, data))
+        target.check(target.place(folder, data))
 
     FINDINGS.mkdir(exist_ok=True)
     prefix = f"-artifact_prefix={FINDINGS / name.replace(', ', '-').replace(' ', '-')}-"

@@ -15,7 +15,7 @@ import pytest
 import align
 from align.convert import diff_result
 from align.core import trace_metadata
-from align.core.measurements import LimitSource, Measurement
+from align.core.measurements import LimitSource, Measurement, TensorStatistics
 from align.core.traces import Capture
 from align.core.verdicts import Coverage, Finding, LayerOutcome, Outcome, Verdict
 from align.evaluation import generation_result, validation_result
@@ -44,7 +44,7 @@ def named(text: str = TEXT) -> set[str]:
         diff_result.UpdatesDiff, diff_result.UpdateDifference,
         forward_result.ForwardComparison, forward_result.LayerComparison, UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
-        trace_metadata.TraceHead, trace_metadata.KeptValues, trace_metadata.TensorStatistics,
+        trace_metadata.TraceHead, trace_metadata.KeptValues, TensorStatistics,
         trace_metadata.TraceSummary, trace_metadata.TracedCall, trace_metadata.TracedTensor,
         validation_result.Validation, validation_result.OutputDifference, validation_result.SampleDifference,
         validation_result.Combination,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
+from align.core.measurements import TensorStatistics
+from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TraceHead
 from align.core.traces import Capture
 from align.errors import CannotRunError, RunFolderError
 from align.traces.capture_trace import CallWriter, GivenWriter

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from math import prod
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from align.checkpoints.thresholds import MOST_ARRAY_ELEMENTS, SPARE_JSON_MARKS
@@ -90,21 +91,52 @@ def external_file(path: Path, location: str) -> Path | None:
 
     Raises HostileFileError for a location that leaves the folder, by its words or as a link, or is no plain file.
     """
-    odd = not location or location.startswith("/") or "\\" in location or not location.isprintable()
-    if odd or ".." in location.split("/"):
-        raise HostileFileError(path, say("external_file.outside", location=location))
-    file = path.parent / location
+    return FilesBeside(path).file(location)
+
+
+class FilesBeside:
+    """The files that the one at `path` may name; what is known of folders is found out once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._homes = path, tuple(_homes(path))
+        self._plain: dict[Path, bool] = {}
+
+    def file(self, location: str) -> Path | None:
+        """The file at a location, as `external_file` gives it."""
+        odd = not location or location.startswith("/") or "\\" in location or not location.isprintable()
+        if odd or ".." in location.split("/"):
+            raise HostileFileError(self._path, say("external_file.outside", location=location))
+        file = self._path.parent / location
+        if self._is_plain(file.parent) and _is_regular(file):
+            return file
+        return self._resolved(file, location)
+
+    def _is_plain(self, folder: Path) -> bool:
+        """Whether a folder is below the one of the naming file without any link."""
+        if folder not in self._plain:
+            self._plain[folder] = folder.resolve() == self._homes[0].joinpath(folder.relative_to(self._path.parent))
+        return self._plain[folder]
+
+    def _resolved(self, file: Path, location: str) -> Path | None:
+        try:
+            real = file.resolve(strict=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except RuntimeError as error:  # a loop of links, before Python 3.13
+            raise HostileFileError(self._path, say("external_file.link_to_itself", location=location)) from error
+        if not any(real.is_relative_to(folder) for folder in self._homes):
+            raise HostileFileError(self._path, say("external_file.link_outside", location=location, real=real))
+        if not real.is_file():
+            raise HostileFileError(self._path, say("external_file.not_plain", location=location))
+        return file
+
+
+def _is_regular(file: Path) -> bool:
+    """Whether it is a plain file and no link."""
     try:
-        real = file.resolve(strict=True)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except RuntimeError as error:  # a loop of links, before Python 3.13
-        raise HostileFileError(path, say("external_file.link_to_itself", location=location)) from error
-    if not any(real.is_relative_to(folder) for folder in _homes(path)):
-        raise HostileFileError(path, say("external_file.link_outside", location=location, real=real))
-    if not real.is_file():
-        raise HostileFileError(path, say("external_file.not_plain", location=location))
-    return file
+        return S_ISREG(file.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _homes(path: Path) -> Iterator[Path]:

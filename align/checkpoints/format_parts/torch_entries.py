@@ -25,8 +25,8 @@ from align.checkpoints.thresholds import (
 )
 from align.core.checkpoints import Checkpoint, Extent, OddTensor, StoredTensor
 from align.core.dtypes import numpy_dtype
-from align.errors import HostileFileError, NotACheckpointError
-from align.words.catalogue import say, sentence
+from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,6 +50,19 @@ def torch_checkpoint(
     _refuse_repetition(path, tensors, {view.key: storages[view.key].nbytes for view in views.values()})
     others, counts = read_others(path, tree, chosen, {*views, *odd}, look)
     return Checkpoint(path, form, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd)
+
+
+def single_tensor(path: Path, tree: Any, storages: Mapping[str, Extent]) -> StoredTensor:
+    """The tensor that a file holds alone; raises UnsupportedCheckpointError if it is none, or of another kind."""
+    look = PickleTreeReader(path)
+    if not look.is_tensor(tree):
+        raise UnsupportedCheckpointError(path, *texts("torch_file.no_single_tensor", found=look.describe(tree)))
+    view = look.view(path.name, tree)
+    if isinstance(view, OddTensor):
+        raise UnsupportedCheckpointError(path, view.reason, view.remedy)
+    made = _tensor(path, path.name, view, storages.get(view.key))
+    _refuse_repetition(path, {path.name: made}, {view.key: storages[view.key].nbytes})
+    return made
 
 
 def _refuse_repetition(path: Path, tensors: Mapping[str, StoredTensor], storages: Mapping[str, int]) -> None:

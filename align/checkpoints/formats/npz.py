@@ -7,17 +7,15 @@ would unpickle, is refused. Written archives are plain (stored) and bear no date
 from __future__ import annotations
 
 import io
-import re
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from align.checkpoints.extents import byte_blocks, mapped
-from align.checkpoints.format_parts.claims import sound_shape
+from align.checkpoints.format_parts.npy_headers import DTYPES, NpyHeader, read_npy_header
 from align.checkpoints.format_parts.zip_records import (
     Record,
     ZipWriter,
@@ -26,34 +24,22 @@ from align.checkpoints.format_parts.zip_records import (
     record_pieces,
     zip_records,
 )
-from align.checkpoints.thresholds import LONGEST_NPY_HEADER_BYTES, LONGEST_RECORD_NAME, USUAL_NPY_HEADER_BYTES
+from align.checkpoints.thresholds import LONGEST_RECORD_NAME
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.thresholds import BLOCK_BYTES
-from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
-from align.words.catalogue import say, sentence, texts
+from align.errors import MissingEntryError
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from align.core.dtypes import Array
-    from align.core.parameters import Shape
     from align.core.protocols import FrameworkName
 
 SUFFIX = ".npy"
 NPY: Any = np.lib.format  # it carries no type hints
-DTYPES = {
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
-    "float64", "complex64", "complex128",
-}  # fmt: skip
-MAGIC = b"\x93NUMPY"
-LENGTH_BYTES = {b"\x01": 2, b"\x02": 4, b"\x03": 4}
-HEADER = re.compile(
-    rb"\{'descr': '(?P<descr>[<>|=]?[a-zA-Z?][0-9]{0,7})', 'fortran_order': (?P<fortran>True|False), "
-    rb"'shape': \((?P<shape>[\d ,]{0,1000})\),? ?\}\s*"
-)
-STRUCTURED = re.compile(rb"\{'descr': \[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +64,7 @@ class NpzFormat:
         other: dict[str, str] = {}
         for record in zip_records(path).values():
             name = record.name.removesuffix(SUFFIX)
-            header = _read_header(path, record)
+            header = read_npy_header(path, record.name, record.size, partial(read_record, record))
             if header.dtype.kind in "SU":
                 other[name] = sentence("entry_note.text_array", shape=str(header.shape))
             else:
@@ -102,52 +88,7 @@ class NpzFormat:
 PLUGIN = NpzFormat()
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    shape: Shape
-    dtype: np.dtype[Any]
-    fortran: bool
-    length: int
-
-
-def _read_header(path: Path, record: Record) -> _Header:
-    """Parse an array's header by pattern: NumPy's own parser evaluates and tokenizes it."""
-    head = read_record(record, USUAL_NPY_HEADER_BYTES)
-    width = LENGTH_BYTES.get(head[len(MAGIC) : len(MAGIC) + 1])
-    start = len(MAGIC) + 2 + (width or 0)
-    length = int.from_bytes(head[len(MAGIC) + 2 : start], "little")
-    if len(head) < start + length <= LONGEST_NPY_HEADER_BYTES:
-        head = read_record(record, start + length)
-    found = HEADER.fullmatch(head[start : start + length])
-    if head.startswith(MAGIC) and STRUCTURED.match(head, start):
-        raise UnsupportedCheckpointError(path, *texts("npz_file.structured", name=record.name))
-    if not head.startswith(MAGIC) or width is None or len(head) < start + length or found is None:
-        raise NotACheckpointError(path, say("npz_file.no_header", name=record.name))
-    try:
-        dtype = np.dtype(found["descr"].decode("ascii"))
-        shape = tuple(int(n) for n in found["shape"].split(b",") if n.strip())
-    except (TypeError, ValueError) as error:
-        raise NotACheckpointError(path, say("npz_file.odd_header", name=record.name, error=error)) from error
-    header = _Header(shape, dtype, found["fortran"] == b"True", start + length)
-    _check_header(path, record, header)
-    return header
-
-
-def _check_header(path: Path, record: Record, header: _Header) -> None:
-    if header.dtype.hasobject:
-        raise UnsupportedCheckpointError(path, *texts("npz_file.objects", name=record.name))
-    expected = header.length + prod(sound_shape(path, record.name, header.shape)) * header.dtype.itemsize
-    if record.size != expected:
-        raise NotACheckpointError(
-            path, say("npz_file.other_size", name=record.name, size=record.size, expected=expected)
-        )
-    if header.dtype.kind not in "SU" and dtype_name(header.dtype) not in DTYPES:
-        raise UnsupportedCheckpointError(
-            path, *texts("npz_file.unknown_dtype", name=record.name, dtype=header.dtype.str)
-        )
-
-
-def _tensor(path: Path, name: str, record: Record, header: _Header) -> StoredTensor:
+def _tensor(path: Path, name: str, record: Record, header: NpyHeader) -> StoredTensor:
     dtype, shape = dtype_name(header.dtype), header.shape
     rows_first = not header.fortran or len(shape) <= 1
     little = header.dtype.newbyteorder("<") == header.dtype
@@ -162,7 +103,7 @@ def _tensor(path: Path, name: str, record: Record, header: _Header) -> StoredTen
     return StoredTensor(name, shape, dtype, mapped(extent, shape, dtype), extent)
 
 
-def _load(record: Record, header: _Header) -> Array:
+def _load(record: Record, header: NpyHeader) -> Array:
     """Read an array whose bytes are compressed or big-endian to where they stay."""
     raw, done = np.empty(record.size - header.length, np.uint8), 0
     for block in _blocks(record, header, BLOCK_BYTES):
@@ -173,7 +114,7 @@ def _load(record: Record, header: _Header) -> Array:
     return value if header.dtype == little else value.byteswap(inplace=True).view(little)
 
 
-def _blocks(record: Record, header: _Header, block: int) -> Iterator[memoryview]:
+def _blocks(record: Record, header: NpyHeader, block: int) -> Iterator[memoryview]:
     """Unpack an array in blocks, so that one which is much smaller in the file than in memory needs no memory."""
     waiting = bytearray()
     skip = header.length

@@ -12,12 +12,12 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from align.checkpoints.extents import byte_blocks
 from align.checkpoints.format_parts.pickle.interpreter import read_pickle
 from align.checkpoints.format_parts.pickle.torch_tensors import DTYPES, STORAGES
-from align.checkpoints.format_parts.torch_entries import torch_checkpoint
+from align.checkpoints.format_parts.torch_entries import single_tensor, torch_checkpoint
 from align.checkpoints.format_parts.zip_records import (
     ALIGNMENT,
     ZIP_HEAD,
@@ -64,11 +64,17 @@ class TorchFormat:
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Interpret the pickle and check every view against its record."""
         with collector_paused():
-            records = zip_records(path)
-            folder = _folder(path, records)
-            _refuse_unreadable(path, folder, records)
-            tree = read_pickle(path, read_record(records[f"{folder}/{PICKLE}"])).value
-            return torch_checkpoint(path, self.name, tree, _storages(folder, records), key)
+            return torch_checkpoint(path, self.name, *_contents(path), key)
+
+    def read_tensor(self, path: Path) -> StoredTensor:
+        """The tensor that `torch.save(tensor, path)` wrote."""
+        return single_tensor(path, *_contents(path))
+
+    def write_tensor(self, stream: BinaryIO, tensor: StoredTensor) -> None:
+        """Write what `torch.save(tensor, path)` makes."""
+        out = _Pickle(bytearray(pickle.PROTO + b"\2"))
+        _add_tensor(out, tensor, "0")
+        _write_records(stream, bytes(out.code + pickle.STOP), {"0": tensor})
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Name the tensors of a dtype that torch does not have."""
@@ -80,6 +86,15 @@ class TorchFormat:
 
 
 PLUGIN = TorchFormat()
+
+
+def _contents(path: Path) -> tuple[Any, dict[str, Extent]]:
+    """The pickled tree, and where the storages lie that it refers to."""
+    records = zip_records(path)
+    folder = _folder(path, records)
+    _refuse_unreadable(path, folder, records)
+    tree = read_pickle(path, read_record(records[f"{folder}/{PICKLE}"])).value
+    return tree, _storages(folder, records)
 
 
 def _is_pickle(name: str) -> bool:
@@ -116,13 +131,17 @@ def _write_archive(stream: BinaryIO, tensors: Sequence[StoredTensor]) -> None:
     for tensor in tensors:
         stored.setdefault(tensor.identity, tensor)
     keys = {identity: str(number) for number, identity in enumerate(stored)}
+    _write_records(stream, _pickle(tensors, keys), {keys[identity]: tensor for identity, tensor in stored.items()})
+
+
+def _write_records(stream: BinaryIO, pickled: bytes, storages: Mapping[str, StoredTensor]) -> None:
     archive = ZipWriter(stream)
-    archive.add(f"{FOLDER}/data.pkl", _pickle(tensors, keys))
+    archive.add(f"{FOLDER}/data.pkl", pickled)
     archive.add(f"{FOLDER}/.format_version", b"1")
     archive.add(f"{FOLDER}/.storage_alignment", str(ALIGNMENT).encode())
     archive.add(f"{FOLDER}/byteorder", b"little")
-    for identity, tensor in stored.items():
-        archive.add_blocks(f"{FOLDER}/data/{keys[identity]}", tensor.nbytes, byte_blocks(tensor))
+    for key, tensor in storages.items():
+        archive.add_blocks(f"{FOLDER}/data/{key}", tensor.nbytes, byte_blocks(tensor))
     archive.add(f"{FOLDER}/version", b"3\n")
     archive.add(f"{FOLDER}/.data/serialization_id", archive.fingerprint())
     archive.finish()

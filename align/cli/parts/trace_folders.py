@@ -28,7 +28,7 @@ def compared_folders(
     from align.errors import UsageError
     from align.forward.compare_trace_folders import compare_trace_folders
 
-    folders = [Path(side) for side in sides if Path(side).is_dir()]
+    folders = [Path(side) for side in sides if _may_be_dump(Path(side))]
     if missing := [side for side in sides if ":" not in side and Path(side) not in folders]:
         raise UsageError.of("cli_usage.no_trace_folder", missing=missing)
     if not folders:
@@ -36,10 +36,15 @@ def compared_folders(
             raise UsageError.of("cli_usage.partial_models")
         return None
     if len(folders) == 1:
-        model = next(side for side in sides if not Path(side).is_dir())
+        model = next(side for side in sides if not _may_be_dump(Path(side)))
         inputs = folders[0] / "inputs.npz"
         raise UsageError.of("cli_usage.one_trace_folder", folder=folders[0], model=model, inputs=inputs)
     if any(needless):
         raise UsageError.of("cli_usage.needless_for_traces")
     result = compare_trace_folders(*folders, name_map=map_file, partial=partial, allowances=allowances)
     return result, {"reference": folders[0], "candidate": folders[1], **({"map": map_file} if map_file else {})}
+
+
+def _may_be_dump(path: Path) -> bool:
+    """Tell whether it is a folder, or a file that holds no code: a model needs the name of a function behind it."""
+    return path.is_dir() or (path.is_file() and path.suffix != ".py")

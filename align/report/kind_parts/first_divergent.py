@@ -13,6 +13,7 @@ from align.report.rendering.format_values import (
     format_percentage,
     format_shape,
     layer_name,
+    row_name,
 )
 from align.report.thresholds import ERRORS_SHOWN
 from align.words.catalogue import say, word
@@ -42,6 +43,8 @@ def _place(layer: dict[str, Any]) -> Pairs:
     sides = [(side, word("word", side)) for side in ("reference", "candidate")]
     facts = [(label, f"{layer_name(layer[side])}  ({layer[f'{side}_class'] or NONE})") for side, label in sides]
     output = say("forward.output", output=layer["output"]) if layer["output"] else ""
+    if layer.get("part", "output") != "output":
+        output = say("forward.tensor_of_dump", name=row_name(layer))
     number = say("forward.call_number", call=layer["call"], order=layer["order"])
     facts.append((say("forward.call"), number + output + _batch(layer)))
     kinds = [f"{format_shape(layer[f'{side}_shape'])} {layer[f'{side}_dtype']}" for side, _ in sides]
@@ -112,7 +115,7 @@ def _last_aligned(document: dict[str, Any]) -> str:
     if index is None:
         return say("forward.no_aligned_before")
     layer = document["layers"][index]
-    names = f"{layer_name(layer['reference'], layer['call'], layer['output'])} | {layer_name(layer['candidate'])}"
+    names = f"{row_name(layer)} | {layer_name(layer['candidate'])}"
     return say("forward.last_aligned_layer", order=layer["order"], names=names, factor=format_number(layer["factor"]))
 
 
@@ -126,7 +129,7 @@ def _no_divergence(document: dict[str, Any]) -> Facts:
     facts = [*_errors(errors), (say("forward.compared"), format_number(len(judged)))]
     if judged:
         nearest = max(judged, key=lambda layer: as_float(layer["factor"]))
-        names = f"{layer_name(nearest['reference'], nearest['call'], nearest['output'])} | {nearest['candidate']}"
+        names = f"{row_name(nearest)} | {nearest['candidate']}"
         facts.append(
             (say("forward.nearest"), say("forward.nearest_layer", names=names, factor=format_number(nearest["factor"])))
         )

@@ -40,6 +40,7 @@ FUNCTION_TEXTS = {
 
 NEVER_GIVEN = "weights-never-given"
 NOT_LOOKED_AT = "not-looked-inside"
+DUMPS = "dumps-compared"
 
 Culprit = dict[str, Any]
 Layer = dict[str, Any]
@@ -62,7 +63,7 @@ def culprit_groups(document: dict[str, Any]) -> list[tuple[list[Culprit], Pairs]
 
 def is_culprit(layer: Layer, culprits: list[Culprit]) -> bool:
     """Tell whether a row of the table is that of a culprit; of repeated calls the first and all that are off alone."""
-    return any(
+    return layer.get("part", "output") == "output" and any(
         (one["candidate"], one["reference"]) == (layer["candidate"], layer["reference"])
         and (one["call"] == layer["call"] or (one["call"] < layer["call"] and _is_off_alone(layer)))
         for one in culprits
@@ -104,6 +105,8 @@ def _title(culprits: list[Culprit], document: dict[str, Any]) -> str:
     title = _counted("culprit", len(culprits), "several", "one")
     if any(one["code"] == NEVER_GIVEN for one in document["findings"]):
         return title + say("culprit.beside_weights")
+    if any(one["code"] == DUMPS for one in document["findings"]):
+        return title + say("culprit.in_dumps")
     open_texts = [_counted("culprit", count, key, f"{key}_one") for key, count in open_ends.items() if count]
     return title + (open_texts[0] if open_texts else say("culprit.all_else"))
 

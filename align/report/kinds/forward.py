@@ -16,7 +16,7 @@ from align.report.kind_parts.forward_culprits import NEVER_GIVEN, culprit_blocks
 from align.report.kind_parts.forward_functions import function_blocks
 from align.report.kinds.power import power_blocks
 from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
-from align.report.rendering.format_values import NONE, as_float, format_number, format_shape, layer_name
+from align.report.rendering.format_values import NONE, as_float, format_number, format_shape, layer_name, row_name
 from align.report.thresholds import (
     FAULTS_NEVER_CUT,
     NAMES_ON_A_LINE,
@@ -102,7 +102,7 @@ def _row(layer: dict[str, Any], is_marked: bool = False) -> Row:
     measured, alone = layer["measurement"] or {}, layer.get("isolated") or {}
     cells = (
         (say("forward.first_marker") if is_marked else "") + format_number(layer["order"]),
-        layer_name(layer["reference"], layer["call"], layer["output"]),
+        row_name(layer),
         layer["candidate"] or say("word.whole_model"),
         _both(layer["reference_class"], layer["candidate_class"]),
         _both(format_shape(layer["reference_shape"]), format_shape(layer["candidate_shape"])),
@@ -184,7 +184,7 @@ def _cut(rows: list[tuple[Row, bool]]) -> list[Row]:
 
 def _reasons(layers: Iterable[dict[str, Any]], *, show_all: bool) -> list[Block]:
     """A line a reason, with the names of its rows; nothing if every row was judged."""
-    known = [(reason, _row_name(layer)) for layer in layers if (reason := _reason(layer))]
+    known = [(reason, row_name(layer)) for layer in layers if (reason := _reason(layer))]
     groups = [
         (reason, [known[place][1] for place in places]) for reason, places in fold_alike((one, "") for one, _ in known)
     ]
@@ -205,10 +205,6 @@ def _reason(layer: dict[str, Any]) -> str:
         return str(layer["note"] or alone.get("note", ""))
     is_open = layer["outcome"] == "not aligned" and alone.get("outcome") == "not comparable"
     return say("forward.alone_reason", reason=alone["note"]) if is_open and alone["note"] else ""
-
-
-def _row_name(layer: dict[str, Any]) -> str:
-    return layer_name(layer["reference"], layer["call"], layer["output"])
 
 
 def _bound(bindings: list[dict[str, Any]]) -> list[Block]:

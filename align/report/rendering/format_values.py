@@ -88,9 +88,18 @@ def layer_name(module: str, call: int = 0, output: str = "") -> str:
     return path + (f"#{call}" if call else "") + (f":{output}" if output else "")
 
 
+def row_name(layer: dict[str, Any]) -> str:
+    """Name what a row compares, on the reference's side: of a dump also inputs, parameters and gradients."""
+    part = layer.get("part", "output")
+    if part == "output":
+        return layer_name(layer["reference"], layer["call"], layer["output"])
+    key = f"row_name.{part.replace(' ', '_')}"
+    return say(key, layer=layer_name(layer["reference"], layer["call"]), item=layer["output"]).rstrip()
+
+
 def layer_title(layer: dict[str, Any], width: int) -> str:
     """Name a compared layer in a plot: its name on the reference's side, shortened, and its class."""
-    name = shorten_path(layer_name(layer["reference"], layer["call"], layer["output"]), width)
+    name = shorten_path(row_name(layer), width)
     return f"{name} ({layer['reference_class']})" if layer["reference_class"] else name
 
 

@@ -11,7 +11,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from align.core.dtypes import numpy_dtype
-from align.core.trace_metadata import CallStart, KeptValues, ReturnedParts, TensorKind, TensorStatistics, TraceHead
+from align.core.measurements import TensorStatistics
+from align.core.trace_metadata import CallStart, KeptValues, ReturnedParts, TensorKind, TraceHead
 from align.core.traces import Capture
 from align.errors import RunFolderError
 from align.traces.stored.checksums import FileSum, check_lines

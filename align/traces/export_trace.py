@@ -1,0 +1,191 @@
+"""A trace folder, or another tool's dump, written in the form of a tool, so that this tool reads it.
+
+Tensors are written one at a time. What the form has no place for is left out, and counted.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from align.checkpoints.single_files import npy_bytes, torch_tensor_bytes
+from align.core.atomic_files import atomic_folder, write_text
+from align.core.dtypes import dtype_name
+from align.errors import DestinationError
+from align.measure.tensor_statistics import summarize_tensor
+from align.traces.dumped_side import open_dumped_side
+from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+    from align.core.traces import DumpedTensor
+    from align.traces.dumped_side import DumpedSide
+
+ExportForm = Literal["npy", "msprobe", "polygraphy"]
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
+_DATA = "dump_tensor_data"
+# Where a part stands in a record of msprobe: the direction of the call, the key, and the word in the name of the file.
+_PLACES = {
+    "input": ("forward", "input_args", "input"),
+    "output": ("forward", "output", "output"),
+    "parameter": ("forward", "parameters", "parameters"),
+    "output gradient": ("backward", "input", "input"),
+    "input gradient": ("backward", "output", "output"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTrace:
+    """How many tensors were written where, and how many were left out, for want of values or of a place."""
+
+    path: Path
+    written: int
+    left_out: int
+
+
+def export_trace(trace: Path, form: ExportForm, out: Path) -> ExportedTrace:
+    """Write a trace; `npy` and `polygraphy` hold the outputs of modules, `msprobe` all that was kept.
+
+    Raises DestinationError for a destination that exists.
+    """
+    if out.exists():
+        raise DestinationError.of("traces_error.exists", path=out)
+    side = open_dumped_side(trace)
+    held = [one for one in side.dump.tensors if one.load is not None and (form == "msprobe" or one.part == "output")]
+    written = _FORMS[form](side, held, out)
+    return ExportedTrace(out, written, len(side.dump.tensors) - written)
+
+
+def _write_npy(_: DumpedSide, held: list[DumpedTensor], out: Path) -> int:
+    with atomic_folder(out, ()) as folder:
+        for number, one in enumerate(held):
+            (folder / f"{number}_{_file_name(one)}.npy").write_bytes(npy_bytes(_value(one)))
+    return len(held)
+
+
+def _write_polygraphy(side: DumpedSide, held: list[DumpedTensor], out: Path) -> int:
+    outputs = {_file_name(one): _lazy(_value(one)) for one in held}
+    result = {"outputs": outputs, "runtime": 0.0, "runner_name": side.label, "polygraphy_class": "IterationResult"}
+    document = {"lst": [[side.label, [result]]], "polygraphy_class": "RunResults"}
+    write_text(out, json.dumps(document))
+    return len(outputs)
+
+
+def _lazy(value: Array) -> dict[str, Any]:
+    array = {"array": base64.b64encode(npy_bytes(value)).decode("ascii"), "polygraphy_class": "ndarray"}
+    return {"values": array, "polygraphy_class": "LazyArray"}
+
+
+def _write_msprobe(side: DumpedSide, held: list[DumpedTensor], out: Path) -> int:
+    torch = side.dump.framework == "torch"
+    names = _MsprobeNames("Module" if torch else "Cell", {one.path: one.class_name for one in side.parameters.modules})
+    data: dict[str, dict[str, Any]] = {}
+    kept = [one for one in held if one.part in (*_PLACES, "parameter gradient")]
+    with atomic_folder(out, ()) as folder:
+        run = folder / "step0" / "rank0"
+        (run / _DATA).mkdir(parents=True)
+        for one in kept:
+            way, key, word = _PLACES.get(one.part, ("parameters_grad", one.item, ""))
+            name = names.of(one, way)
+            file = ".".join(filter(None, [name, word, one.item or "0", "pt" if torch else "npy"]))
+            value = _value(one)
+            (run / _DATA / file).write_bytes(torch_tensor_bytes(value) if torch else npy_bytes(value))
+            _add(data.setdefault(name, _empty(way)), key, one.item, _record(value, file, torch=torch))
+        framework = "pytorch" if torch else "mindspore"
+        head = {"task": "tensor", "level": "mix" if names.parents else "L0", "framework": framework}
+        _write_json(run / "dump.json", {**head, "dump_data_dir": _DATA, "data": data})
+        _write_json(run / "construct.json", {name: names.parents.get(name) for name in data})
+    return len(kept)
+
+
+def _write_json(path: Path, document: dict[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+
+class _MsprobeNames:
+    """Names of calls; those of functions are counted over the whole run, and `parents` says what calls them."""
+
+    def __init__(self, word: str, classes: dict[str, str]) -> None:
+        self._word, self._classes = word, classes
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._counts: Counter[str] = Counter()
+        self.parents: dict[str, str] = {}
+
+    def of(self, one: DumpedTensor, way: str) -> str:
+        """The name of the call that a tensor belongs to."""
+        outer, _, function = one.module.partition("/")
+        if not function:
+            return self._of_module(one.module, one.class_name, one.call, way)
+        label = function if function.count(".") else f"Functional.{function}"
+        if (one.module, one.call) not in self._numbers:
+            self._numbers[one.module, one.call] = self._counts[label]
+            self._counts[label] += 1
+        name = f"{label}.{self._numbers[one.module, one.call]}.{way}"
+        if outer:
+            self.parents[name] = self._of_module(outer, "", 0, way)
+        return name
+
+    def _of_module(self, path: str, class_name: str, call: int, way: str) -> str:
+        known = class_name or self._classes.get(path, "") or "Unknown"
+        return f"{self._word}.{path + '.' if path else ''}{known}.{way}.{call}"
+
+
+def _add(record: dict[str, Any], key: str, item: str, value: dict[str, Any]) -> None:
+    """Put a tensor where msprobe has it: lists for what is known by its place, else tables."""
+    held = record.setdefault(key, [])
+    if key == "parameters":
+        held[item] = value
+    elif item.isdecimal() or not item or item == key:
+        held.append(value)
+    elif key == "input_args":
+        record["input_kwargs"][item] = value
+    else:
+        held.append({item: value})
+
+
+def _empty(way: str) -> dict[str, Any]:
+    if way != "forward":
+        return {"input": [], "output": []} if way == "backward" else {}
+    return {"input_args": [], "input_kwargs": {}, "output": [], "parameters": {}}
+
+
+def _record(value: Array, file: str, *, torch: bool) -> dict[str, Any]:
+    told, dtype = summarize_tensor(value), dtype_name(value.dtype)
+    return {
+        "type": "torch.Tensor" if torch else "mindspore.Tensor",
+        "dtype": f"torch.{dtype}" if torch else dtype.capitalize(),
+        "shape": list(value.shape),
+        "Max": told.max,
+        "Min": told.min,
+        "Mean": told.mean,
+        "Norm": None if told.rms is None else told.rms * value.size**0.5,
+        "data_name": file,
+    }
+
+
+def _file_name(one: DumpedTensor) -> str:
+    """The module's path, or what stands for the model, with the call where it is not the first, and the output."""
+    name = one.module or say("word.whole_model")
+    name += f".call{one.call}" if one.call else ""
+    return _UNSAFE.sub("_", f"{name}.{one.item}" if one.item else name)
+
+
+def _value(one: DumpedTensor) -> Array:
+    if one.load is None:
+        msg = f"no values of {one.module}"
+        raise ValueError(msg)
+    return one.load()
+
+
+_FORMS: dict[ExportForm, Callable[[DumpedSide, list[DumpedTensor], Path], int]] = {
+    "npy": _write_npy,
+    "msprobe": _write_msprobe,
+    "polygraphy": _write_polygraphy,
+}

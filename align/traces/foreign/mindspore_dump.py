@@ -1,0 +1,224 @@
+"""MindSpore's own Dump of a compiled network: a file for each input and output of an operator, or `statistic.csv`.
+
+The operators stand in the scopes of the cells that call them. A cell's output is that of the last operator in its
+scope, so that cells pair with modules. Parameters are dumped as operators of the type `Parameter`. Overflow that was
+asked for lies in `Opdebug...json` files beside them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from align.checkpoints.single_files import FilesBeside, open_tensor, read_json
+from align.core.traces import DumpedTensor, ForeignDump
+from align.errors import AlignError, DumpError
+from align.traces.foreign_parts.dumped_files import canonical_dtype, figures, sound_dims
+from align.traces.foreign_parts.mindspore_names import FILE, Scope, guess_full_name, read_scope
+from align.traces.foreign_parts.run_folders import has_run, only_run
+from align.traces.thresholds import LONGEST_DUMP_TEXT, MOST_DUMPED_FILES
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from align.core.traces import TensorPart
+
+STATISTICS = "statistic.csv"
+_FOLDERS = re.compile(r"(?!\.)[^/]+")
+_OVERFLOW = re.compile(r"Opdebug\.Node_OpDebug\..*\.json", re.IGNORECASE)
+_COLUMNS = {"Max": "Max Value", "Min": "Min Value", "Mean": "Avg Value", "Norm": "L2Norm Value"}
+_NOT_DATA = frozenset({"execution_order", "graphs", "construct"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One input or output of an operator, from a file's name or a row; `order` is its time."""
+
+    kind: str
+    name: str
+    way: str
+    slot: int
+    order: int
+    tensor: DumpedTensor
+    place: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MindSporeDumpReader:
+    """The folder of one iteration, or one above it."""
+
+    name: str = "mindspore_dump"
+    summary: str = "MindSpore Dump: npy files or statistic.csv of one iteration, overflow"
+    requires: tuple[str, ...] = ()
+    last_resort: bool = False
+    tried_with: str = "MindSpore 2.10.0 (CPU)"
+
+    def recognizes(self, path: Path) -> bool:
+        """Tell by the names of files."""
+        return path.is_dir() and has_run(path, _is_run, _FOLDERS)
+
+    def read(self, path: Path) -> ForeignDump:
+        """Read names and headers of the files of one iteration."""
+        folder = only_run(path, _is_run, _FOLDERS)
+        entries = [*_files(folder), *_rows(folder)]
+        if not entries:
+            raise DumpError.of("dump_error.no_tensors", path=folder)
+        entries.sort(key=lambda one: one.order)
+        full_names = {name.replace("/", "_"): name for name in _execution_order(folder)}
+        placed = [(one, read_scope(full_names.get(one.name) or guess_full_name(one.name))) for one in entries]
+        tensors = [replace(one, order=order) for order, one in enumerate(_tensors(placed))]
+        notes = (sentence("dump_note.last_operator"), *_overflows(folder, entries))
+        return ForeignDump(folder, "MindSpore Dump", "mindspore", tuple(tensors), notes=notes)
+
+
+PLUGIN = MindSporeDumpReader()
+
+
+def _is_run(folder: Path) -> bool:
+    if folder.name in _NOT_DATA:
+        return False
+    return (folder / STATISTICS).is_file() or any(FILE.fullmatch(one.name) for one in folder.glob("*.npy"))
+
+
+def _files(folder: Path) -> Iterator[_Entry]:
+    beside = FilesBeside(folder / STATISTICS)
+    for number, file in enumerate(sorted(folder.glob("*.npy"))):
+        if number >= MOST_DUMPED_FILES:
+            raise DumpError.of("dump_error.too_many", path=folder, most=MOST_DUMPED_FILES)
+        found = FILE.fullmatch(file.name)
+        if found is None or beside.file(file.name) is None:
+            continue
+        stored = open_tensor(file)
+        tensor = DumpedTensor(0, "output", "", 0, "", "", stored.shape, stored.dtype, load=stored.load)
+        place = int(found["task"]), int(found["stream"])
+        yield _Entry(found["type"], found["name"], found["way"], int(found["slot"]), int(found["time"]), tensor, place)
+
+
+def _rows(folder: Path) -> Iterator[_Entry]:
+    file = folder / STATISTICS
+    for number, row in enumerate(_table(file), 1):
+        yield _entry(file, number, row)
+
+
+def _entry(file: Path, number: int, row: dict[str, str]) -> _Entry:
+    try:
+        shape = sound_dims(file, str(row["Op Name"]), [int(length) for length in re.findall(r"-?[0-9]+", row["Shape"])])
+        told = figures({name: _number(row.get(column)) for name, column in _COLUMNS.items()}, shape)
+        digest = f"md5:{row['MD5']}" if row.get("MD5") else ""
+        dtype = canonical_dtype(file, row["Data Type"])
+        tensor = DumpedTensor(0, "output", "", 0, "", "", shape, dtype, told, digest)
+        place = int(row["Task ID"]), int(row["Stream ID"])
+        name, order = row["Op Name"].replace("/", "_"), int(row.get("Timestamp") or number)
+        return _Entry(row["Op Type"], name, row["IO"], int(row["Slot"]), order, tensor, place)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DumpError.of("dump_error.bad_row", path=file, row=number, reason=repr(error)) from error
+
+
+def _table(file: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(read_text(file)))) if file.is_file() else []
+
+
+def read_text(file: Path) -> str:
+    """The text of a table; raises DumpError for one that is too long."""
+    if (size := file.stat().st_size) > LONGEST_DUMP_TEXT:
+        raise DumpError.of("dump_error.too_long", path=file, size=size, most=LONGEST_DUMP_TEXT)
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _tensors(placed: list[tuple[_Entry, Scope | None]]) -> Iterator[DumpedTensor]:
+    """Operators as functions in the modules of their scopes, what modules return at their ends, and parameters."""
+    modules = {scope.module: scope.class_name for _, scope in placed if scope and scope.module}
+    starts, ends = _first_and_last(placed)
+    for one, scope in placed:
+        if one.kind == "Parameter":
+            yield _parameter(one, modules)
+            continue
+        yield _of_operator(one, scope)
+        for path in _paths(scope.module) if scope else ():
+            tensor, name, depth = one.tensor, modules.get(path, ""), path.count(".") + bool(path)
+            if starts.get(path) is one:
+                yield replace(tensor, part="input", module=path, item="0", class_name=name, depth=depth)
+            if ends.get(path) is one:
+                yield replace(tensor, part="output", module=path, item="", class_name=name, depth=depth)
+
+
+def _first_and_last(placed: list[tuple[_Entry, Scope | None]]) -> tuple[dict[str, _Entry], dict[str, _Entry]]:
+    """By module, the first input of its first operator and the first output of its last one."""
+    starts: dict[str, _Entry] = {}
+    ends: dict[str, _Entry] = {}
+    for one, scope in placed:
+        for path in _paths(scope.module) if scope and one.kind != "Parameter" and one.slot == 0 else ():
+            if one.way == "output":
+                ends[path] = one
+            else:
+                starts.setdefault(path, one)
+    return starts, ends
+
+
+def _of_operator(one: _Entry, scope: Scope | None) -> DumpedTensor:
+    module, operator = (scope.module, scope.operator) if scope else ("", one.name)
+    part: TensorPart = "output" if one.way == "output" else "input"
+    name = f"{module}/{operator}"
+    depth = module.count(".") + 1 + bool(module)
+    return replace(one.tensor, part=part, module=name, item=str(one.slot), class_name=one.kind.lower(), depth=depth)
+
+
+def _paths(module: str) -> list[str]:
+    """A module and all around it, the innermost first."""
+    parts = module.split(".") if module else []
+    return [".".join(parts[:end]) for end in range(len(parts), -1, -1)]
+
+
+def _parameter(one: _Entry, modules: dict[str, str]) -> DumpedTensor:
+    """A parameter of the module whose name its own begins with, else what the network was given."""
+    for path in sorted(modules, key=len, reverse=True):
+        prefix = path.replace(".", "_") + "_"
+        if one.name.startswith(prefix):
+            return replace(
+                one.tensor, part="parameter", module=path, item=one.name.removeprefix(prefix), class_name=modules[path]
+            )
+    return replace(one.tensor, part="input", module="", item=one.name)
+
+
+def _execution_order(folder: Path) -> list[str]:
+    """Full names of operators, from the lists of the same rank."""
+    names: list[str] = []
+    for above in folder.parents[:4]:
+        for file in sorted(above.glob("execution_order/ms_execution_order_graph_*.csv")):
+            names += [row[0] for row in csv.reader(io.StringIO(read_text(file))) if row]
+        if names:
+            break
+    return names
+
+
+def _overflows(folder: Path, entries: list[_Entry]) -> Iterator[str]:
+    names = {one.place: one.name for one in entries}
+    found: list[str] = []
+    for file in sorted(folder.iterdir()):
+        if _OVERFLOW.fullmatch(file.name):
+            found += [names.get(place, f"task {place[0]}") for place in _overflow_places(file)]
+    if found:
+        yield sentence("dump_note.overflow", count=len(found), names=sorted(set(found)))
+
+
+def _overflow_places(file: Path) -> Iterator[tuple[int, int]]:
+    """Task and stream of each operator that a unit of the processor says overflowed."""
+    try:
+        table: Any = read_json(file)
+    except AlignError:
+        return
+    for unit in table.values() if isinstance(table, dict) else ():
+        if isinstance(unit, dict) and isinstance(unit.get("status"), int) and unit["status"] > 0:
+            yield int(unit.get("task_id", 0)), int(unit.get("stream_id", 0))

@@ -1,0 +1,151 @@
+"""The JSON of transformers' `model_addition_debugger`: the tree of modules, with what each was given and returned.
+
+Values are printed with five digits, and often cut; only the figures are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import isfinite, prod, sqrt
+from typing import TYPE_CHECKING, Any
+
+from align.checkpoints.single_files import read_json
+from align.core.measurements import TensorStatistics
+from align.core.traces import DumpedTensor, ForeignDump
+from align.errors import DumpError
+from align.traces.foreign_parts.dumped_files import canonical_dtype, sound_dims
+from align.traces.foreign_parts.run_folders import has_run, only_run
+from align.traces.thresholds import DEEPEST_DUMPED_VALUE, PRINTED_PRECISION, RECOGNIZED_BYTES
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from align.core.parameters import Shape
+    from align.core.traces import TensorPart
+
+_FILES = ("*_debug_tree_FULL_TENSORS.json", "*_debug_tree_SUMMARY.json")
+_KNOWN = {"module_path", "inputs", "outputs", "children"}
+_NUMBER = re.compile(r"tensor\((?P<number>[-+0-9.einfa]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class TransformersDebuggerReader:
+    """The file, or the folder that was given as `debug_path`."""
+
+    name: str = "transformers_debugger"
+    summary: str = "the JSON of transformers' model_addition_debugger: figures of every module"
+    requires: tuple[str, ...] = ()
+    last_resort: bool = False
+    tried_with: str = "transformers 5.23.0"
+
+    def recognizes(self, path: Path) -> bool:
+        """Tell by the names of the files, or the first key."""
+        if path.is_dir():
+            return has_run(path, _is_run)
+        if path.suffix != ".json":
+            return False
+        with path.open("rb") as stream:
+            return re.match(rb'\s*\{\s*"module_path"', stream.read(RECOGNIZED_BYTES)) is not None
+
+    def read(self, path: Path) -> ForeignDump:
+        """Read the figures of all modules."""
+        file = path if path.is_file() else next(_trees(only_run(path, _is_run)))
+        tree = _Tree(file)
+        tensors = tuple(tree.tensors())
+        if not tensors:
+            raise DumpError.of("dump_error.no_tensors", path=file)
+        notes = [sentence("dump_note.printed_figures")]
+        if tree.unknown:
+            notes.append(sentence("dump_note.not_known", tool=self.tried_with, names=sorted(tree.unknown)))
+        return ForeignDump(file, "transformers", "torch", tensors, notes=tuple(notes))
+
+
+PLUGIN = TransformersDebuggerReader()
+
+
+def _is_run(folder: Path) -> bool:
+    return next(_trees(folder), None) is not None
+
+
+def _trees(folder: Path) -> Iterator[Path]:
+    """The files of trees, those with whole tensors first."""
+    for form in _FILES:
+        yield from sorted(folder.glob(form))
+
+
+class _Tree:
+    def __init__(self, file: Path) -> None:
+        self.file, self.order = file, 0
+        self.root = read_json(file)
+        self.unknown: set[str] = set()
+        self._counts: dict[str, int] = {}
+        name = self.root.get("module_path") if isinstance(self.root, dict) else None
+        if not isinstance(name, str):
+            raise DumpError.of("dump_error.no_table", path=file)
+        self._prefix = name
+
+    def tensors(self) -> Iterator[DumpedTensor]:
+        """What each module was given, what those inside have, and what it returned."""
+        yield from self._module(self.root, 0)
+
+    def _module(self, node: Any, depth: int) -> Iterator[DumpedTensor]:
+        if not isinstance(node, dict) or not isinstance(node.get("module_path"), str):
+            raise DumpError.of("dump_error.no_table", path=self.file)
+        if depth > DEEPEST_DUMPED_VALUE:
+            raise DumpError.of("dump_error.too_deep", path=self.file, name=node["module_path"][:60])
+        self.unknown |= node.keys() - _KNOWN
+        path = node["module_path"].removeprefix(self._prefix).removeprefix(".")
+        call = self._counts.get(path, 0)
+        self._counts[path] = call + 1
+        inputs = node.get("inputs")
+        for key, given in inputs.items() if isinstance(inputs, dict) else ():
+            if key in ("args", "kwargs"):
+                yield from self._values((path, call, depth), "input", "", given)
+        children = node.get("children")
+        for child in children if isinstance(children, list) else ():
+            yield from self._module(child, depth + 1)
+        yield from self._values((path, call, depth), "output", "", node.get("outputs"))
+
+    def _values(
+        self, place: tuple[str, int, int], part: TensorPart, item: str, value: Any, deep: int = 0
+    ) -> Iterator[DumpedTensor]:
+        if deep > DEEPEST_DUMPED_VALUE:
+            raise DumpError.of("dump_error.too_deep", path=self.file, name=place[0])
+        if isinstance(value, dict) and isinstance(value.get("shape"), str) and "dtype" in value:
+            path, call, depth = place
+            shape = self._shape(item, value["shape"])
+            told = _figures(value, shape)
+            dtype = canonical_dtype(self.file, value["dtype"])
+            self.order += 1
+            yield DumpedTensor(
+                self.order - 1, part, path, call, item, "", shape, dtype, told, depth=depth, precision=PRINTED_PRECISION
+            )
+            return
+        pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, inner in pairs:
+            yield from self._values(place, part, f"{item}.{key}" if item else str(key), inner, deep + 1)
+
+    def _shape(self, name: str, text: str) -> Shape:
+        return sound_dims(self.file, name, [int(number) for number in re.findall(r"-?[0-9]{1,18}", text)])
+
+
+def _figures(value: dict[str, Any], shape: Shape) -> TensorStatistics | None:
+    low, high, mean, deviation = (_number(value.get(key)) for key in ("min", "max", "mean", "std"))
+    if low is None and high is None and mean is None:
+        return None
+    count = prod(shape)
+    known = mean is not None and deviation is not None and count > 1
+    rms = sqrt((mean or 0.0) ** 2 + (deviation or 0.0) ** 2 * (count - 1) / count) if known else None
+    return TensorStatistics(low, high, mean, rms)
+
+
+def _number(text: Any) -> float | None:
+    found = _NUMBER.match(text) if isinstance(text, str) else None
+    try:
+        number = float(found["number"]) if found else None
+    except ValueError:
+        return None
+    return number if number is not None and isfinite(number) else None
