@@ -112,7 +112,7 @@ def _silent(comparison: CurveComparison | CannotRunError) -> bool:
 WRITERS = (_csv, _jsonl, lambda curve: _monitor(curve, 5))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(descents, st.sampled_from(WRITERS), st.data())
 def test_a_cut_log_never_passes_silently(values: list[float], write, data: st.DataObject) -> None:
     text = write(dict(enumerate(values)))
@@ -120,7 +120,7 @@ def test_a_cut_log_never_passes_silently(values: list[float], write, data: st.Da
     assert not _silent(_compare(text, cut))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(descents, st.sampled_from(WRITERS), st.randoms(use_true_random=False))
 def test_a_shuffled_log_never_passes_silently_nor_differs_from_itself(values: list[float], write, random) -> None:
     text = write(dict(enumerate(values)))
@@ -133,7 +133,7 @@ def test_a_shuffled_log_never_passes_silently_nor_differs_from_itself(values: li
         assert not comparison.points.difference.any()
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(descents, st.sampled_from(WRITERS), st.data())
 def test_a_log_with_lines_taken_out_or_repeated_never_passes_silently(values: list[float], write, data) -> None:
     text = write(dict(enumerate(values)))
@@ -143,7 +143,7 @@ def test_a_log_with_lines_taken_out_or_repeated_never_passes_silently(values: li
     assert not _silent(_compare(text, "\n".join(changed) + "\n"))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.lists(st.floats(0.5, 8.0), min_size=12, max_size=30), st.sampled_from(WRITERS), st.data())
 def test_a_log_that_lacks_a_step_inside_is_never_aligned(values: list[float], write, data) -> None:
     curve = dict(enumerate(values))
@@ -154,7 +154,7 @@ def test_a_log_that_lacks_a_step_inside_is_never_aligned(values: list[float], wr
     assert comparison.verdict.outcome is not Outcome.ALIGNED
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.lists(st.floats(0.5, 8.0), min_size=1, max_size=30), st.sampled_from(WRITERS), st.data())
 def test_a_loss_that_is_not_finite_on_one_side_is_never_aligned(values: list[float], write, data) -> None:
     lost = data.draw(st.sets(st.integers(0, len(values) - 1), min_size=1))
@@ -166,7 +166,7 @@ def test_a_loss_that_is_not_finite_on_one_side_is_never_aligned(values: list[flo
     assert comparison.verdict.coverage.compared == len(values)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(descents, st.sampled_from(WRITERS), st.data())
 def test_a_run_resumed_with_other_losses_is_judged_by_the_later_ones(values: list[float], write, data) -> None:
     curve = dict(enumerate(values))
