@@ -88,6 +88,10 @@ MOST_DUMPED_FILES: Final = 100_000
 """A folder of arrays with more files is refused.
 Choice: the largest models have some 10,000 tensors a step; more are several steps, or no dump at all."""
 
+MOST_DUMPED_ELEMENTS: Final = 1 << 59
+"""A shape with more elements is no tensor's.
+Source: elements of up to 16 bytes then have fewer than 2**63 bytes, which is what an offset holds."""
+
 LONGEST_DUMP_TEXT: Final = 64 << 20
 """A log or a table of another tool with more bytes is refused.
 Choice: a line of an operator has some 200 bytes; a larger number would take gigabytes of memory."""

@@ -122,6 +122,9 @@ class FilesBeside:
             real = file.resolve(strict=True)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:  # a name that is too long, a folder that may not be read
+            facts = {"location": location[:60], "reason": error.strerror or str(error)}
+            raise HostileFileError(self._path, say("external_file.not_opened", **facts)) from error
         except RuntimeError as error:  # a loop of links, before Python 3.13
             raise HostileFileError(self._path, say("external_file.link_to_itself", location=location)) from error
         if not any(real.is_relative_to(folder) for folder in self._homes):

@@ -120,7 +120,10 @@ def _entry(file: Path, number: int, row: dict[str, str]) -> _Entry:
 
 
 def _table(file: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(read_text(file)))) if file.is_file() else []
+    try:
+        return list(csv.DictReader(io.StringIO(read_text(file)))) if file.is_file() else []
+    except csv.Error as error:
+        raise DumpError.of("dump_error.bad_table", path=file, reason=error) from error
 
 
 def read_text(file: Path) -> str:
@@ -197,7 +200,7 @@ def _execution_order(folder: Path) -> list[str]:
     names: list[str] = []
     for above in folder.parents[:4]:
         for file in sorted(above.glob("execution_order/ms_execution_order_graph_*.csv")):
-            names += [row[0] for row in csv.reader(io.StringIO(read_text(file))) if row]
+            names += [line.partition(",")[0] for line in read_text(file).splitlines() if line]
         if names:
             break
     return names
@@ -221,4 +224,6 @@ def _overflow_places(file: Path) -> Iterator[tuple[int, int]]:
         return
     for unit in table.values() if isinstance(table, dict) else ():
         if isinstance(unit, dict) and isinstance(unit.get("status"), int) and unit["status"] > 0:
-            yield int(unit.get("task_id", 0)), int(unit.get("stream_id", 0))
+            given = (str(unit.get(key, 0)) for key in ("task_id", "stream_id"))
+            task, stream = (int(one) if re.fullmatch("[0-9]{1,18}", one) else -1 for one in given)
+            yield task, stream

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from math import isfinite, prod, sqrt
+from math import isfinite, isinf, isnan, prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.single_files import FilesBeside, open_tensor
@@ -11,6 +11,7 @@ from align.core.dtypes import is_numeric
 from align.core.measurements import TensorStatistics
 from align.core.thresholds import MOST_AXES
 from align.errors import DumpError
+from align.traces.thresholds import MOST_DUMPED_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ def canonical_dtype(path: Path, name: Any) -> str:
 def sound_dims(path: Path, name: str, dims: Any) -> Shape:
     """A shape as a dump says it; raises DumpError for what is none."""
     sound = isinstance(dims, list) and len(dims) <= MOST_AXES and all(type(dim) is int and dim >= 0 for dim in dims)
-    if not sound:
+    if not sound or prod([dim or 1 for dim in dims]) > MOST_DUMPED_ELEMENTS:
         raise DumpError.of("dump_error.no_shape", path=path, name=name, shape=str(dims)[:60])
     return tuple(dims)
 
@@ -57,19 +58,25 @@ def _load(path: Path, name: str, shape: Shape) -> Array:
 
 
 def figures(table: dict[str, Any], shape: Shape) -> TensorStatistics | None:
-    """Largest, smallest and mean value and the norm, by the names that tools give them; None where there are none."""
-    low, high, mean, norm = (_number(table.get(key)) for key in ("Min", "Max", "Mean", "Norm"))
-    if low is None and high is None and norm is None:
+    """Largest, smallest and mean value and the norm, by the names that tools give them; None where there are none.
+
+    Where one of them is NaN or infinite, one element at least is counted as such.
+    """
+    given = [_number(table.get(key)) for key in ("Min", "Max", "Mean", "Norm")]
+    if all(one is None for one in (given[0], given[1], given[3])):
         return None
-    return TensorStatistics(low, high, mean, None if norm is None else norm / sqrt(max(prod(shape), 1)))
+    low, high, mean, norm = (one if one is not None and isfinite(one) else None for one in given)
+    nan, inf = (any(one is not None and test(one) for one in given) for test in (isnan, isinf))
+    return TensorStatistics(
+        low, high, mean, None if norm is None else norm / sqrt(max(prod(shape), 1)), int(nan), int(inf)
+    )
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, or a bool, whose largest and smallest value some tools give; None for anything else."""
-    if isinstance(value, (int, float)):
-        try:
-            number = float(value)
-        except OverflowError:
-            return None
-        return number if isfinite(number) else None
-    return None
+    """A number or the text of one, or a bool, whose largest and smallest value some tools give; None for others."""
+    if not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        return None

@@ -138,6 +138,22 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
         read_dump(folder)
 
 
+@pytest.mark.parametrize(("old", "new"), [("2.5,-1.0", "2.5" * 50_000 + ",-1.0"), ("(2,5)", f"({'9' * 99},5)")])
+def test_a_table_that_no_tool_writes_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    file = statistics(tmp_path / "a", 2.0) / "statistic.csv"
+    file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    with pytest.raises(DumpError):
+        read_dump(file.parent)
+
+
+@pytest.mark.parametrize("task", ["twelve", [12], None, "9" * 5000], ids=range(4))
+def test_overflow_in_a_task_that_is_no_number_is_counted(tmp_path: Path, task: object) -> None:
+    folder = statistics(tmp_path / "a", 2.0)
+    told = {"AI Core": {"status": 8, "task_id": task, "stream_id": 0}}
+    (folder / "Opdebug.Node_OpDebug.13.0.1702.output.0.json").write_text(json.dumps(told), encoding="utf-8")
+    assert any("1 operator overflowed" in note for note in read_dump(folder).notes)
+
+
 def test_overflow_is_told(tmp_path: Path) -> None:
     folder = statistics(tmp_path / "a", 2.0)
     told = {"AI Core": {"status": 8, "task_id": 12, "stream_id": 0}, "L2 Atomic Add": {"status": 0}}
