@@ -96,7 +96,9 @@ def _result(
         findings=(*_findings(sides), *open_names(paired)),
         inputs={},
         environment={role: side.environment for role, side in zip(("reference", "candidate"), sides, strict=True)},
-        verdict=judge_dumps(judged.layers, judged.culprits, alone, _undecided(judged.layers, sides)),
+        verdict=judge_dumps(
+            judged.layers, judged.culprits, alone, _undecided(judged.layers, sides), sides[0].last_output
+        ),
         culprits=judged.culprits,
         accepted=judged.accepted,
     )
@@ -223,6 +225,7 @@ def _undecided(rows: Sequence[LayerComparison], sides: Sides) -> list[LayerCompa
         row
         for row in rows
         if row.outcome == "not comparable"
+        and 0 not in row.reference_shape
         and (
             (row.part, row.reference, row.call, row.output) in bare[0]
             or (row.part, row.candidate, row.call, row.output) in bare[1]

@@ -21,7 +21,7 @@ from align.traces.open_trace import open_trace
 from align.traces.stored.manifest import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from align.core.dtypes import Array
@@ -66,6 +66,16 @@ class DumpedSide:
         for one in self.dump.tensors:
             parts.setdefault(one.part, []).append(one)
         return {part: tuple(own) for part, own in parts.items()}
+
+    @property
+    def last_output(self) -> DumpedTensor | None:
+        """What the run ended with: of modules the last one that holds no other, else the last output of any name."""
+        outputs = self._of("output")
+        if self.dump.of_modules:
+            outer = {path for one in self.dump.tensors for path in _above(one.module)}
+            inner = [one for one in outputs if one.module not in outer]
+            outputs = tuple(one for one in inner if "/" not in one.module) or tuple(inner) or outputs
+        return max(outputs, key=lambda one: one.order, default=None)
 
     def _of(self, part: TensorPart) -> tuple[DumpedTensor, ...]:
         return self.by_part.get(part, ())
@@ -116,6 +126,12 @@ class DumpTrace:
 def _capture(one: DumpedTensor, *, is_input: bool = False) -> Capture:
     role: Literal["input", "output"] = "input" if is_input else "output"
     return Capture(one.order, one.module, one.call, one.item, one.class_name, one.shape, one.dtype, one.depth, role)
+
+
+def _above(module: str) -> Iterator[str]:
+    """The modules around a module or a function; the model itself is around all."""
+    parts = module.partition("/")[0].split(".") if module else []
+    yield from (".".join(parts[:end]) for end in range(len(parts)))
 
 
 def is_trace_folder(path: Path) -> bool:

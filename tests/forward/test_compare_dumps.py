@@ -121,6 +121,50 @@ def test_statistics_that_agree_could_not_tell(tmp_path: Path, capsys: pytest.Cap
     assert "could not tell" in capsys.readouterr().out
 
 
+def told(folder: Path, shape: tuple[int, ...] = (2,), **figures: Any) -> Path:
+    """A dump of one output, of which there are figures alone."""
+    folder.mkdir()
+    value = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": shape, **figures}
+    record = {"Module.fc.Linear.forward.0": {"output": [value]}}
+    (folder / "dump.json").write_text(json.dumps({"level": "L0", "framework": "pytorch", "data": record}))
+    return folder
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), "nan"], ids=repr)
+def test_statistics_show_that_one_side_is_not_finite(tmp_path: Path, odd: float | str) -> None:
+    sound = told(tmp_path / "sound", Max=1.0, Min=0.0, Mean=0.5, Norm=1.0)
+    wrong = told(tmp_path / "wrong", Max=odd, Min=0.0, Mean=odd, Norm=odd)
+    for sides in ((sound, wrong), (wrong, sound)):
+        result = compare(*sides)
+        assert result.verdict.outcome is Outcome.NOT_ALIGNED
+        assert "NaN or Inf on one side" in row(result, "output", "fc").note
+    assert compare(wrong, wrong).verdict.outcome is Outcome.NOT_COMPARED
+
+
+def test_a_tensor_without_elements_is_no_statistic(tmp_path: Path) -> None:
+    result = compare(*(told(tmp_path / name, (0, 3), Max=None, Min=None) for name in "ab"))
+    assert row(result, "output", "fc").note == "no elements"
+    assert "no layer could be compared: no elements" in result.verdict.reason
+
+
+def test_unequal_checksums_are_not_said_to_agree(tmp_path: Path) -> None:
+    result = compare(told(tmp_path / "a", md5="0b1c2d3e"), told(tmp_path / "b", md5="0b1c2d3f"))
+    assert result.verdict.outcome is Outcome.NOT_COMPARED
+    assert "leave open whether they agree" in result.verdict.reason
+
+
+def test_a_dump_without_what_the_reference_ends_with_could_not_tell(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "torch", tmp_path / "port")
+    (file,) = (tmp_path / "port").rglob("dump.json")
+    table = json.loads(file.read_text(encoding="utf-8"))
+    table["data"] = {name: record for name, record in table["data"].items() if ".fc." not in name}
+    file.write_text(json.dumps(table), encoding="utf-8")
+    cut = compare(DATA / "torch", tmp_path / "port")
+    assert cut.verdict.outcome is Outcome.NOT_COMPARED
+    assert "returned last, fc (Linear), has no counterpart" in cut.verdict.reason
+    assert compare(tmp_path / "port", DATA / "torch").verdict.outcome is Outcome.ALIGNED
+
+
 def test_a_dump_with_tensors_is_held_against_checksums() -> None:
     mixed = compare(DATA / "torch", EXTRA / "md5_torch")
     assert {one.outcome for one in mixed.layers} == {"aligned"}

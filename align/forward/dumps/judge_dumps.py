@@ -10,6 +10,7 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from align.core.traces import DumpedTensor
     from align.forward.forward_result import Culprit, LayerComparison
 
 
@@ -18,8 +19,9 @@ def judge_dumps(
     culprits: Sequence[Culprit],
     alone: tuple[int, int],
     undecided: Sequence[LayerComparison],
+    last_output: DumpedTensor | None = None,
 ) -> Verdict:
-    """Aligned if all compared tensors are, none is `undecided`, and the last output of the reference is compared.
+    """Aligned if all compared tensors are, none is `undecided`, and the `last_output` of the reference is compared.
 
     `alone` counts the tensors of each side without a counterpart.
     """
@@ -41,9 +43,17 @@ def judge_dumps(
     if last is not None and last.outcome == "not comparable":
         facts = {"name": named_row(last), "note": last.note}
         return Verdict(Outcome.NOT_COMPARED, sentence("dump_verdict.last_open", **facts), coverage)
+    if last_output is not None and not any(_is_about(row, last_output) for row in rows):
+        name = last_output.module or sentence("model_part.model_itself")
+        reason = sentence("dump_verdict.last_missing", name=name, class_name=last_output.class_name)
+        return Verdict(Outcome.NOT_COMPARED, reason, coverage)
     accepted = len([row for row in rows if row.outcome == "accepted"])
     reason = sentence("forward_verdict.layers_agree", count=len(compared), what=coverage.unit, accepted=accepted)
     return Verdict(Outcome.ALIGNED, reason, coverage)
+
+
+def _is_about(row: LayerComparison, one: DumpedTensor) -> bool:
+    return row.part == "output" and (row.reference, row.call, row.output) == (one.module, one.call, one.item)
 
 
 def named_row(row: LayerComparison) -> str:

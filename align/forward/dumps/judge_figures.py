@@ -8,7 +8,7 @@ least; where they agree nobody knows. Equal checksums are equal bytes.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -38,6 +38,8 @@ def judge_figures(
     if prod(mine.shape) != prod(theirs.shape):
         shapes = {"reference": list(mine.shape), "candidate": list(theirs.shape)}
         return replace(row, note=sentence("forward_note.shapes_differ", **shapes))
+    if not prod(mine.shape):
+        return replace(row, note=sentence("forward_note.no_elements"))
     sums = _digest(mine, theirs), _digest(theirs, mine)
     known = bool(sums[0] and sums[1]) and same_order and mine.dtype == theirs.dtype
     if known and sums[0] == sums[1]:
@@ -49,11 +51,21 @@ def judge_figures(
     least = _least_difference(own, other)
     floor = max(floor, (mine.precision + theirs.precision) * least.reference_max)
     limit = raised(limit_for(least, (mine.dtype, theirs.dtype), None), floor)
+    if _one_is_finite(own, other):
+        note = sentence("dump_row.one_is_finite")
+        return replace(row, outcome="not aligned", limit=limit, factor=inf, note=note)
     factor = smallest_factor(least, limit)
     if factor > 1.0:
         note = sentence("dump_row.figures_differ", difference=least.max_abs)
         return replace(row, outcome="not aligned", limit=limit, factor=factor, note=note)
     return replace(row, note=sentence("dump_row.only_checksums" if known else "dump_row.figures_agree"))
+
+
+def _one_is_finite(mine: TensorStatistics, theirs: TensorStatistics) -> bool:
+    """Tell whether one holds NaN or Inf and the other none: the norm and the mean of such a tensor are no numbers."""
+    odd = [bool(one.nan or one.inf) for one in (mine, theirs)]
+    other = theirs if odd[0] else mine
+    return odd[0] != odd[1] and (other.rms, other.mean) != (None, None)
 
 
 def raised(limit: Limit, floor: float) -> Limit:

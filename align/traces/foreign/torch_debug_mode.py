@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import isfinite, isinf, isnan, prod
 from typing import TYPE_CHECKING
 
 from align.core.measurements import TensorStatistics
@@ -99,7 +99,9 @@ def _figures(value: str, count: int) -> TensorStatistics | None:
         total = float(value)
     except ValueError:
         return None
-    return TensorStatistics(None, None, total / max(count, 1), None) if isfinite(total) else None
+    if isfinite(total):
+        return TensorStatistics(None, None, total / max(count, 1), None)
+    return TensorStatistics(None, None, None, None, int(isnan(total)), int(isinf(total)))
 
 
 def _hashes(log: str, count: int) -> list[str]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import isfinite, prod, sqrt
+from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.single_files import read_json
 from align.core.measurements import TensorStatistics
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
-from align.traces.foreign_parts.dumped_files import canonical_dtype, sound_dims
+from align.traces.foreign_parts.dumped_files import canonical_dtype, figures, sound_dims
 from align.traces.foreign_parts.run_folders import has_run, only_run
 from align.traces.thresholds import DEEPEST_DUMPED_VALUE, PRINTED_PRECISION, RECOGNIZED_BYTES
 from align.words.catalogue import sentence
@@ -137,15 +137,15 @@ def _figures(value: dict[str, Any], shape: Shape) -> TensorStatistics | None:
     if low is None and high is None and mean is None:
         return None
     count = prod(shape)
-    known = mean is not None and deviation is not None and count > 1
-    rms = sqrt((mean or 0.0) ** 2 + (deviation or 0.0) ** 2 * (count - 1) / count) if known else None
-    return TensorStatistics(low, high, mean, rms)
+    norm = None
+    if mean is not None and deviation is not None and count > 1:
+        norm = sqrt(mean * mean * count + deviation * deviation * (count - 1))
+    return figures({"Min": low, "Max": high, "Mean": mean, "Norm": norm}, shape)
 
 
 def _number(text: Any) -> float | None:
     found = _NUMBER.match(text) if isinstance(text, str) else None
     try:
-        number = float(found["number"]) if found else None
+        return float(found["number"]) if found else None
     except ValueError:
         return None
-    return number if number is not None and isfinite(number) else None
