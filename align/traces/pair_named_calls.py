@@ -7,7 +7,6 @@ sides call functions of the same names in the same order.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,12 +32,9 @@ _NUMBERED = re.compile(r"[0-9]+[_.-](?=.)")
 def pair_named_calls(traces: Traces) -> CallPairs:
     """Pair the calls of reference and candidate."""
     left, right = ([*_calls(trace)] for trace in traces)
-    names = [[_name(call) for call in side] for side in (left, right)]
-    counts = [Counter(side) for side in names]
-    places = {name: place for place, name in enumerate(names[1]) if counts[1][name] == 1}
-    same = [(i, places[name]) for i, name in enumerate(names[0]) if counts[0][name] == 1 and name in places]
-    pairs = [CallPair(left[i], right[j]) for i, j in same]
-    pairs += _in_order((left, right), same, traces)
+    same = _of_equal_names(left, right)
+    pairs = [CallPair(left[i], right[j], certain=sure) for (i, j), sure in same.items()]
+    pairs += _in_order((left, right), list(same), traces)
     pairs.sort(key=lambda pair: pair.reference.order)
     alone = [*_alone("reference", left, [pair.reference for pair in pairs])]
     alone += _alone("candidate", right, [pair.candidate for pair in pairs])
@@ -57,6 +53,23 @@ def _calls(trace: Trace) -> Iterator[Call]:
 def _name(call: Call) -> tuple[str, int]:
     """The name without the number that tools put in front of it, and which call it is."""
     return _NUMBERED.sub("", call.module, count=1), call.call
+
+
+def _of_equal_names(left: Sequence[Call], right: Sequence[Call]) -> dict[tuple[int, int], bool]:
+    """The places of calls of equal names, in order where both sides have as many of a name, and whether they are sure.
+
+    Of several calls of one name those are whose numbers in front are equal too.
+    """
+    places: tuple[dict[tuple[str, int], list[int]], ...] = ({}, {})
+    for side, own in zip((left, right), places, strict=True):
+        for place, call in enumerate(side):
+            own.setdefault(_name(call), []).append(place)
+    return {
+        (i, j): len(mine) == 1 or left[i].module == right[j].module
+        for name, mine in places[0].items()
+        for i, j in zip(mine, places[1].get(name, []), strict=False)
+        if len(mine) == len(places[1][name])
+    }
 
 
 def _in_order(

@@ -44,6 +44,14 @@ def judge_figures(
     known = bool(sums[0] and sums[1]) and same_order and mine.dtype == theirs.dtype
     if known and sums[0] == sums[1]:
         return _equal(row, mine)
+    return _by_figures(row, (mine, theirs), floor, known=known)
+
+
+def _by_figures(
+    row: LayerComparison, pair: tuple[DumpedTensor, DumpedTensor], floor: float, *, known: bool
+) -> LayerComparison:
+    """What figures show of tensors whose checksums, where they are `known`, differ."""
+    mine, theirs = pair
     own, other = _figures(mine), _figures(theirs)
     if own is None or other is None:
         key = "dump_row.other_checksum" if known else "dump_row.nothing_dumped"

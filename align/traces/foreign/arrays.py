@@ -71,7 +71,8 @@ def _of_folder(path: Path) -> dict[str, StoredTensor]:
             raise DumpError.of("dump_error.too_many", path=path, most=MOST_DUMPED_FILES)
         location = file.relative_to(path)
         if beside.file(str(location)) is not None:
-            found[".".join(location.with_suffix("").parts)] = open_tensor(file)
+            name = ".".join(location.with_suffix("").parts)
+            found[name if name not in found else str(location)] = open_tensor(file)  # x.npy and x.pt, a.b and a/b
     return found
 
 

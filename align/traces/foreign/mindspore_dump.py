@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from align.core.measurements import TensorStatistics
     from align.core.traces import TensorPart
 
 STATISTICS = "statistic.csv"
 _FOLDERS = re.compile(r"(?!\.)[^/]+")
 _OVERFLOW = re.compile(r"Opdebug\.Node_OpDebug\..*\.json", re.IGNORECASE)
 _COLUMNS = {"Max": "Max Value", "Min": "Min Value", "Mean": "Avg Value", "Norm": "L2Norm Value"}
+_WAYS = {"input": "input", "output": "output"}
 _NOT_DATA = frozenset({"execution_order", "graphs", "construct"})
 
 
@@ -65,18 +67,25 @@ class MindSporeDumpReader:
     def read(self, path: Path) -> ForeignDump:
         """Read names and headers of the files of one iteration."""
         folder = only_run(path, _is_run, _FOLDERS)
-        entries = [*_files(folder), *_rows(folder)]
+        files, rows = [*_files(folder)], [*_rows(folder)]
+        known = {_slot(one) for one in files}
+        entries = [*files, *(one for one in rows if _slot(one) not in known)]  # the values of a tensor tell more
         if not entries:
             raise DumpError.of("dump_error.no_tensors", path=folder)
         entries.sort(key=lambda one: one.order)
         full_names = {name.replace("/", "_"): name for name in _execution_order(folder)}
-        placed = [(one, read_scope(full_names.get(one.name) or guess_full_name(one.name))) for one in entries]
+        placed = [(one, read_scope(_full_name(one.name, full_names))) for one in entries]
         tensors = [replace(one, order=order) for order, one in enumerate(_tensors(placed))]
         notes = (sentence("dump_note.last_operator"), *_overflows(folder, entries))
         return ForeignDump(folder, "MindSpore Dump", "mindspore", tuple(tensors), notes=notes)
 
 
 PLUGIN = MindSporeDumpReader()
+
+
+def _slot(one: _Entry) -> tuple[str, tuple[int, int], str, int]:
+    """The input or output of an operator that a file, or a row, is about."""
+    return one.name.replace("/", "_"), one.place, one.way, one.slot
 
 
 def _is_run(folder: Path) -> bool:
@@ -108,15 +117,23 @@ def _rows(folder: Path) -> Iterator[_Entry]:
 def _entry(file: Path, number: int, row: dict[str, str]) -> _Entry:
     try:
         shape = sound_dims(file, str(row["Op Name"]), [int(length) for length in re.findall(r"-?[0-9]+", row["Shape"])])
-        told = figures({name: _number(row.get(column)) for name, column in _COLUMNS.items()}, shape)
+        told = _counted(figures({name: _number(row.get(column)) for name, column in _COLUMNS.items()}, shape), row)
         digest = f"md5:{row['MD5']}" if row.get("MD5") else ""
         dtype = canonical_dtype(file, row["Data Type"])
         tensor = DumpedTensor(0, "output", "", 0, "", "", shape, dtype, told, digest)
         place = int(row["Task ID"]), int(row["Stream ID"])
-        name, order = row["Op Name"].replace("/", "_"), int(row.get("Timestamp") or number)
-        return _Entry(row["Op Type"], name, row["IO"], int(row["Slot"]), order, tensor, place)
+        order = int(row.get("Timestamp") or number)
+        return _Entry(row["Op Type"], row["Op Name"], _WAYS[row["IO"]], int(row["Slot"]), order, tensor, place)
     except (KeyError, TypeError, ValueError) as error:
         raise DumpError.of("dump_error.bad_row", path=file, row=number, reason=repr(error)) from error
+
+
+def _counted(told: TensorStatistics | None, row: dict[str, str]) -> TensorStatistics | None:
+    """The figures with the numbers of elements that are NaN or infinite, where the row has them."""
+    if told is None:
+        return None
+    nan, positive, negative = (int(row.get(f"{name} Count") or 0) for name in ("NaN", "Positive Inf", "Negative Inf"))
+    return replace(told, nan=max(told.nan, nan), inf=max(told.inf, positive + negative))
 
 
 def _table(file: Path) -> list[dict[str, str]]:
@@ -186,13 +203,18 @@ def _paths(module: str) -> list[str]:
 
 def _parameter(one: _Entry, modules: dict[str, str]) -> DumpedTensor:
     """A parameter of the module whose name its own begins with, else what the network was given."""
+    name = one.name.replace(".", "_")
     for path in sorted(modules, key=len, reverse=True):
         prefix = path.replace(".", "_") + "_"
-        if one.name.startswith(prefix):
-            return replace(
-                one.tensor, part="parameter", module=path, item=one.name.removeprefix(prefix), class_name=modules[path]
-            )
+        if name.startswith(prefix):
+            item = name.removeprefix(prefix)
+            return replace(one.tensor, part="parameter", module=path, item=item, class_name=modules[path])
     return replace(one.tensor, part="input", module="", item=one.name)
+
+
+def _full_name(name: str, listed: dict[str, str]) -> str:
+    """The name with slashes: as it is, from the list, or guessed."""
+    return name if "/" in name else listed.get(name) or guess_full_name(name)
 
 
 def _execution_order(folder: Path) -> list[str]:

@@ -11,7 +11,6 @@ from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.single_files import read_json
-from align.core.measurements import TensorStatistics
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
 from align.traces.foreign_parts.dumped_files import canonical_dtype, figures, sound_dims
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from align.core.measurements import TensorStatistics
     from align.core.parameters import Shape
     from align.core.traces import TensorPart
 

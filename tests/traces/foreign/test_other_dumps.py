@@ -154,6 +154,33 @@ def test_overflow_in_a_task_that_is_no_number_is_counted(tmp_path: Path, task: o
     assert any("1 operator overflowed" in note for note in read_dump(folder).notes)
 
 
+def test_counts_of_nan_show_a_difference(tmp_path: Path) -> None:
+    """The largest and smallest values of the documented table may be those of the finite elements alone."""
+    folder = statistics(tmp_path / "a", 2.0)
+    shutil.copytree(folder, tmp_path / "b")
+    changed(folder / "statistic.csv", tmp_path / "b" / "statistic.csv", "0.1,10,0,0,0", "0.1,10,0,0,3")
+    result = align.compare_trace_folders(folder, tmp_path / "b")
+    assert outcomes(result)["fc/MatMul-op1"] == "not aligned"
+
+
+def test_of_files_and_rows_of_one_output_the_files_are_read(tmp_path: Path) -> None:
+    folder = statistics(tmp_path / "a", 2.0)
+    table = (folder / "statistic.csv").read_text(encoding="utf-8").splitlines()
+    (folder / "statistic.csv").write_text("\n".join(table[:2]) + "\n", encoding="utf-8")
+    np.save(folder / "MatMul.Default_fc-Dense_MatMul-op1.12.0.1700.output.0.npy", np.ones((2, 5), np.float32))
+    result = align.compare_trace_folders(folder, folder)
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert outcomes(result) == {"": "aligned", "fc": "aligned", "fc/MatMul-op1": "aligned"}
+    assert result.verdict.coverage.compared == len(read_dump(folder).tensors) == 3
+
+
+def test_slashes_of_a_table_say_which_modules_there_are(tmp_path: Path) -> None:
+    folder = statistics(tmp_path / "a", 2.0)
+    file = folder / "statistic.csv"
+    file.write_text(file.read_text(encoding="utf-8").replace("fc-Dense", "my_head-Odd_Name/fc-Dense"), encoding="utf-8")
+    assert tensor(read_dump(folder), "output", "my_head.fc").class_name == "Dense"
+
+
 def test_overflow_is_told(tmp_path: Path) -> None:
     folder = statistics(tmp_path / "a", 2.0)
     told = {"AI Core": {"status": 8, "task_id": 12, "stream_id": 0}, "L2 Atomic Add": {"status": 0}}
@@ -238,6 +265,26 @@ def test_numbers_in_front_of_names_are_the_order(tmp_path: Path) -> None:
     result = align.compare_trace_folders(mine, theirs)
     assert outcomes(result) == {"0_conv1": "aligned", "2_fc": "aligned", "10_out": "not aligned"}
     assert [one.candidate for one in result.layers] == ["1_conv1", "2_fc", "3_out"]
+
+
+def test_equal_names_pair_though_a_name_without_its_number_is_there_more_than_once(tmp_path: Path) -> None:
+    mine = arrays(tmp_path / "a", {"0_out": X, "1_out": Y, "0.fc": X, "1.fc": Y})
+    theirs = arrays(tmp_path / "b", {"0_out": Z, "1_out": X + 1, "0.fc": Z, "1.fc": X + 1})
+    result = align.compare_trace_folders(mine, theirs)
+    assert outcomes(result) == dict.fromkeys(("0_out", "1_out", "0.fc", "1.fc"), "not aligned")
+
+
+def test_a_name_that_is_there_more_than_once_is_no_proof_without_its_number(tmp_path: Path) -> None:
+    mine = arrays(tmp_path / "a", {"0_out": X, "1_out": Y})
+    theirs = arrays(tmp_path / "b", {"1_out": Z, "2_out": X + 1})
+    assert outcomes(align.compare_trace_folders(mine, theirs)) == {"0_out": "not comparable", "1_out": "not comparable"}
+
+
+def test_no_file_of_a_folder_is_lost_to_another_of_the_same_name(tmp_path: Path) -> None:
+    folder = arrays(tmp_path / "a", {"a.b": X})
+    arrays(folder / "a", {"b": Y})
+    dump = read_dump(folder)
+    assert [one.module for one in dump.tensors] == ["a.b", "a/b.npy"]
 
 
 def test_arrays_without_common_names_pair_by_order_where_values_show_it(tmp_path: Path) -> None:
