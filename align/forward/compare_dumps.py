@@ -76,11 +76,17 @@ def compare_dumps(
         rows = [*_call_rows(sides, calls, allowances)]
         for part in PARAMETER_PARTS:
             rows += parameter_rows(sides, paired, part, allowances)
-    return _result(sides, sorted(rows, key=lambda row: row.order), calls, paired, allowances)
+    unused = () if known or name_map is None else (_unused_map(sides),)
+    return _result(sides, sorted(rows, key=lambda row: row.order), calls, paired, allowances, unused)
 
 
 def _result(
-    sides: Sides, rows: Sequence[LayerComparison], calls: CallPairs, paired: NameMap, allowances: Allowances
+    sides: Sides,
+    rows: Sequence[LayerComparison],
+    calls: CallPairs,
+    paired: NameMap,
+    allowances: Allowances,
+    unused: Sequence[Finding],
 ) -> ForwardComparison:
     culprits = find_dump_culprits(rows, sides)
     judged = accept_deviations(rows, culprits, allowances.accepted)
@@ -93,7 +99,7 @@ def _result(
         first_divergent=first,
         last_aligned=last,
         unpaired=calls.unpaired,
-        findings=(*_findings(sides), *open_names(paired)),
+        findings=(*_findings(sides), *unused, *open_names(paired)),
         inputs={},
         environment={role: side.environment for role, side in zip(("reference", "candidate"), sides, strict=True)},
         verdict=judge_dumps(
@@ -245,6 +251,12 @@ def _alone(sides: Sides, rows: Sequence[LayerComparison]) -> tuple[int, int]:
 
 def _place(one: DumpedTensor) -> tuple[str, str, int, str]:
     return one.part, one.module, one.call, one.item
+
+
+def _unused_map(sides: Sides) -> Finding:
+    """A name map pairs parameters; where a side tells of none it is not looked at."""
+    bare = next(side.label for side in sides if not side.parameters.parameters)
+    return Finding("map-not-used", "warning", bare, sentence("dump_finding.map_not_used"))
 
 
 def _findings(sides: Sides) -> Iterator[Finding]:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from align.checkpoints.single_files import npy_bytes, torch_tensor_bytes
 from align.core.atomic_files import atomic_folder, write_text
 from align.core.dtypes import dtype_name
-from align.errors import DestinationError
+from align.errors import DestinationError, DumpError
 from align.measure.tensor_statistics import summarize_tensor
 from align.traces.dumped_side import open_dumped_side
+from align.traces.thresholds import LONGEST_FILE_NAME
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from align.core.dtypes import Array
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from align.traces.dumped_side import DumpedSide
 
 ExportForm = Literal["npy", "msprobe", "polygraphy"]
+_API = re.compile(r"[A-Z]\w*\.")  # of msprobe's names of functions, such as `Tensor.add`
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
 _DATA = "dump_tensor_data"
 # Where a part stands in a record of msprobe: the direction of the call, the key, and the word in the name of the file.
@@ -53,12 +55,14 @@ class ExportedTrace:
 def export_trace(trace: Path, form: ExportForm, out: Path) -> ExportedTrace:
     """Write a trace; `npy` and `polygraphy` hold the outputs of modules, `msprobe` all that was kept.
 
-    Raises DestinationError for a destination that exists.
+    Raises DestinationError for a destination that exists, DumpError for a dump that holds no tensor for that tool.
     """
     if out.exists():
         raise DestinationError.of("traces_error.exists", path=out)
     side = open_dumped_side(trace)
     held = [one for one in side.dump.tensors if one.load is not None and (form == "msprobe" or one.part == "output")]
+    if not held:
+        raise DumpError.of("dump_error.nothing_to_export", path=trace, form=form)
     written = _FORMS[form](side, held, out)
     return ExportedTrace(out, written, len(side.dump.tensors) - written)
 
@@ -66,12 +70,12 @@ def export_trace(trace: Path, form: ExportForm, out: Path) -> ExportedTrace:
 def _write_npy(_: DumpedSide, held: list[DumpedTensor], out: Path) -> int:
     with atomic_folder(out, ()) as folder:
         for number, one in enumerate(held):
-            (folder / f"{number}_{_file_name(one)}.npy").write_bytes(npy_bytes(_value(one)))
+            (folder / f"{number}_{_file_name(_name(one))}.npy").write_bytes(npy_bytes(_value(one)))
     return len(held)
 
 
 def _write_polygraphy(side: DumpedSide, held: list[DumpedTensor], out: Path) -> int:
-    outputs = {_file_name(one): _lazy(_value(one)) for one in held}
+    outputs = {name: _lazy(_value(one)) for name, one in zip(_unlike(map(_name, held)), held, strict=True)}
     result = {"outputs": outputs, "runtime": 0.0, "runner_name": side.label, "polygraphy_class": "IterationResult"}
     document = {"lst": [[side.label, [result]]], "polygraphy_class": "RunResults"}
     write_text(out, json.dumps(document))
@@ -88,14 +92,18 @@ def _write_msprobe(side: DumpedSide, held: list[DumpedTensor], out: Path) -> int
     names = _MsprobeNames("Module" if torch else "Cell", {one.path: one.class_name for one in side.parameters.modules})
     data: dict[str, dict[str, Any]] = {}
     kept = [one for one in held if one.part in (*_PLACES, "parameter gradient")]
+    end = "pt" if torch else "npy"
     with atomic_folder(out, ()) as folder:
         run = folder / "step0" / "rank0"
         (run / _DATA).mkdir(parents=True)
-        for one in kept:
-            way, key, word = _PLACES.get(one.part, ("parameters_grad", one.item, ""))
-            name = names.of(one, way)
-            file = ".".join(filter(None, [name, word, one.item or "0", "pt" if torch else "npy"]))
-            value = _value(one)
+        places = [_PLACES.get(one.part, ("parameters_grad", one.item, "")) for one in kept]
+        calls = [names.of(one, way) for one, (way, *_) in zip(kept, places, strict=True)]
+        files = _unlike(
+            _file_name(".".join(filter(None, [name, word, one.item or "0"])))
+            for one, name, (*_, word) in zip(kept, calls, places, strict=True)
+        )
+        for one, name, stem, (way, key, _) in zip(kept, calls, files, places, strict=True):
+            file, value = f"{stem}.{end}", _value(one)
             (run / _DATA / file).write_bytes(torch_tensor_bytes(value) if torch else npy_bytes(value))
             _add(data.setdefault(name, _empty(way)), key, one.item, _record(value, file, torch=torch))
         framework = "pytorch" if torch else "mindspore"
@@ -123,7 +131,7 @@ class _MsprobeNames:
         outer, _, function = one.module.partition("/")
         if not function:
             return self._of_module(one.module, one.class_name, one.call, way)
-        label = function if function.count(".") else f"Functional.{function}"
+        label = function if _API.match(function) else f"Functional.{function}"
         if (one.module, one.call) not in self._numbers:
             self._numbers[one.module, one.call] = self._counts[label]
             self._counts[label] += 1
@@ -170,11 +178,24 @@ def _record(value: Array, file: str, *, torch: bool) -> dict[str, Any]:
     }
 
 
-def _file_name(one: DumpedTensor) -> str:
+def _name(one: DumpedTensor) -> str:
     """The module's path, or what stands for the model, with the call where it is not the first, and the output."""
-    name = one.module or say("word.whole_model")
+    name = one.module or _UNSAFE.sub("_", say("word.whole_model"))
     name += f".call{one.call}" if one.call else ""
-    return _UNSAFE.sub("_", f"{name}.{one.item}" if one.item else name)
+    return f"{name}.{one.item}" if one.item else name
+
+
+def _file_name(name: str) -> str:
+    """A name that any file system takes; of a long one the end, where names differ."""
+    return _UNSAFE.sub("_", name)[-LONGEST_FILE_NAME:].lstrip(".")
+
+
+def _unlike(names: Iterable[str]) -> Iterator[str]:
+    """The names, with a number behind those that were there before."""
+    counts: Counter[str] = Counter()
+    for name in names:
+        counts[name] += 1
+        yield name if counts[name] == 1 else f"{name}~{counts[name]}"
 
 
 def _value(one: DumpedTensor) -> Array:

@@ -92,6 +92,10 @@ MOST_DUMPED_ELEMENTS: Final = 1 << 59
 """A shape with more elements is no tensor's.
 Source: elements of up to 16 bytes then have fewer than 2**63 bytes, which is what an offset holds."""
 
+LONGEST_FILE_NAME: Final = 200
+"""So many characters of a tensor's name are kept in the name of its file.
+Source: file systems take 255 bytes; a number in front, the ending and the name of a temporary file need some."""
+
 LONGEST_DUMP_TEXT: Final = 64 << 20
 """A log or a table of another tool with more bytes is refused.
 Choice: a line of an operator has some 200 bytes; a larger number would take gigabytes of memory."""

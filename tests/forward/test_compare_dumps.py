@@ -187,9 +187,16 @@ def test_a_dump_is_compared_with_a_trace_folder(tmp_path: Path) -> None:
     assert row(other, "output", "fc").outcome == row(other, "parameter", "fc", "bias").outcome == "not aligned"
 
 
-def test_a_model_and_a_dump_are_no_pair(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_and_a_dump_are_no_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("port.py").write_text("def build(): ...", encoding="utf-8")
     assert main(["forward", str(DATA / "torch"), "port.py:build"]) == 2
-    assert "Hint" in capsys.readouterr().err
+    message = " ".join(capsys.readouterr().err.split())
+    assert "is a dump without the inputs of its run, port.py:build a model" in message
+    assert "align capture port.py:build" in message
+    assert "inputs.npz" not in message  # a dump has none
 
 
 def test_what_no_reader_knows_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 
 import align
+from align.checkpoints.single_files import npy_bytes
 from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.traces.dumped_side import open_dumped_side
+from align.traces.export_trace import export_trace
 
 X = {"x": np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)}
 MSPROBE = Path(__file__).parent / "data" / "msprobe"
@@ -55,6 +59,32 @@ def test_torch_reads_the_tensors_that_are_written(tmp_path: Path) -> None:
     (mine,) = (MSPROBE / "torch").rglob("Module.fc.Linear.forward.0.output.0.pt")
     (ours,) = (tmp_path / "out").rglob("Module.fc.Linear.forward.0.output.0.pt")
     assert torch.equal(torch.load(mine, weights_only=True), torch.load(ours, weights_only=True))
+
+
+@pytest.mark.parametrize("form", ["npy", "msprobe", "polygraphy"])
+def test_names_that_no_file_can_have_are_written(tmp_path: Path, form: str) -> None:
+    """Names of nodes of ONNX have slashes; names that become one in a file are kept apart."""
+    names = ["/conv1/Conv_output_0", "/conv/1/Conv_output_0", "../../out", "a b", "a_b", "x" * 300]
+    outputs = {}
+    for number, name in enumerate(names):
+        array = base64.b64encode(npy_bytes(np.full(3, number, np.float32))).decode()
+        outputs[name] = {"values": {"array": array, "polygraphy_class": "ndarray"}, "polygraphy_class": "LazyArray"}
+    results = tmp_path / "results.json"
+    document = {"lst": [["run", [{"outputs": outputs}]]], "polygraphy_class": "RunResults"}
+    results.write_text(json.dumps(document), encoding="utf-8")
+    out = tmp_path / "deep" / "out"
+    out.parent.mkdir()
+    assert export_trace(results, form, out).left_out == 0  # type: ignore[arg-type]
+    held = {float(one.load()[0]) for one in open_dumped_side(out).dump.tensors if one.load}
+    assert held == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
+    assert {*tmp_path.iterdir()} == {results, out.parent}
+
+
+def test_a_dump_without_values_is_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = MSPROBE / "extra" / "md5_torch"
+    assert main(["trace", "export", str(dump), "--to", "npy", "--out", str(tmp_path / "out")]) == 2
+    assert "holds no values" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_polygraphys_classes_are_named(folder: Path) -> None:

@@ -38,7 +38,8 @@ def compared_folders(
     if len(folders) == 1:
         model = next(side for side in sides if not _may_be_dump(Path(side)))
         inputs = folders[0] / "inputs.npz"
-        raise UsageError.of("cli_usage.one_trace_folder", folder=folders[0], model=model, inputs=inputs)
+        key = "cli_usage.one_trace_folder" if inputs.is_file() else "cli_usage.one_dump"
+        raise UsageError.of(key, folder=folders[0], model=model, inputs=inputs)
     if any(needless):
         raise UsageError.of("cli_usage.needless_for_traces")
     result = compare_trace_folders(*folders, name_map=map_file, partial=partial, allowances=allowances)

@@ -311,6 +311,12 @@ def test_an_archive_is_a_side_like_a_folder(tmp_path: Path) -> None:
     assert main(["forward", str(tmp_path / "a.npz"), str(folder)]) == 0
 
 
+def test_a_map_that_has_no_use_is_told(tmp_path: Path) -> None:
+    folder = arrays(tmp_path / "a", {"fc": X})
+    result = align.compare_trace_folders(folder, folder, name_map=tmp_path / "map.yaml")
+    assert "map-not-used" in [one.code for one in result.findings]
+
+
 def test_a_link_that_leaves_a_folder_of_arrays_is_refused(tmp_path: Path) -> None:
     folder = arrays(tmp_path / "a", {"fc": X})
     np.save(tmp_path / "secret.npy", Y)
