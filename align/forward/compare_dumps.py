@@ -99,12 +99,10 @@ def _result(
         first_divergent=first,
         last_aligned=last,
         unpaired=calls.unpaired,
-        findings=(*_findings(sides), *unused, *open_names(paired)),
+        findings=(*_findings(sides), *unused, *_unlike_weights(judged.layers), *open_names(paired)),
         inputs={},
         environment={role: side.environment for role, side in zip(("reference", "candidate"), sides, strict=True)},
-        verdict=judge_dumps(
-            judged.layers, judged.culprits, alone, _undecided(judged.layers, sides), sides[0].last_output
-        ),
+        verdict=judge_dumps(judged.layers, alone, _undecided(judged.layers, sides), sides[0].last_output),
         culprits=judged.culprits,
         accepted=judged.accepted,
     )
@@ -251,6 +249,14 @@ def _alone(sides: Sides, rows: Sequence[LayerComparison]) -> tuple[int, int]:
 
 def _place(one: DumpedTensor) -> tuple[str, str, int, str]:
     return one.part, one.module, one.call, one.item
+
+
+def _unlike_weights(rows: Sequence[LayerComparison]) -> Iterator[Finding]:
+    """Parameters that differ: no layer is at fault for what it makes of other weights."""
+    for row in rows:
+        if row.part == "parameter" and row.outcome == "not aligned":
+            subject = f"{row.candidate}.{row.output}" if row.candidate else row.output
+            yield Finding("weights-differ", "error", subject, sentence("dump_finding.weights_differ"))
 
 
 def _unused_map(sides: Sides) -> Finding:

@@ -71,6 +71,17 @@ def test_a_wrong_gradient_of_a_bias_is_found(tmp_path: Path) -> None:
     assert row(compare(DATA / "torch", tmp_path / "port"), "parameter gradient", "fc", "bias").outcome == "not aligned"
 
 
+def test_other_weights_are_the_first_difference(tmp_path: Path) -> None:
+    """Before the fault that is behind them, though that is the one of a layer."""
+    shutil.copytree(DATA / "mindspore", tmp_path / "port")
+    for name in ("parameters.weight", "output.0"):
+        (file,) = (tmp_path / "port").rglob(f"Cell.conv1.Conv2d.forward.0.{name}.npy")
+        np.save(file, np.load(file) * np.float32(1.01))
+    other = compare(DATA / "torch", tmp_path / "port")
+    assert "the first is parameter weight of conv1 (Conv2d) -> conv1 (Conv2d)" in other.verdict.reason
+    assert [one.subject for one in other.findings if one.code == "weights-differ"] == ["conv1.weight"]
+
+
 def test_a_dump_agrees_with_itself() -> None:
     same = compare(DATA / "torch", DATA / "torch")
     assert same.verdict.outcome is Outcome.ALIGNED

@@ -11,12 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.traces import DumpedTensor
-    from align.forward.forward_result import Culprit, LayerComparison
+    from align.forward.forward_result import LayerComparison
 
 
 def judge_dumps(
     rows: Sequence[LayerComparison],
-    culprits: Sequence[Culprit],
     alone: tuple[int, int],
     undecided: Sequence[LayerComparison],
     last_output: DumpedTensor | None = None,
@@ -29,9 +28,7 @@ def judge_dumps(
     wrong = [row for row in compared if row.outcome == "not aligned"]
     coverage = Coverage(sentence("dump_verdict.unit"), len(compared), len(rows) - len(compared), *alone)
     if wrong:
-        blamed = {(one.candidate, one.call) for one in culprits}
-        first = next((row for row in wrong if row.part == "output" and (row.candidate, row.call) in blamed), wrong[0])
-        facts = {"count": len(wrong), "total": len(compared), "what": coverage.unit, "first": named_row(first)}
+        facts = {"count": len(wrong), "total": len(compared), "what": coverage.unit, "first": named_row(_first(wrong))}
         return Verdict(Outcome.NOT_ALIGNED, sentence("forward_verdict.layers_differ", **facts), coverage)
     if undecided:
         reason = sentence("dump_verdict.open", count=len(undecided), total=len(rows))
@@ -50,6 +47,12 @@ def judge_dumps(
     accepted = len([row for row in rows if row.outcome == "accepted"])
     reason = sentence("forward_verdict.layers_agree", count=len(compared), what=coverage.unit, accepted=accepted)
     return Verdict(Outcome.ALIGNED, reason, coverage)
+
+
+def _first(wrong: Sequence[LayerComparison]) -> LayerComparison:
+    """The first row that differs; a parameter before what its layer returns, which it explains."""
+    held = (row for row in wrong if row.part == "parameter" and row.candidate == wrong[0].candidate)
+    return next(held, wrong[0]) if wrong[0].part == "output" else wrong[0]
 
 
 def _is_about(row: LayerComparison, one: DumpedTensor) -> bool:
