@@ -44,6 +44,7 @@ Sides = tuple["DumpedSide", "DumpedSide"]
 CALL_PARTS: tuple[TensorPart, ...] = ("output", "input", "output gradient", "input gradient")
 NOTES: dict[str, tuple[str, Severity]] = {
     "dump_note.not_known": ("dump-not-known", "warning"),
+    "dump_note.not_arrays": ("dump-not-known", "warning"),
     "dump_note.overflow": ("dump-overflow", "warning"),
 }
 PARAMETER_PARTS: tuple[TensorPart, ...] = ("parameter", "parameter gradient")

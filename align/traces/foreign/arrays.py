@@ -17,6 +17,7 @@ from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
 from align.traces.foreign_parts.mindspore_names import FILE
 from align.traces.thresholds import MOST_DUMPED_FILES
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import StoredTensor
 
 _SUFFIXES = (".npy", ".pt")
+_OTHER_SUFFIXES = (".npz", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ class ArraysReader:
         )
         if not tensors:
             raise DumpError.of("dump_error.no_tensors", path=path)
-        return ForeignDump(path, "arrays", "", tensors, of_modules=False)
+        left = [*_left_out(path)] if path.is_dir() else []
+        notes = (sentence("dump_note.not_arrays", names=left),) if left else ()
+        return ForeignDump(path, "arrays", "", tensors, of_modules=False, notes=notes)
 
 
 PLUGIN = ArraysReader()
@@ -87,6 +91,15 @@ def _files(path: Path, most: int) -> Iterator[Path]:
                 count += 1
                 if count == most:
                     return
+
+
+def _left_out(path: Path) -> Iterator[str]:
+    """Files inside that may hold tensors too, of other forms, and links to folders."""
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        inner = [name for name in sorted(names) if name.endswith(_OTHER_SUFFIXES)]
+        for name in (*inner, *(name for name in folders if path.__class__(folder, name).is_symlink())):
+            yield str(path.__class__(folder, name).relative_to(path))
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -311,6 +311,15 @@ def test_an_archive_is_a_side_like_a_folder(tmp_path: Path) -> None:
     assert main(["forward", str(tmp_path / "a.npz"), str(folder)]) == 0
 
 
+def test_what_a_folder_of_arrays_holds_besides_is_named(tmp_path: Path) -> None:
+    folder = arrays(tmp_path / "a", {"fc": X})
+    np.savez(folder / "more.npz", out=Y)
+    (folder / "linked").symlink_to(arrays(tmp_path / "b", {"out": Y}))
+    (note,) = read_dump(folder).notes
+    assert "more.npz" in note
+    assert "linked" in note
+
+
 def test_a_map_that_has_no_use_is_told(tmp_path: Path) -> None:
     folder = arrays(tmp_path / "a", {"fc": X})
     result = align.compare_trace_folders(folder, folder, name_map=tmp_path / "map.yaml")
