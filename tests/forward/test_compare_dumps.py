@@ -164,6 +164,12 @@ def test_unequal_checksums_are_not_said_to_agree(tmp_path: Path) -> None:
     assert "leave open whether they agree" in result.verdict.reason
 
 
+@pytest.mark.parametrize(("dtype", "outcome"), [("torch.int64", "not aligned"), ("torch.float32", "not comparable")])
+def test_unequal_checksums_of_whole_numbers_are_a_difference(tmp_path: Path, dtype: str, outcome: str) -> None:
+    result = compare(*(told(tmp_path / sum_, dtype=dtype, md5=sum_) for sum_ in ("0b1c2d3e", "0b1c2d3f")))
+    assert row(result, "output", "fc").outcome == outcome
+
+
 def test_a_dump_without_what_the_reference_ends_with_could_not_tell(tmp_path: Path) -> None:
     shutil.copytree(DATA / "torch", tmp_path / "port")
     (file,) = (tmp_path / "port").rglob("dump.json")

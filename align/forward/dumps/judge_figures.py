@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from align.forward.forward_result import LayerComparison
 
 _CRC = "crc32:"
+_WHOLE = ("int", "uint", "bool")  # dtypes whose values must be equal
 
 
 def judge_figures(
@@ -44,6 +45,9 @@ def judge_figures(
     known = bool(sums[0] and sums[1]) and same_order and mine.dtype == theirs.dtype
     if known and sums[0] == sums[1]:
         return _equal(row, mine)
+    if known and mine.dtype.startswith(_WHOLE):
+        limit = limit_for(_measured(0, 0.0, 0.0, (0.0, 0.0)), (mine.dtype, theirs.dtype), None)
+        return replace(row, outcome="not aligned", limit=limit, factor=inf, note=sentence("dump_row.other_numbers"))
     return _by_figures(row, (mine, theirs), floor, known=known)
 
 
