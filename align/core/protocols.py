@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.layer_scripts import ScriptForms
     from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
-    from align.core.parameters import ParameterSet, TensorMemory
+    from align.core.parameters import Origin, ParameterSet, TensorMemory
     from align.core.traces import CaptureSink, CodeSeen, Influences
 
 Model = Any
@@ -59,6 +59,26 @@ class ModelReader(Plugin, Protocol):
 
     def environment(self) -> dict[str, str]:
         """Versions, device and thread count, for the record."""
+
+
+@runtime_checkable
+class FileModels(Plugin, Protocol):
+    """Runs models that are files, with no code of the user's."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """How such files end, with the dot."""
+
+    def opened(self, path: Path) -> Model:
+        """Read a file as a live model; raises MissingFileError, NotACheckpointError or UnsupportedCheckpointError."""
+
+
+@runtime_checkable
+class OriginFollower(Plugin, Protocol):
+    """Knows models that were exported from others, and have lost a part of what those knew."""
+
+    def followed(self, model: Model, origin: Origin) -> Model:
+        """A model over the same values, whose parameters are named and laid out as the origin's are."""
 
 
 @runtime_checkable

@@ -50,6 +50,7 @@ from align.models.describe_sides import copied_sides, describe_host, environment
 from align.models.inputs import describe_inputs, read_both_inputs
 from align.models.open_side import open_sides
 from align.models.refuse_random import refuse_random
+from align.names.follow_origin import follow_origins
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     >>> compare_forward(*twins, inputs={"x": np.ones((4, 3), np.float32)}).verdict.outcome.value
     'aligned'
     """
-    sides = open_sides(reference, candidate)
+    sides = follow_origins(*open_sides(reference, candidate))
     given = read_both_inputs(inputs, candidate_inputs)
     task = _Task(sides, given, allowances, _announced(progress), functions, time.monotonic())
     names = _match(sides, name_map)

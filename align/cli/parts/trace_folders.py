@@ -25,11 +25,14 @@ def compared_folders(
     Raises UsageError for a path where there is no folder, for a folder and a model, and for options (`needless` ones
     that are not empty) that only a run of models needs.
     """
+    from align.core.registry import file_models
     from align.errors import UsageError
     from align.forward.compare_trace_folders import compare_trace_folders
 
     folders = [Path(side) for side in sides if Path(side).is_dir()]
-    if missing := [side for side in sides if ":" not in side and Path(side) not in folders]:
+    if missing := [
+        side for side in sides if ":" not in side and Path(side) not in folders and file_models(side) is None
+    ]:
         raise UsageError.of("cli_usage.no_trace_folder", missing=missing)
     if not folders:
         if partial:
