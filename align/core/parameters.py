@@ -168,7 +168,7 @@ def state_dict_faults(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -
 
 @dataclass(frozen=True, slots=True)
 class OriginNorm:
-    """A BatchNorm of a model that was exported: `parameters` are their names there by what torch calls them (`running_mean`)."""
+    """A BatchNorm of a model that was exported: `parameters` are the names there, by torch's attributes."""
 
     path: str
     epsilon: float
@@ -180,7 +180,6 @@ class Origin:
     """What an exported model is told of the one that it may have been exported from: a file does not say it all.
 
     `values` are those of its `parameters`, `norms` stand in their order.
-
     `paired` leads from a parameter's name in the exported model to the origin's; `biases` from the origin's name of a
     weight to that of the bias beside it.
     """

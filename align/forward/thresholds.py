@@ -390,3 +390,8 @@ Source: the migration guide of MindSpore Transformers."""
 MOST_SENSITIVE_SETS: Final = 16
 """So many sets of sensitive layers are looked for.
 Choice: each costs dozens of runs; with more, most of the model is sensitive."""
+
+NEARER_THAN_WITNESS: Final = 10.0
+"""Of three sides of which no two agree, two are right if they are nearer to each other by this factor than the third.
+Choice: errors of rounding that have gathered are a few times their limit, faults are hundreds of times theirs; a larger
+number would call more of the layers behind a fault different on all three sides."""

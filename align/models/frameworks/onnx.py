@@ -57,8 +57,9 @@ class OnnxFramework:
         return [LayerSettings(one.path, one.classes) for one in self.read_parameters(model, "").modules]
 
     def read_values(self, model: Model) -> dict[str, Array]:
-        """Copy out all parameters, in torch's layout."""
-        return {name: np.array(value) for name, value in model.values().items()}
+        """Return all parameters in torch's layout, read-only where they lie in the file: nothing ever changes it."""
+        values: dict[str, Array] = model.values()
+        return values
 
     def followed(self, model: Model, origin: Origin) -> Model:
         """Find again what the export folded or left out; see OriginFollower."""

@@ -44,7 +44,8 @@ def _folded(model: OnnxModel, origin: Origin) -> Iterator[FoldedNorm]:
     """Each convolution with a norm in it: one that its values confirm, else the one that comes next in the origin."""
     paired = set(origin.paired.values())
     free = [norm for norm in origin.norms if not paired & set(norm.parameters.values())]
-    order = {module.path: place for place, module in enumerate(origin.parameters.modules)}
+    owners = [module.path for module in origin.parameters.modules if module.parameters]
+    order = {path: place for place, path in enumerate(owners)}
     by_place = {place: one for one in model.parameters for place in one.places}
     unsure: list[list[FoldedNorm]] = []
     for number, node in enumerate(model.graph.nodes):
@@ -63,8 +64,8 @@ def _folded(model: OnnxModel, origin: Origin) -> Iterator[FoldedNorm]:
         if sure is not None:
             free = [norm for norm in free if norm.path != sure.path]
             yield sure
-        elif fits and origin.biases.get(theirs) is None:  # a bias that the origin lacks is that of a norm
-            unsure.append(fits)
+        elif fits and (origin.biases.get(theirs) is None or order[fits[0].path] == place + 1):
+            unsure.append(fits)  # a bias that the origin lacks is that of a norm, and so may the layer's be before one
     for fits in unsure:
         left = [one for one in fits if any(norm.path == one.path for norm in free)]
         if left:

@@ -50,7 +50,7 @@ def environment() -> dict[str, str]:
     """The version of onnxruntime, and how much it optimises."""
     import onnxruntime
 
-    return {"onnxruntime": onnxruntime.__version__, "optimisation": "none, node by node", "provider": PROVIDERS[0]}
+    return {"onnxruntime": onnxruntime.__version__, "optimisation": "disabled", "provider": PROVIDERS[0]}
 
 
 def _model(graph: OnnxGraph, node: OnnxNode, given: Mapping[str, Any]) -> bytes:
