@@ -74,6 +74,19 @@ class FileModels(Plugin, Protocol):
 
 
 @runtime_checkable
+class ModelExporter(Plugin, Protocol):
+    """Writes a live model as an ONNX file."""
+
+    def export_onnx(
+        self, model: Model, inputs: Mapping[str, Array], path: Path, options: Mapping[str, str | int | None]
+    ) -> None:
+        """Write the model as it computes on these inputs, by the `exporter` and for the `opset` of the options.
+
+        The model is left as it was. Raises FrameworkMissingError, and UserCodeError for what cannot be exported.
+        """
+
+
+@runtime_checkable
 class OriginFollower(Plugin, Protocol):
     """Knows models that were exported from others, and have lost a part of what those knew."""
 

@@ -32,6 +32,8 @@ PACKAGES: dict[PluginKind, str] = {
 RESULT_VIEWS = "align.report.result_views"
 INSTALL_HINT = {
     "torch": 'pip install "mindalign[torch]"',
+    "onnx": 'pip install "mindalign[onnx]"',
+    "onnxscript": 'pip install "mindalign[onnx-export]"',
     "onnxruntime": 'pip install "mindalign[onnx]"',
     "mindspore": 'pip install "mindalign[mindspore]" (Python 3.10-3.12; needs numpy<2)',
 }

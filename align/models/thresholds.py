@@ -96,3 +96,11 @@ would hide changes that the outputs show."""
 SMALL_NODE_BYTES: Final = 1 << 20
 """A node of an ONNX graph that is given no more bytes runs in one thread.
 Measured: to start a session with threads takes 3 ms more on two cores; below a megabyte few kernels take as long."""
+
+LARGEST_ONE_FILE_BYTES: Final = 1 << 30
+"""Weights of more bytes are written beside an exported graph, not into it.
+Source: a protobuf message holds no more than 2 GB; half of that leaves room for the graph."""
+
+MOST_LAYERS_EXPORTED_ALONE: Final = 24
+"""So many classes of layers are exported alone to find the one that an exporter refuses.
+Choice: each takes a second with the dynamo exporter; models have few classes of layers."""
