@@ -19,9 +19,8 @@ from align.core.atomic_files import atomic_path
 from align.errors import CannotRunError, DestinationError, InputsError
 from align.models.open_side import SideRequest, open_side
 from align.names.follow_origin import followed_side
-from align.names.from_file.map_sides import open_map_side
 from align.names.map_file import read_map
-from align.names.map_parameters import match_sides
+from align.names.map_parameters import match_sides, read_checkpoint_side
 from align.names.user_rules import NameRules, check_shapes
 from align.words.catalogue import say, texts
 from align.words.message_words import first_few
@@ -88,8 +87,8 @@ def _weights(source: Path, source_model: str | None, target: Side) -> tuple[Para
         side = open_side(SideRequest(source_model, source))
         parameters = side.reader.read_parameters(side.model, side.label)
         return parameters, side.reader.read_values(side.model), followed_side(target, side)
-    read = open_map_side(source)
-    return read.parameters, {name: tensor.load() for name, tensor in read.tensors.items()}, target
+    parameters, tensors = read_checkpoint_side(source)
+    return parameters, {name: tensor.load() for name, tensor in tensors.items()}, target
 
 
 def _names(name_map: Path | str | None, theirs: ParameterSet, own: ParameterSet) -> NameMap:
