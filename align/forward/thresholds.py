@@ -402,3 +402,10 @@ GRADIENT_SUM_UNITS: Final = 16.0
 """A parameter's gradient may differ by so many units in the last place of the sum of its terms' sizes.
 Measured: the bias of a convolution in front of a BatchNorm is off by 5 between torch and MindSpore, over 128 terms; a
 smaller number alarms at longer sums, a larger one hides faults of gradients that cancel."""
+
+# witness
+
+NEARER_THAN_WITNESS: Final = 10.0
+"""Of three sides of which no two agree, two are right if they are nearer to each other by this factor than the third.
+Choice: errors of rounding that have gathered are a few times their limit, faults are hundreds of times theirs; a larger
+number would call more of the layers behind a fault different on all three sides."""

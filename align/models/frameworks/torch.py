@@ -26,6 +26,7 @@ from align.models.adapter_parts.torch.copies import (
     torch_memory,
     widened_model,
 )
+from align.models.adapter_parts.torch.export_onnx import export_onnx
 from align.models.adapter_parts.torch.function_modes import (
     captured_functions,
     compute_wide,
@@ -213,6 +214,15 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         code = partial(differentiate, model, partial(model, *args, **kwargs), [*tensors.values()], sink, forms)
         with evaluated(model):
             run_user_code(code, partial(UserCodeError, "the backward pass of the torch model"))
+
+    def export_onnx(
+        self, model: Model, inputs: Mapping[str, Array], path: Path, options: Mapping[str, str | int | None]
+    ) -> None:
+        """Write an ONNX file in evaluation mode; see ModelExporter."""
+        refuse_unrunnable(model)
+        tensors = {name: _taken(model, value) for name, value in inputs.items()}
+        with evaluated(model):
+            export_onnx(model, bind_inputs(model.forward, tensors), [*tensors], path, options)
 
     def place(self, model: Model, device: str | None, dtype: str | None) -> None:
         """Move and cast a module in place; see ModelPlacer."""
