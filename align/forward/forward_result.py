@@ -90,7 +90,8 @@ class ForwardComparison(ShownResult):
     which no call was seen. `power` is what the inputs could have shown, None if that was not measured. `bindings`
     say which parameter of either side each input went to, `candidate_inputs` what the candidate alone was given, {} if
     it was given the same. `failure` is what ended the candidate's run: only what ran before was compared. `functions`
-    are the functional calls of the candidate, where they were asked for.
+    are the functional calls of the candidate, where they were asked for. `prediction` is the chip whose expected errors
+    are the limits, None where the reference's own noise is.
     """
 
     result_kind = "forward"
@@ -112,6 +113,20 @@ class ForwardComparison(ShownResult):
     candidate_inputs: dict[str, dict[str, object]] = field(default_factory=dict)
     failure: PortFailure | None = None
     functions: tuple[FunctionComparison, ...] = ()
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The chip whose expected errors are the limits: `target` as `ascend:910b`, its series, what drives it, switches.
+
+    Nothing of it is verified on hardware.
+    """
+
+    target: str
+    product: str
+    framework: str
+    switches: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
