@@ -28,7 +28,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
 	@touch $@
 
-demo: has-mindspore install  ## the main job on a real pair: two implementations of ResNet-50
+demo: has-mindspore install  ## the main job on a real pair: two implementations of ResNet-18
 	$(BIN)/python examples/demo.py
 
 has-mindspore:

@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
-import resnet50
+import resnet
 
 from align.core.registry import model_readers
 from align.core.trace_metadata import KeptValues, TraceHead
@@ -45,11 +45,11 @@ def main() -> None:
     parser.add_argument("--only", choices=("torch", "mindspore"), help="leave the other one out")
     options = parser.parse_args()
     values = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
-    inputs = dict.fromkeys(resnet50.inputs(), values)
-    for name, make in (("torch", resnet50.torch_model), ("mindspore", resnet50.mindspore_model)):
+    inputs = dict.fromkeys(resnet.inputs(), values)
+    for name, make in (("torch", resnet.torch_model), ("mindspore", resnet.mindspore_model)):
         if options.only in (None, name):
             with tempfile.TemporaryDirectory() as folder:
-                report(name, make(), inputs, Path(folder), options.runs)
+                report(name, make(50), inputs, Path(folder), options.runs)
 
 
 def report(name: str, model: Any, inputs: dict[str, Any], folder: Path, runs: int) -> None:

@@ -1,6 +1,6 @@
 """The main job, end to end, on a real pair: each step is a command as a user would type it, shown before it runs.
 
-Run it with `make demo`. It takes about three minutes on two cores and ends with the paths of what it wrote. The port
+Run it with `make demo`. It takes about two minutes on two cores and ends with the paths of what it wrote. The port
 is the published one, which really differs from its original: two commands are expected to say "not aligned".
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RUN = "demo-run"
-MODELS = "examples/resnet50.py"
-TRAIN = "python examples/train_resnet50.py"
+MODELS = "examples/resnet.py"
+TRAIN = "python examples/train_resnet.py"
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,20 @@ class Step:
 
 STEPS = (
     Step("Make a torch checkpoint: seeded weights, calibrated statistics",
-         f"python examples/resnet50.py {RUN}/resnet50.pth"),
+         f"python examples/resnet.py {RUN}/resnet18.pth"),
     Step("1. Convert it by both models; it is read back and compared bit for bit",
-         f"align convert {RUN}/resnet50.pth {RUN}/resnet50.ckpt --source-model {MODELS}:torch_model"
+         f"align convert {RUN}/resnet18.pth {RUN}/resnet18.ckpt --source-model {MODELS}:torch_model"
          f" --target-model {MODELS}:mindspore_model --overwrite"),
     Step("2. A few training steps of the original, each with its own log",
-         f"{TRAIN} torch {RUN}/resnet50.pth", output=f"{RUN}/torch.jsonl"),
+         f"{TRAIN} torch {RUN}/resnet18.pth", output=f"{RUN}/torch.jsonl"),
     Step("   and of the published port, which loads it with strict_load=True; MindSpore's LossMonitor prints this one",
-         f"{TRAIN} mindspore {RUN}/resnet50.ckpt", output=f"{RUN}/mindspore.log"),
+         f"{TRAIN} mindspore {RUN}/resnet18.ckpt", output=f"{RUN}/mindspore.log"),
     Step("   and of the port with the one line repaired",
-         f"{TRAIN} repaired {RUN}/resnet50.ckpt", output=f"{RUN}/repaired.log"),
+         f"{TRAIN} repaired {RUN}/resnet18.ckpt", output=f"{RUN}/repaired.log"),
     Step("3. Up the ladder: the published port differs; this finds where, why, and tries the change",
-         "align run --project examples/resnet50.toml --keep-going", exit_code=1),
+         "align run --project examples/resnet.toml --keep-going", exit_code=1),
     Step("4. The same with that one line of the port repaired: every rung passes",
-         "align run --project examples/resnet50_repaired.toml"),
+         "align run --project examples/resnet_repaired.toml"),
     Step("5. The report of the published port: an executed notebook and one HTML page",
          f"align report {RUN}/published", exit_code=1),
 )  # fmt: skip

@@ -30,8 +30,8 @@ def pairs() -> Any:
 
 
 @pytest.fixture(scope="session")
-def resnet50() -> Any:
-    return _module("planted_resnet50", Path(__file__).parents[2] / "examples" / "resnet50.py")
+def resnet() -> Any:
+    return _module("planted_resnet", Path(__file__).parents[2] / "examples" / "resnet.py")
 
 
 @pytest.fixture(scope="session")

@@ -65,8 +65,8 @@ def test_a_clean_port_gives_no_finding(pairs: Any, reference: str, candidate: st
     assert result.verdict.coverage.compared > 5
 
 
-def test_the_published_port_of_resnet50_has_one_wrong_setting(resnet50: Any) -> None:
-    result = lint_models(resnet50.torch_model(), resnet50.mindspore_model())
+def test_the_published_port_of_a_resnet_has_one_wrong_setting(resnet: Any) -> None:
+    result = lint_models(resnet.torch_model(), resnet.mindspore_model())
     assert graver(result) == [("max-pool-padding", "resnet.embedder.pooler", "max_pool")]
     assert result.findings[0].change == 'nn.MaxPool2d(..., pad_mode="pad", padding=1)'
 

@@ -1,8 +1,8 @@
-"""A few real training steps of the ResNet-50s on the same data, each side logging in its own format.
+"""A few real training steps of the ResNet-18s on the same data, each side logging in its own format.
 
-python train_resnet50.py torch resnet50.pth > torch.jsonl          # one JSON object a step
-python train_resnet50.py mindspore resnet50.ckpt > mindspore.log   # what mindspore.train.LossMonitor prints
-python train_resnet50.py repaired resnet50.ckpt > repaired.log     # the same of the repaired port
+python train_resnet.py torch resnet18.pth > torch.jsonl          # one JSON object a step
+python train_resnet.py mindspore resnet18.ckpt > mindspore.log   # what mindspore.train.LossMonitor prints
+python train_resnet.py repaired resnet18.ckpt > repaired.log     # the same of the repaired port
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import resnet50
+import resnet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ LEARNING_RATE = 1e-7  # rounding grows by hundreds a step in so deep a net on so
 
 def batches() -> list[tuple[Any, Any]]:
     """STEPS batches of images (float32, BATCH x 3 x 64 x 64) and labels (int32), the same in every process."""
-    generator = np.random.default_rng(resnet50.SEED + 1)
-    shape = (BATCH, 3, resnet50.IMAGE, resnet50.IMAGE)
+    generator = np.random.default_rng(resnet.SEED + 1)
+    shape = (BATCH, 3, resnet.IMAGE, resnet.IMAGE)
     return [
         (generator.standard_normal(shape).astype(np.float32), generator.integers(0, 1000, BATCH).astype(np.int32))
         for _ in range(STEPS)
@@ -37,7 +37,7 @@ def train_torch(checkpoint: str) -> None:
     """Train the transformers model; print one JSON object a step."""
     import torch
 
-    model = resnet50.torch_model()
+    model = resnet.torch_model()
     model.load_state_dict(torch.load(checkpoint, weights_only=True))
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
@@ -50,7 +50,7 @@ def train_torch(checkpoint: str) -> None:
         print(json.dumps({"step": step, "loss": loss.item(), "lr": LEARNING_RATE}), flush=True)
 
 
-def train_mindspore(checkpoint: str, build: Callable[[], Any] = resnet50.mindspore_model) -> None:
+def train_mindspore(checkpoint: str, build: Callable[[], Any] = resnet.mindspore_model) -> None:
     """Train the mindcv model with `mindspore.train.Model`; its LossMonitor prints one line a step."""
     import mindspore as ms
     from mindspore import nn
@@ -66,5 +66,5 @@ def train_mindspore(checkpoint: str, build: Callable[[], Any] = resnet50.mindspo
 
 
 if __name__ == "__main__":
-    repaired = partial(train_mindspore, build=resnet50.repaired_model)
+    repaired = partial(train_mindspore, build=resnet.repaired_model)
     {"torch": train_torch, "mindspore": train_mindspore, "repaired": repaired}[sys.argv[1]](sys.argv[2])

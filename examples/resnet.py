@@ -1,4 +1,4 @@
-"""ResNet-50 twice: `transformers` in PyTorch and `mindcv` in MindSpore, two implementations by different people.
+"""A ResNet twice: `transformers` in PyTorch and `mindcv` in MindSpore, two implementations by different people.
 
 Nothing is downloaded: the torch model is built from its configuration with seeded weights, and its BatchNorm
 statistics are calibrated on seeded images, so that its output really depends on the input (with freshly initialised
@@ -19,25 +19,27 @@ if TYPE_CHECKING:
     import torch
 
 SEED = 20260229
+DEPTH = 18  # that of the demo; 50 is the other one that is known here
 IMAGE = 64
 BATCH = 4
 LEARNING_RATE, MOMENTUM = 0.02, 0.9
 
 
-def torch_model() -> torch.nn.Module:
-    """ResNet-50 of transformers with seeded weights; BatchNorm statistics are the fresh ones until calibrated."""
+def torch_model(depth: int = DEPTH) -> torch.nn.Module:
+    """ResNet of transformers with seeded weights; BatchNorm statistics are the fresh ones until calibrated."""
     import torch
     from transformers import ResNetConfig, ResNetForImageClassification
 
     torch.manual_seed(SEED)
-    return ResNetForImageClassification(ResNetConfig(num_labels=1000)).eval()
+    form = {18: {"layer_type": "basic", "depths": (2, 2, 2, 2), "hidden_sizes": (64, 128, 256, 512)}, 50: {}}[depth]
+    return ResNetForImageClassification(ResNetConfig(num_labels=1000, **form)).eval()
 
 
-def mindspore_model() -> mindspore.nn.Cell:
-    """ResNet-50 of mindcv as published."""
+def mindspore_model(depth: int = DEPTH) -> mindspore.nn.Cell:
+    """ResNet of mindcv as published."""
     import mindcv
 
-    return mindcv.create_model("resnet50")
+    return mindcv.create_model(f"resnet{depth}")
 
 
 def repaired_model() -> mindspore.nn.Cell:
