@@ -6,6 +6,7 @@ are float32. Where the result is float16, biases are rounded too, and both state
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from align.core.emulation import OperatorRounding
 
-    Round = Callable[[Any, str], Any]
+    Round = Callable[..., Any]  # of a tensor and a format; `note=None`: nobody hears of it
 
 
 def run_recurrent(name: str, args: tuple[Any, ...], round_to: Round, rule: OperatorRounding) -> tuple[Any, ...]:
@@ -49,6 +50,7 @@ class _Layers:
     """Runs one layer in one direction; what all layers share."""
 
     def __init__(self, name: str, round_to: Round, rule: OperatorRounding, biased: bool) -> None:
+        self._quietly = partial(round_to, note=None)  # no state is larger than the number of its steps
         self._cell = self._lstm if name == "lstm" else self._gru
         self._round, self._rule, self._biased = round_to, rule, biased
 
@@ -57,44 +59,54 @@ class _Layers:
     ) -> tuple[list[Any], list[Any]]:
         """The outputs of all steps, and the states at the end; a step of fewer rows leaves the others' states alone."""
         import torch
+        from torch.nn.functional import linear
 
-        inner = [self._product(weights[0]), self._product(weights[1])]
         biases: list[Any] = [*weights[2:4]] if self._biased else [None, None]
         if self._biased and self._cell == self._lstm:  # the two are added first
             biases = [self._result(biases[0] + biases[1]), None]
-        projection = self._product(weights[-1]) if len(weights) in (3, 5) else None
+        rows = [one.shape[0] for one in steps]
+        given = torch.split(linear(self._product(torch.cat([*steps])), self._product(weights[0]), biases[0]), rows)
+        inner = self._product(weights[1]).t()
+        projection = self._product(weights[-1]).t() if len(weights) in (3, 5) else None
         states = [self._result(one) for one in states]
         outputs: list[Any] = [None] * len(steps)
         for place in reversed(range(len(steps))) if backwards else range(len(steps)):
-            rows = steps[place].shape[0]
-            new = self._cell(self._product(steps[place]), [one[:rows] for one in states], inner, biases)
+            new = self._cell(given[place], [one[: rows[place]] for one in states], inner, biases[1])
             if projection is not None:
-                new[0] = self._result(torch.nn.functional.linear(self._product(new[0]), projection))
+                new[0] = self._state(self._product(new[0]) @ projection)
             outputs[place] = new[0]
-            states = [torch.cat([one, old[rows:]]) for one, old in zip(new, states, strict=True)]
+            states = [
+                one if one.shape == old.shape else torch.cat([one, old[rows[place] :]])
+                for one, old in zip(new, states, strict=True)
+            ]
         return outputs, states
 
-    def _lstm(self, value: Any, states: list[Any], weights: list[Any], biases: list[Any]) -> list[Any]:
-        import torch
-        from torch.nn.functional import linear
+    def _lstm(self, given: Any, states: list[Any], inner: Any, _bias: Any) -> list[Any]:
+        gates = given + self._before(states[0]) @ inner
+        size = gates.shape[-1] // 4
+        new = gates[:, 2 * size : 3 * size].tanh()
+        taken, kept, _, shown = gates.sigmoid_().chunk(4, -1)
+        cell = self._state(kept * states[1] + taken * new)
+        return [self._state(shown * cell.tanh()), cell]
 
-        gates = linear(value, weights[0], biases[0]) + linear(self._product(states[0]), weights[1], biases[1])
-        taken, kept, new, shown = gates.chunk(4, -1)
-        cell = self._result(torch.sigmoid(kept) * states[1] + torch.sigmoid(taken) * torch.tanh(new))
-        return [self._result(torch.sigmoid(shown) * torch.tanh(cell)), cell]
-
-    def _gru(self, value: Any, states: list[Any], weights: list[Any], biases: list[Any]) -> list[Any]:
-        import torch
-        from torch.nn.functional import linear
-
-        given = linear(value, weights[0], biases[0]).chunk(3, -1)
-        before = linear(self._product(states[0]), weights[1], biases[1]).chunk(3, -1)
-        reset, update = (torch.sigmoid(given[one] + before[one]) for one in (0, 1))
-        new = torch.tanh(given[2] + reset * before[2])
-        return [self._result((1 - update) * new + update * states[0])]
+    def _gru(self, given: Any, states: list[Any], inner: Any, bias: Any) -> list[Any]:
+        before = self._before(states[0]) @ inner
+        reset, update, new = given.chunk(3, -1)
+        old = (before if bias is None else before + bias).chunk(3, -1)
+        reset, update = (reset + old[0]).sigmoid(), (update + old[1]).sigmoid()
+        new = (new + reset * old[2]).tanh()
+        return [self._state(new + update * (states[0] - new))]
 
     def _product(self, value: Any) -> Any:
         return self._round(value, self._rule.computes)
 
     def _result(self, value: Any) -> Any:
         return self._round(value, self._rule.result)
+
+    def _before(self, value: Any) -> Any:
+        """The hidden state as it enters a product: one that was rounded as a result is so already."""
+        same = self._rule.result == self._rule.computes
+        return value if same else self._quietly(value, self._rule.computes)
+
+    def _state(self, value: Any) -> Any:
+        return self._quietly(value, self._rule.result)

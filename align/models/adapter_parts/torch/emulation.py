@@ -98,7 +98,7 @@ class _Emulating:
         self._seen.running.clear()
         dispatch = _dispatch_mode(self._seen)
         self._stack.enter_context(dispatch)
-        self._stack.enter_context(_function_mode(self._seen, dispatch))
+        self._stack.enter_context(_function_mode(self._seen))
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
@@ -119,11 +119,9 @@ def _dispatch_mode(seen: _Seen) -> Any:
     rules = seen.emulation.operators
 
     class Rounding(TorchDispatchMode):  # type: ignore[misc]
-        paused = False
-
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = func.overloadpacket.__name__
-            rule = None if self.paused else rules.get(name.removesuffix("_"))
+            rule = rules.get(name.removesuffix("_"))
             if rule is None or not _is_wide(args[0]):
                 return func(*args, **(kwargs or {}))
             note = seen.add(name.removesuffix("_"), rule.entry)
@@ -133,8 +131,9 @@ def _dispatch_mode(seen: _Seen) -> Any:
     return Rounding()
 
 
-def _function_mode(seen: _Seen, dispatch: Any) -> Any:
+def _function_mode(seen: _Seen) -> Any:
     from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import _disable_current_modes
 
     class Recurrent(TorchFunctionMode):  # type: ignore[misc]
         """Runs LSTM and GRU as the rules say, or as they are: what they are made of is not looked at."""
@@ -143,17 +142,14 @@ def _function_mode(seen: _Seen, dispatch: Any) -> Any:
             self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
         ) -> Any:
             name = getattr(func, "__name__", "")
-            if name not in RECURRENT or dispatch.paused:
+            if name not in RECURRENT:
                 return func(*args, **(kwargs or {}))
             rule = seen.emulation.operators.get(name)
-            dispatch.paused = True
-            try:
+            with _disable_current_modes():
                 if rule is None or kwargs or not _is_wide(args[0]):
                     return func(*args, **(kwargs or {}))
                 note = seen.add(name, rule.entry)
                 return run_recurrent(name, args, partial(round_to, emulation=seen.emulation, note=note), rule)
-            finally:
-                dispatch.paused = False
 
     return Recurrent()
 
@@ -185,13 +181,14 @@ def _rounded_result(output: Any, rule: OperatorRounding, emulation: Emulation, n
     return output
 
 
-def round_to(value: Any, form: str, emulation: Emulation, note: Callable[[Any], None]) -> Any:
+def round_to(value: Any, form: str, emulation: Emulation, note: Callable[[Any], None] | None) -> Any:
     """A copy of a tensor rounded to a format, in its own dtype; `note` hears of what becomes float16."""
     if form == "HF32":
         return _round_to_hf32(value)
     if form != "float16":
         return value
-    note(value)
+    if note is not None:
+        note(value)
     rounded = value.half()
     if emulation.saturates:
         rounded = rounded.nan_to_num(0.0, LARGEST_FLOAT16, -LARGEST_FLOAT16)
