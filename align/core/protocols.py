@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.dtypes import Array
-    from align.core.emulation import EmulatedCalls, Emulation
+    from align.core.dtypes import Array, EmulatedCalls, Emulation
     from align.core.layer_scripts import ScriptForms
     from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
     from align.core.parameters import ParameterSet, TensorMemory

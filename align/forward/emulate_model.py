@@ -12,8 +12,7 @@ from math import inf, log2
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.dtypes import rounded_as
-from align.core.emulation import LARGEST_FLOAT16
+from align.core.dtypes import LARGEST_FLOAT16, rounded_as
 from align.core.progress import silent
 from align.core.protocols import ChipEmulator
 from align.core.verdicts import Finding
@@ -34,8 +33,7 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.emulation import EmulatedCalls
+    from align.core.dtypes import Array, EmulatedCalls
     from align.core.measurements import Measurement
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 
-from align.core.emulation import Emulation, Format, OperatorRounding
+from align.core.dtypes import Emulation, Format, OperatorRounding
 from align.errors import UsageError
 from align.rules.layer_rules import mappings_folder, read_rules
 

@@ -66,8 +66,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from align.core.dtypes import Array
-    from align.core.emulation import EmulatedCalls, Emulation
+    from align.core.dtypes import Array, EmulatedCalls, Emulation
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
     from align.core.protocols import Inputs, Model

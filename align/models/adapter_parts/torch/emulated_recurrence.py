@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from align.core.emulation import OperatorRounding
+    from align.core.dtypes import OperatorRounding
 
     Round = Callable[..., Any]  # of a tensor and a format; `note=None`: nobody hears of it
 

@@ -12,7 +12,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from align.core.emulation import LARGEST_FLOAT16, EmulatedCalls
+from align.core.dtypes import LARGEST_FLOAT16, EmulatedCalls
 from align.models.adapter_parts.torch.emulated_recurrence import run_recurrent
 from align.models.adapter_parts.torch.function_modes import run_under
 from align.models.adapter_parts.torch.state import is_scripted
@@ -20,7 +20,7 @@ from align.models.adapter_parts.torch.state import is_scripted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from align.core.emulation import Emulation, OperatorRounding
+    from align.core.dtypes import Emulation, OperatorRounding
     from align.core.protocols import Model
 
 # Which arguments of a product are its matrices; what is added to it (a bias) is added in float32.
@@ -105,12 +105,13 @@ class _Emulating:
 
     def _follow(self, path: str, module: Model) -> None:
         running = self._seen.running
-        hooks = (
-            module.register_forward_pre_hook(lambda *_: running.append(path)),
-            module.register_forward_hook(lambda *_: running.pop() and None, always_call=True),
-        )
-        for hook in hooks:
-            self._stack.callback(hook.remove)
+
+        def leave(*_: object) -> None:
+            if running:
+                running.pop()
+
+        self._stack.callback(module.register_forward_pre_hook(lambda *_: running.append(path)).remove)
+        self._stack.callback(module.register_forward_hook(leave, always_call=True).remove)
 
 
 def _dispatch_mode(seen: _Seen) -> Any:

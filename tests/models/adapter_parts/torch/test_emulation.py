@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.core.emulation import LARGEST_FLOAT16, Emulation, OperatorRounding
+from align.core.dtypes import LARGEST_FLOAT16, Emulation, OperatorRounding
 
 pytestmark = pytest.mark.frameworks
 HALF = OperatorRounding("test", "float16", "float16")

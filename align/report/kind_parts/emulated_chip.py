@@ -31,7 +31,8 @@ def _keeping(rules: list[dict[str, Any]]) -> list[Block]:
 def _layers(document: dict[str, Any], *, show_all: bool) -> Table:
     by_key = {capture_key(one["module"], one["call"], one["output"]): one for one in document["layers"]}
     outputs = [one for one in document["layers"] if not one["module"]]
-    rows = document["layers"] if show_all else [*(by_key[key] for key in document["at_risk"]), *outputs]
+    at_risk = [by_key[key] for key in document["at_risk"] if key in by_key]
+    rows = document["layers"] if show_all else [*at_risk, *outputs]
     columns = (
         Column(say("emulation.layer"), "path"),
         Column(say("emulation.class"), wide=True),

@@ -9,7 +9,7 @@ from align.report.rendering.format_values import format_number
 from align.words.catalogue import say, word
 
 
-def switches_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:  # noqa: ARG001
+def switches_blocks(document: dict[str, Any]) -> list[Block]:
     """Show a `mindalign.switches` document."""
     matter = tuple(one["write"] for one in document["switches"] if one["matters"])
     judged = word("judged", document["judged"])
