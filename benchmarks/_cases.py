@@ -28,12 +28,17 @@ NO_CASES = {"common", "verify"}
 Shapes = Mapping[str, tuple[int, ...]]
 
 
+def _flattened(returned: Any) -> list[Any]:
+    flattened: list[Any] = sys.modules["common"].flatten(returned)
+    return flattened
+
+
 @dataclass(frozen=True)
 class Case:
     """Both models of one case, the port as published and filled with the true values.
 
     `more` are further batches. `dtype` is the precision of both sides, `visible` tells that outputs do not count where
-    a mask among the inputs is 0.
+    a mask among the inputs is 0. `flatten` lists the arrays of what either side returns.
     """
 
     name: str
@@ -46,6 +51,7 @@ class Case:
     more: tuple[dict[str, np.ndarray], ...] = ()
     dtype: str = "float32"
     visible: bool = False
+    flatten: Callable[[Any], list[Any]] = _flattened
 
     @property
     def batches(self) -> tuple[dict[str, np.ndarray], ...]:
@@ -88,12 +94,13 @@ class Case:
         return [value for batch in self.batches for value in self._original_on(batch, wide=wide)]
 
     def _original_on(self, batch: dict[str, np.ndarray], *, wide: bool) -> list[np.ndarray]:
-        import copy
-
         import torch
 
+        from align.models.adapter_parts.torch.copies import widened_model
+
         dtype = getattr(torch, {"float32": "float64"}.get(self.dtype, "float32") if wide else self.dtype)
-        model = copy.deepcopy(self.model).to(dtype) if wide else self.model
+        width = {torch.float64: "double", torch.float32: "float"}[dtype] if wide else ""
+        model = widened_model(self.model, width) if wide else self.model  # code may make tensors of its own
         given = {name: torch.from_numpy(value) for name, value in batch.items()}
         given = {name: value.to(dtype) if value.is_floating_point() else value for name, value in given.items()}
         with torch.no_grad():
@@ -102,7 +109,7 @@ class Case:
     def _outputs(self, model: Any, given: dict[str, Any], batch: dict[str, np.ndarray]) -> list[np.ndarray]:
         named = getattr(self.module, "KWARGS", False)
         returned = model(**given) if named else model(*given.values())
-        values = [np.asarray(value, np.float64) for value in sys.modules["common"].flatten(returned)]
+        values = [np.asarray(value, np.float64) for value in self.flatten(returned)]
         return [_shown(value, batch) for value in values] if self.visible else values
 
 
@@ -116,7 +123,8 @@ def _shown(value: np.ndarray, batch: dict[str, np.ndarray]) -> np.ndarray:
 
 def case_names(folder: Path, chosen: Sequence[str]) -> list[str]:
     """The chosen cases, or all of a folder."""
-    return list(chosen) or sorted(path.stem for path in folder.glob("*.py") if path.stem not in NO_CASES)
+    written = [path.parent.name for path in folder.glob("*/port.py")]
+    return list(chosen) or sorted([*written, *(p.stem for p in folder.glob("*.py") if p.stem not in NO_CASES)])
 
 
 def load_case(folder: Path, name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from _addends import addends, without_addend
 from _planters_calls import plant_calls
-from _planters_lines import plant_lines
+from _planters_lines import first_inside, plant_lines
 from _planting import Mutation, NotPlantableError, Port, Undo, all_of, set_attributes, wrap
 from _watching import call_again, distance
 
@@ -28,7 +28,8 @@ def plant_code(port: Port) -> Iterator[Mutation]:
             yield from _of_the_input(port, path, cell)
             yield from _heads(path, cell)
         for number, text in addends(cell):
-            yield Mutation("dropped addend", "code", (path,), text, partial(_drop, port, path, number), ("*residual*",))
+            plant, also = partial(_drop, port, path, number), frozenset(first_inside(port, path))
+            yield Mutation("dropped addend", "code", (path,), text, plant, ("*residual*",), also=also)
     for path, cell in port.of("Dropout"):
         if share := getattr(cell, "p", 0.0) or 0.0:
             yield Mutation(

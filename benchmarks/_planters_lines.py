@@ -52,10 +52,10 @@ def plant_lines(port: Port) -> Iterator[Mutation]:
             if number < MOST_LINES:
                 change = f"{ast.unparse(new)} for {ast.unparse(old)}"
                 plant = partial(_plant, port, path, number)
-                yield Mutation(kind, "code", (path,), change, plant, also=frozenset(_first_inside(port, path)))
+                yield Mutation(kind, "code", (path,), change, plant, also=frozenset(first_inside(port, path)))
 
 
-def _first_inside(port: Port, path: str) -> Iterator[str]:
+def first_inside(port: Port, path: str) -> Iterator[str]:
     """What the code of a cell gives its own cells shows at the first cells inside of these too."""
     begun = {seen.begun: other for other, seen in port.seen.items()}
     for other, seen in port.seen.items():

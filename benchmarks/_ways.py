@@ -12,6 +12,7 @@ from _planters_code import plant_code
 from _planters_settings import plant_settings
 from _planters_state import plant_masks, plant_state
 from _planters_weights import plant_weights
+from _written_ports import is_written, open_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +56,8 @@ WAYS = {
 
 def open_in(way: Way, folder: Path, name: str) -> Case:
     """A case, repaired and ready to be run in a way. Raises NoSuchWayError where it cannot be."""
+    if is_written(folder, name):
+        return _open_written_in(way, folder, name)
     given: list[bool] = []
     alter = (lambda _module: None) if way.mask == "no" else lambda module: given.append(give_mask(name, module))
     case = open_case(folder, name, alter)
@@ -64,6 +67,13 @@ def open_in(way: Way, folder: Path, name: str) -> Case:
     more = tuple(another_batch(case.inputs, seed) for seed in range(1, way.batches))
     case = replace(case, more=more, visible=any(given))
     return case if way.dtype == "float32" else narrowed(case, way.dtype)
+
+
+def _open_written_in(way: Way, folder: Path, name: str) -> Case:
+    if way.dtype != "float32" or way.mask == "needed":
+        raise NoSuchWayError("a written port runs in float32, and its masks are its own")
+    case = open_written(folder, name)
+    return replace(case, more=tuple(another_batch(case.inputs, seed) for seed in range(1, way.batches)))
 
 
 def another_batch(batch: Batch, seed: int) -> Batch:

@@ -1,5 +1,7 @@
 """Defects planted in the MindSpore ports of a folder of cases (see _cases.py), and whether the tool finds each.
 
+The folder may hold written ports instead (see _written_ports.py): tests/planted/ports.
+
 Each case is taken clean, as published or repaired. A mutation counts by what it moves, found without the tool: the
 model's output by more than 10 times what float32 and float64 differ by in PyTorch, else only its own layer on the same
 inputs, else nothing: then a run cannot tell. The clean port is compared before and after, and must be aligned.
@@ -13,7 +15,8 @@ inputs, else nothing: then a run cannot tell. The clean port is compared before 
   masks      a mask of padding with zeros in it; ignored, inverted, shifted, of another sample, on another axis
 A case that cannot be run in a way is told and left out. Outputs at positions that a mask hides do not count.
 
-Run: python benchmarks/mutations.py FOLDER [CASE ...] [--ways WAY,...] [--per-case N] [--seed S] [--only TEXT] [--json]
+Run: python benchmarks/mutations.py FOLDER [CASE ...] [--ways WAY,...] [--per-case N] [--seed S] [--only TEXT]
+    [--family FAMILY] [--json]
 Bars: all that moves the output detected, 98 % at the right layer, 90 % of the wrong settings that move anything with
 the right cause, 98 % in the right batch where there are two, no false alarm; 1 if one is missed.
 """
@@ -62,6 +65,7 @@ def main() -> int:
     parser.add_argument("--per-case", type=int, default=12, help="mutations of each case")
     parser.add_argument("--seed", type=int, default=0, help="which mutations are drawn")
     parser.add_argument("--only", default="", help="only mutations whose name holds this text")
+    parser.add_argument("--family", default="", help="only settings, weights, code, state or masks")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -70,6 +74,7 @@ def main() -> int:
         sys.stdout.flush()
         os._exit(0)  # without the frameworks' own goodbyes
     told = ["--per-case", str(options.per_case), "--seed", str(options.seed), "--only", options.only]
+    told += ["--family", options.family]
     found = [
         {"case": f"{name} {way}".removesuffix(" plain"), "mutations": []}
         | in_process(__file__, [str(options.folder), name, "--ways", way, *told])
@@ -101,7 +106,8 @@ def mutate(options: argparse.Namespace) -> None:
         options.result.write_text(json.dumps({"cannot": " ".join(f"{error}".split())[:200]}), encoding="utf-8")
         return
     found: dict[str, Any] = {"noise": bench.noise, "before": bench.before, "mutations": [], "skipped": []}
-    drawn = chosen(bench.port, bench.way, f"{options.seed} {bench.case.name}", options.only)
+    wanted = (options.only, options.family)
+    drawn = chosen(bench.port, bench.way, f"{options.seed} {bench.case.name}", *wanted)
     for mutation in islice(drawn, TRIES * options.per_case if bench.way.loud else None):
         if len(found["mutations"]) == options.per_case:
             break
@@ -119,11 +125,11 @@ def mutate(options: argparse.Namespace) -> None:
     options.result.write_text(json.dumps(found), encoding="utf-8")
 
 
-def chosen(port: Port, way: Way, seed: str, only: str) -> Iterator[Mutation]:
+def chosen(port: Port, way: Way, seed: str, only: str = "", family: str = "") -> Iterator[Mutation]:
     """All mutations of a way in a random order in which each kind has its turn."""
     by_kind = defaultdict(list)
     for mutation in way.mutations(port):
-        if only in mutation.name:
+        if only in mutation.name and family in ("", mutation.family):
             by_kind[mutation.kind].append(mutation)
     drawn = random.Random(seed)
     groups = [drawn.sample(own, len(own)) for own in by_kind.values()]

@@ -17,7 +17,7 @@ from align.forward.causes.explain_culprits import explain_culprits
 from align.forward.causes.suspects import guess_causes, with_lines
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
-from align.forward.functions.compare_functions import compare_functions
+from align.forward.functions.compare_functions import BothRecords, compare_functions, record_both
 from align.forward.functions.look_inside import Budget, look_inside
 from align.forward.isolation.bench import Bench
 from align.forward.isolation.expected_calls import expected_calls
@@ -134,9 +134,10 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         task.begun()
         gathered, bench, alone = _isolate(task, gathered)
         task.begun()
-        explained = _explain(task, gathered, bench, alone) if alone.faults else _Explained()
-        if functions:
-            called, unseen = compare_functions((task.sides[0], run.inputs[0]), bench, alone)
+        records = record_both((task.sides[0], run.inputs[0]), bench, alone) if functions else None
+        explained = _explain(task, gathered, bench, alone, records) if alone.faults else _Explained()
+        if records:
+            called, unseen = compare_functions(records, bench.side.label)
             explained = replace(explained, functions=called, findings=(*explained.findings, *unseen))
         judged = _judge(task, gathered, alone, explained)
         task.begun()
@@ -270,13 +271,15 @@ def _bench(task: _Task, gathered: _Gathered) -> Bench:
     return Bench(task.sides[1], run.inputs[1], expected)
 
 
-def _explain(task: _Task, gathered: _Gathered, bench: Bench, alone: IsolatedLayers) -> _Explained:
+def _explain(
+    task: _Task, gathered: _Gathered, bench: Bench, alone: IsolatedLayers, records: BothRecords | None
+) -> _Explained:
     """Explain what is at fault by itself: causes that are tried, those that the data suggest, and where to look."""
     names = gathered.names
     suspects = explain_culprits(task.sides[0], bench, alone, names.weights.weights, names.settings)
     suspects = guess_causes(bench, alone, suspects)
     budget = Budget() if task.functions else Budget.after(time.monotonic() - task.since)
-    looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget)
+    looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget, records)
     culprits = with_lines([one.culprit for one in looked.suspects], bench.side.model)
     return _Explained(culprits_in_batches(culprits, gathered.run.candidate), looked.findings)
 

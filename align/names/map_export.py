@@ -14,9 +14,11 @@ from align.core.atomic_files import write_text
 from align.core.transforms import Identity
 from align.errors import UsageError
 from align.names.map_file import write_map
+from align.names.map_file_parts.map_lines import OURS
 from align.names.map_file_parts.map_text import SCHEMA
 from align.names.map_verdict import refuse_doubled
-from align.names.open_choices import open_choices
+from align.names.open_choices import lines_for_unmatched, open_choices
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,7 +68,10 @@ def _choices(result: MapResult) -> list[list[str]]:
         for side in (result.source_parameters, result.target_parameters)
     )
     groups = ((one.sources, one.targets, one.reason) for one in result.name_map.ambiguous)
-    return [one.as_comments() for one in open_choices(groups, (left, right))]
+    unmatched = [(one.side, one.name, one.suggestions) for one in result.name_map.unmatched]
+    lines = lines_for_unmatched(unmatched, (left, right))
+    told = [say("map_file.may_pair", mark=OURS), *(f"{OURS}   {line}" for line in lines)]
+    return [*(one.as_comments() for one in open_choices(groups, (left, right))), *([told] if lines else [])]
 
 
 def _as_csv(result: MapResult) -> str:

@@ -15,7 +15,7 @@ from align.core.transforms import IDENTITY, Permute
 from align.names.fold_names import NUMBER, quote_ranges
 from align.names.map_file_parts.map_lines import OURS
 from align.names.map_file_parts.map_text import rule_text
-from align.names.thresholds import MOST_LINES_OF_A_GROUP, MOST_ORDERED_PIECES
+from align.names.thresholds import MOST_LINES_OF_A_GROUP, MOST_ORDERED_PIECES, SUGGESTED_NAMES
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -69,6 +69,33 @@ def open_choices(groups: Iterable[Group], shapes: Shapes) -> list[OpenChoice]:
         count = len(sources)
         found.append(OpenChoice(tuple(texts[:count]), tuple(texts[count:]), reason, len(alike), shown, left))
     return found
+
+
+def lines_for_unmatched(unmatched: Iterable[tuple[str, str, Sequence[str]]], shapes: Shapes) -> list[str]:
+    """Return lines that pair names without counterpart with what fits of those left on the other side.
+
+    Each of `unmatched` is its side, its name and the names that come closest. These count where their shape fits; else
+    what alone fits, if that is little. It is a guess that a user makes: nothing speaks for it but names and shapes.
+    """
+    left: dict[object, list[str]] = {}
+    rows = list(unmatched)
+    for side, name, _ in rows:
+        if side == "target":
+            left.setdefault(_lengths(shapes[1].get(name, ())), []).append(name)
+    groups: list[Group] = []
+    for name, close in ((name, close) for side, name, close in rows if side == "source"):
+        shape = shapes[0].get(name, ())
+        others = left.get(_lengths(shape), [])
+        for few in (close, others if len(others) <= SUGGESTED_NAMES else []):
+            if fitting := [one for one in few if any(_changes(shape, shapes[1].get(one, ()), either=False))]:
+                groups.append(((name,), tuple(fitting), ""))
+                break
+    return [line for choice in open_choices(groups, shapes) for line in choice.lines]
+
+
+def _lengths(shape: Shape) -> tuple[int, ...]:
+    """The lengths of a shape in any order: a matrix may be turned, a kernel of one be none."""
+    return tuple(sorted(length for length in shape if length != 1))
 
 
 def _with_most_axes(runs: Sequence[Sequence[Group]], shapes: Shapes) -> dict[object, int]:

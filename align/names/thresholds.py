@@ -75,6 +75,10 @@ CONFIDENCE_BY_SHAPE: Final = 0.75
 """How sure a pair is that stands in one place of both models, and has nothing for it but that and its shape.
 Choice: any number below `SURE` says "not sure"; this is above what names contradict."""
 
+CONFIDENCE_BESIDE: Final = 0.75
+"""How sure norms are that only what is registered around them tells apart: a module is registered in any order.
+Choice: below `SURE`, so that a trial is asked for; above `CONFIDENCE_AGAINST_VALUES`, since all of a module agree."""
+
 LONGEST_WHOLE_RUN: Final = 5
 """Runs of repeated blocks up to this length are matched whole; of longer ones the first two and the last.
 Choice: below 4 there is nothing to fold; larger, and models of many lists of that length take longer."""

@@ -110,3 +110,23 @@ def test_of_very_many_candidates_the_first_are_told_and_the_rest_counted() -> No
     sources, targets = ({f"{side}{letter}": (2, 2) for letter in "abcdef"} for side in "st")
     choice = open_choices([(tuple(sources), tuple(targets), "why")], (sources, targets))[0]
     assert (len(choice.lines), choice.left_out) == (12, 24)
+
+
+UNLIKE = (
+    model("torch.nn.Linear", {f"blocks.{n}.proj": SHAPE for n in range(3)} | {"head": (5, 2)}),
+    model("mindspore.nn.Conv2d", {f"layers.{n}.proj": SHAPE for n in range(3)} | {"tail": (7, 2)}),
+)
+
+
+def test_what_is_unmatched_has_a_line_where_a_shape_fits_and_none_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "map.toml"
+    result = map_parameters(*UNLIKE, out=path)
+    assert {one.name for one in result.name_map.unmatched if one.side == "source"} >= {"head.weight"}
+    line = '"blocks.{0..2}.proj.weight" = "layers.{0..2}.proj.weight"'
+    text = blocks_as_text(result_blocks(as_document(result, {})))
+    assert [row.strip() for row in text.splitlines() if row.strip().startswith('"')] == [line]
+    said = path.read_text(encoding="utf-8")
+    assert f"#=   {line}" in said
+    path.write_text(said.replace("[names]\n", f"[names]\n{line}\n"), encoding="utf-8")
+    pairs = {(pair.source, pair.target) for pair in map_parameters(*UNLIKE, out=path).name_map.pairings}
+    assert pairs >= {(f"blocks.{n}.proj.weight", f"layers.{n}.proj.weight") for n in range(3)}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit
     from align.core.protocols import Model
     from align.core.traces import Trace
+    from align.forward.forward_result import FunctionFault
     from align.forward.isolation.bench import Bench
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedTensor
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from align.forward.relations.relation import Relation
     from align.lint.lint_result import SettingFinding
     from align.models.open_side import Side
-    from align.traces.module_calls import CallKey
+    from align.traces.module_calls import CallKey, CallPair
 
 WEIGHTS = "weights-differ"
 
@@ -126,6 +127,32 @@ def at_layer(culprit: Culprit, maker: ProducerLayer) -> Culprit:
     """Name a layer that has no counterpart in the place of what shows that it is at fault."""
     facts = {**culprit.facts, "shows_at": culprit.candidate}
     return replace(culprit, candidate=maker.module, candidate_class=maker.class_name, part="layer", facts=facts)
+
+
+def as_one(
+    suspects: Sequence[Suspect], fault: FunctionFault, modules: tuple[str, str], pairs: Sequence[CallPair]
+) -> Suspect:
+    """One suspect for several that one call explains: the code of the module that makes it, and where it shows.
+
+    `modules` are those whose code makes the reference's call and the port's.
+    """
+    classes = (
+        {one.reference.module: one.reference.class_name for one in pairs},
+        {one.candidate.module: one.candidate.class_name for one in pairs},
+    )
+    shown = dict.fromkeys(one.culprit.candidate for one in suspects)
+    named = replace(
+        suspects[0].culprit,
+        reference=modules[0],
+        candidate=modules[1],
+        reference_class=classes[0].get(modules[0], ""),
+        candidate_class=classes[1].get(modules[1], ""),
+        part="code",
+        line=fault.lines[0],
+        inside=fault,
+        facts={**suspects[0].culprit.facts, "shows_at": joined(", ", list(shown))},
+    )
+    return replace(suspects[0], culprit=named)
 
 
 def with_weights(culprit: Culprit, owner: ProducerLayer | None, causes: Mapping[str, Relation]) -> Culprit:

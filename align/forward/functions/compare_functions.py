@@ -6,6 +6,7 @@ counterpart, of one function before another. So calls pair though both sides hav
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,28 +36,49 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
 
 
-def compare_functions(
-    reference: tuple[Side, Inputs], bench: Bench, alone: IsolatedLayers
-) -> tuple[tuple[FunctionComparison, ...], tuple[Finding, ...]]:
-    """Compare all functional calls of the port, in the order of its run; a finding says what could not be had.
+@dataclass(frozen=True, slots=True)
+class BothRecords:
+    """All calls of both sides, those of the port with right values around; `failure` says why there are none."""
 
-    `reference` is that side with what it is given. Around the calls every layer returns what the reference's does.
+    meant: CallRecord
+    made: CallRecord
+    failure: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether all is there."""
+        return not self.failure and self.meant.is_whole and self.made.is_whole
+
+
+def record_both(reference: tuple[Side, Inputs], bench: Bench, alone: IsolatedLayers) -> BothRecords:
+    """Run both sides once and record all their calls; `reference` is that side with what it is given.
+
+    Around the calls of the port every layer returns what the reference's does.
     """
     side, inputs = reference
-    meant = CallRecord(lambda _: True)
-    made = CallRecord(lambda _: True, Isolation(bench.expected, alone.way))
+    found = BothRecords(CallRecord(lambda _: True), CallRecord(lambda _: True, Isolation(bench.expected, alone.way)))
     try:
-        side.runner.run(side.model, inputs, meant)
-        bench.side.runner.run(bench.side.model, bench.inputs, made)
+        side.runner.run(side.model, inputs, found.meant)
+        bench.side.runner.run(bench.side.model, bench.inputs, found.made)
     except (
         UserCodeError,
         CannotRunError,
     ) as error:  # a port may not stand right values, a framework not show functions
-        return (), (_not_compared(bench.side.label, str(error)),)
-    if not (meant.is_whole and made.is_whole):
+        return replace(found, failure=str(error))
+    return found
+
+
+def compare_functions(records: BothRecords, label: str) -> tuple[tuple[FunctionComparison, ...], tuple[Finding, ...]]:
+    """Compare all functional calls of the port, in the order of its run; a finding says what could not be had.
+
+    `label` names the port.
+    """
+    if records.failure:
+        return (), (_not_compared(label, records.failure),)
+    if not records.is_whole:
         left_out = sentence("forward_finding.functions_too_large", mebibytes=MOST_RECORDED_BYTES // 2**20)
-        return (), (_not_compared(bench.side.label, left_out),)
-    return tuple(_Calls(meant, made).compared()), ()
+        return (), (_not_compared(label, left_out),)
+    return tuple(_Calls(records.meant, records.made).compared()), ()
 
 
 def _not_compared(label: str, message: str) -> Finding:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, UserCodeError
-from align.forward.causes.suspects import with_relation
+from align.forward.causes.suspects import as_one, with_relation
 from align.forward.forward_result import FunctionFault
 from align.forward.functions.calls_followed import FollowedCalls
-from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall
+from align.forward.functions.compare_functions import BothRecords, record_both
+from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall, owner
 from align.forward.isolation.isolated_calls import Isolation
 from align.forward.relations.layer_relations import explain_layer
 from align.forward.thresholds import (
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from align.forward.causes.suspects import Suspect
     from align.forward.forward_result import Sureness
     from align.forward.functions.calls_followed import Counterpart
-    from align.forward.functions.recorded_calls import RecordedCall
     from align.forward.isolation.bench import Bench
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.locate_faults import Fault
@@ -84,19 +84,29 @@ class Budget:
 
 
 def look_inside(
-    reference: tuple[Side, Inputs], bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect], budget: Budget
+    reference: tuple[Side, Inputs],
+    bench: Bench,
+    alone: IsolatedLayers,
+    suspects: Sequence[Suspect],
+    budget: Budget,
+    records: BothRecords | None = None,
 ) -> LookedInside:
     """Name the functional call that is at fault in each suspect without a cause, as far as the time goes.
 
-    `reference` is that side with what it is given. Where functions cannot be seen, suspects stay as they are.
+    `reference` is that side with what it is given. Where functions cannot be seen, suspects stay as they are. What
+    `records` have of both sides is not recorded again.
     """
-    asked = [one for one in suspects if not one.is_explained or _may_be_dropped(one, bench)]
-    if not asked:
+    dropping = {one.key for one in suspects if _may_be_dropped(one, bench)}
+    asked = {
+        one.key: one.fault.pair.reference.module for one in suspects if one.key in dropping or not one.is_explained
+    }
+    if not asked and len(list(filter(_is_open_code, suspects))) < 2:
         return LookedInside(tuple(suspects))
-    look = _Look(reference, bench, alone, budget, [one.fault.pair.reference.module for one in asked])
+    modules = _Modules(tuple(asked.values()), frozenset(dropping))
+    look = _Look(reference, bench, alone, budget, modules, records if records and records.is_whole else None)
     found, left = [], 0
-    for suspect in suspects:
-        if suspect not in asked:
+    for suspect in look.merged(suspects):
+        if suspect.key not in asked or suspect.culprit.inside:
             found.append(suspect)
         elif budget.is_spent:
             found.append(suspect)
@@ -108,8 +118,16 @@ def look_inside(
     return LookedInside(tuple(found), (left_out,) if left else ())
 
 
+@dataclass(frozen=True, slots=True)
+class _Modules:
+    """The modules of the reference that are looked at, and the suspects whose code drops results."""
+
+    looked_at: tuple[str, ...]
+    dropping: frozenset[object]
+
+
 class _Look:
-    """Runs of both sides with their functions recorded; `modules` are those of the reference that are looked at."""
+    """Runs of both sides with their functions recorded."""
 
     def __init__(
         self,
@@ -117,20 +135,55 @@ class _Look:
         bench: Bench,
         alone: IsolatedLayers,
         budget: Budget,
-        modules: Sequence[str],
+        modules: _Modules,
+        records: BothRecords | None,
     ) -> None:
         self._reference, self._bench, self._alone, self._budget = reference, bench, alone, budget
-        self._modules = modules
+        self._modules, self._records = modules, records
         # Of what stands in another layout the values must show which, and wrong ones do not.
         pairs = [one for one in bench.expected.pairs if one.certain and one.reference.shapes == one.candidate.shapes]
         self._paired = {pair.reference.module for pair in pairs}, {pair.candidate.module for pair in pairs}
+
+    def merged(self, suspects: Sequence[Suspect]) -> list[Suspect]:
+        """Put suspects together that one call explains: with the right result of it all of them are right."""
+        together: dict[CallKey, list[tuple[Suspect, FollowedCalls]]] = {}
+        open_code = [one for one in suspects if _is_open_code(one)]
+        if len(open_code) > 1 and self._records is None and not self._budget.is_spent:
+            records = record_both(self._reference, self._bench, self._alone)
+            self._records = records if records.is_whole else None
+        for suspect in open_code if len(open_code) > 1 and self._records else ():
+            inside = self._followed(suspect.fault)
+            if inside is not None and len(inside.firsts) == 1:
+                call = inside.firsts[0]
+                together.setdefault((call.path, call.call), []).append((suspect, inside))
+        for group in together.values():
+            suspects = self._as_one(suspects, group) if len(group) > 1 else suspects
+        return list(suspects)
+
+    def _as_one(self, suspects: Sequence[Suspect], group: Sequence[tuple[Suspect, FollowedCalls]]) -> Sequence[Suspect]:
+        """All suspects, with those of a group that the right result of their one call mends as one."""
+        (first, inside), call = group[0], group[0][1].firsts[0]
+        for other in inside.counterparts(call)[:MOST_REPLACED_RESULTS]:
+            own = [suspect for suspect, _ in group]
+            mended = self._mended(own, inside, {(call.path, call.call): (call, other)})
+            if len(mended) > 1 and mended[0] is first:
+                gone = {one.key for one in mended[1:]}
+                meant = other.call
+                fault = FunctionFault(call.name, (call.place,), meant.name, meant.place, "result", 1.0, "confirmed")
+                modules = owner(meant.path), owner(call.path)
+                bare = replace(first, culprit=replace(first.culprit, cause="", facts={}))
+                told = _with_relation(bare, inside, call, other)  # what the call does says more than what comes of it
+                mended[0] = told if told.is_explained else first
+                whole = as_one(mended, fault, modules, self._bench.expected.pairs)
+                return [whole if one is first else one for one in suspects if one.key not in gone]
+        return suspects
 
     def at(self, suspect: Suspect) -> Suspect:
         """Look inside of one suspect."""
         inside = self._followed(suspect.fault)
         if inside is None:
             return suspect
-        if _may_be_dropped(suspect, self._bench) and (dropped := inside.first_dropped()):
+        if suspect.key in self._modules.dropping and (dropped := inside.first_dropped()):
             return _with_dropped(suspect, dropped)
         if suspect.is_explained:
             return suspect
@@ -202,14 +255,18 @@ class _Look:
         return replaced if self._mends(suspect, inside, replaced) else {}
 
     def _mends(self, suspect: Suspect, inside: FollowedCalls, replaced: _Replaced) -> bool:
+        return bool(self._mended([suspect], inside, replaced))
+
+    def _mended(self, suspects: Sequence[Suspect], inside: FollowedCalls, replaced: _Replaced) -> list[Suspect]:
+        """Those of some suspects that are right where calls return what they should."""
         if self._budget.is_spent or not replaced:
-            return False
+            return []
         values = {key: inside.meant_result(other, inside.result(call).shape) for key, (call, other) in replaced.items()}
         try:
-            record = self._run_port(suspect.fault, values)
+            record = self._run_port(suspects[0].fault, values)
         except UserCodeError:
-            return False
-        return record.isolation is not None and suspect.is_mended(record.isolation.calls)
+            return []
+        return [one for one in suspects if record.isolation and one.is_mended(record.isolation.calls)]
 
     def _reference_in(self, module: str) -> CallRecord:
         """What the reference does there; each module by itself where all of them are too much to keep."""
@@ -219,7 +276,9 @@ class _Look:
     @cached_property
     def _in_all(self) -> CallRecord:
         """The one run of the reference for all suspects."""
-        wanted = [_looked_at(module, self._paired[0]) for module in dict.fromkeys(self._modules)]
+        if self._records:
+            return self._records.meant
+        wanted = [_looked_at(module, self._paired[0]) for module in dict.fromkeys(self._modules.looked_at)]
         return self._run_reference(lambda path: any(one(path) for one in wanted))
 
     def _run_reference(self, wanted: Callable[[str], bool]) -> CallRecord:
@@ -230,8 +289,10 @@ class _Look:
 
     def _run_port(self, fault: Fault, instead: dict[CallKey, Array] | None = None) -> CallRecord:
         bench = self._bench
-        isolation = Isolation(bench.expected, self._alone.way)
-        record = CallRecord(_looked_at(fault.pair.candidate.module, self._paired[1]), isolation, instead)
+        wanted = _looked_at(fault.pair.candidate.module, self._paired[1])
+        if self._records and instead is None:
+            return self._records.made.part(wanted)
+        record = CallRecord(wanted, Isolation(bench.expected, self._alone.way), instead)
         bench.side.runner.run(bench.side.model, bench.inputs, record)
         return record
 
@@ -240,6 +301,11 @@ def _may_be_dropped(suspect: Suspect, bench: Bench) -> bool:
     """Tell whether wrong code calls methods for an effect that they may not have."""
     open_code = suspect.culprit.sureness != "confirmed" and suspect.culprit.part != "layer"
     return open_code and drops_results(bench.side.model, suspect.culprit.candidate)
+
+
+def _is_open_code(suspect: Suspect) -> bool:
+    """Tell whether code between layers is at fault, and no trial has named a cause."""
+    return suspect.culprit.part != "layer" and suspect.culprit.sureness != "confirmed"
 
 
 def _tolerance(fault: Fault) -> float | None:

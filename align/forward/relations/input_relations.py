@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from align.forward.relations.pointwise import FUNCTIONS, leaky_relu, name_functions, softmax, swap_sides
 from align.forward.relations.relation import Relation, agreement, at_places, with_facts
+from align.forward.thresholds import CLOSER_TO_FUNCTION, LEAST_RELATION_GAIN
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -86,11 +88,18 @@ def _along(values: Array | None, axis: int, shape: tuple[int, ...]) -> Array | N
 
 
 def explain_function(question: Question, value: Array) -> Iterator[Relation]:
-    """The function of the input that each side is, where both are known and unlike (`activation-differs`)."""
+    """The function of the input that each side is, where both are known and unlike (`activation-differs`).
+
+    A framework's own tanh is coarser than NumPy's: the candidate counts as a function that it is much closer to.
+    """
     if value.shape != question.reference.shape or value.dtype.kind != "f":
         return
     ours = _functions(question.reference, value, question)
     theirs = _functions(question.candidate, value, question) if ours else {}
+    if ours and not theirs and (wider := question.factor / CLOSER_TO_FUNCTION) > 1.0:
+        limit = replace(question.limit, max_abs=question.limit.max_abs * wider, rmse=question.limit.rmse * wider)
+        near = _functions(question.candidate, value, replace(question, limit=limit))
+        theirs = {name: left for name, left in near.items() if left <= LEAST_RELATION_GAIN * min(near.values())}
     if theirs and not ours.keys() & theirs.keys():
         facts: dict[str, Fact] = {"reference": name_functions(ours), "candidate": name_functions(theirs)}
         yield Relation("activation-differs", min(theirs.values()), facts=facts)

@@ -116,7 +116,9 @@ def _fusions(
     for whole in filter(_is_linear, wholes):
         fitting = fillings.get((whole.shapes["weight"][0], *_form(whole)), {})
         facing = places.facing(whole, side) if fitting else frozenset()
-        found = (one for module in sorted(facing) for one in fitting.get(module, ()))
+        found = [one for module in sorted(facing) for one in fitting.get(module, ())]
+        if places.module(whole, side) is None:  # nothing is paired in any place: a name that spells them remains
+            found = [one for one in fitting.get(None, ()) if _is_called_after(whole, one)]
         yield from (_Fusion(whole, one, cut) for one in found if _alike(whole, one))
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from align.core.align_sequences import align_alike
 from align.names.layers.path_words import DistinctiveWords, likeness, modules_above, numbered, unlike_beyond_kind, words
 from align.names.layers.read_layers import crosses, may_pair, of_one_kind
+from align.names.matching.norms_beside import settle_norms_beside
 from align.names.matching.open_groups import OpenGroup, as_ambiguities, group_links
 from align.names.matching.repeated_blocks import find_repeated_blocks, unfold_groups, unfold_pairs, unlike_lists
 from align.names.matching.weigh_exchanges import PairEvidence, confidence, settle_exchanges
@@ -81,14 +82,15 @@ def _match(
     chance = {pair[0].path for pair in lone if doubts.is_chance(pair)}
     strange = {pair[0].path for pair in found if doubts.is_strange(pair)}
     strange |= {pair[0].path for pair in lone if doubts.stands_elsewhere(pair)}
-    groups = group_links(settlement.links)
+    kept = [pair for pair in found if pair[0].path not in strange]
+    beside, groups = settle_norms_beside(group_links(settlement.links), [*known, *kept])
     groups += [OpenGroup((("source", a), ("target", b)), _UNRELATED) for a, b in found if a.path in strange]
     pairs = [
         (pair, CONFIDENCE_BY_SHAPE if pair[0].path in chance else confidence(weak))
         for pair, weak in sure
         if pair[0].path not in strange
     ]
-    return [*((pair, 1.0) for pair in same), *pairs], groups
+    return [*((pair, 1.0) for pair in same), *pairs, *beside], groups
 
 
 def place_layers(left: list[Layer], right: list[Layer]) -> list[Pair]:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_names, fold_ranges
-from align.names.open_choices import open_choices
+from align.names.open_choices import lines_for_unmatched, open_choices
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.format_values import NONE, format_number
 from align.report.thresholds import SHORT_TABLE_ROWS, TABLE_ROWS
@@ -27,6 +27,7 @@ def map_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bloc
         *_notes(name_map["pairings"]),
         *_ambiguous(name_map["ambiguous"], document),
         *_by_reason("map.unmatched", name_map["unmatched"], "bad"),
+        *_may_pair(name_map["unmatched"], document),
         *_by_reason("map.dropped", name_map["dropped"], "plain"),
         *_listed("map.unused_rules", fold_names(name_map["unused_rules"])),
         *_listed("map.warnings", document.get("warnings", ())),
@@ -85,13 +86,9 @@ def _ambiguous(groups: list[dict[str, Any]], document: dict[str, Any]) -> list[B
     """The groups, those that repeat in each block once, each with the lines that would settle it."""
     if not groups:
         return []
-    left, right = (
-        {one["name"]: tuple(one["shape"]) for one in document.get(f"{side}_parameters", ())}
-        for side in ("source", "target")
-    )
     listed = [(tuple(group["sources"]), tuple(group["targets"]), group["reason"]) for group in groups]
     lines, to_write = [], []
-    for choice in open_choices(listed, (left, right)):
+    for choice in open_choices(listed, _shapes(document)):
         sides = " | ".join(", ".join(fold_names(names)) for names in (choice.sources, choice.targets))
         repeated = {"count": choice.blocks} if choice.blocks > 1 else {"count": 0}
         lines.append(say("map.ambiguous_group", sides=sides, reason=choice.reason, **repeated))
@@ -103,6 +100,23 @@ def _ambiguous(groups: list[dict[str, Any]], document: dict[str, Any]) -> list[B
 
 def _to_write(lines: Sequence[str]) -> list[Block]:
     return [Lines(say("map.to_write"), tuple(lines), "plain", commands=True)] if lines else []
+
+
+def _may_pair(unmatched: list[dict[str, Any]], document: dict[str, Any]) -> list[Block]:
+    """The lines that would pair what is left on both sides, of very many the first."""
+    rows = [(one["side"], one["name"], one.get("suggestions", ())) for one in unmatched]
+    lines = lines_for_unmatched(rows, _shapes(document))
+    shown = lines[:SHORT_TABLE_ROWS]
+    shown += [say("map.more_lines", count=len(lines) - len(shown))] if len(lines) > len(shown) else []
+    return [Lines(say("map.may_pair"), tuple(shown), "plain", commands=True)] if lines else []
+
+
+def _shapes(document: dict[str, Any]) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    left, right = (
+        {one["name"]: tuple(one["shape"]) for one in document.get(f"{side}_parameters", ())}
+        for side in ("source", "target")
+    )
+    return left, right
 
 
 def _by_reason(title: str, entries: list[dict[str, Any]], tone: Tone) -> list[Block]:

@@ -217,6 +217,16 @@ def test_both_activations_are_named(ours: str, theirs: str, facts: tuple[str, st
     )
 
 
+def test_an_activation_written_with_a_coarse_tanh_is_named() -> None:
+    from mindspore import Tensor, ops
+
+    layer = Layer(torch_nn().SiLU(), IMAGE)
+    cubed = Tensor(np.sqrt(2.0 / np.pi).astype(np.float32) * (IMAGE + np.float32(0.044715) * IMAGE**3))
+    found = layer.explain("", np.float32(0.5) * IMAGE * (1.0 + ops.tanh(cubed).asnumpy()))
+    named = next(one for one in found if one.id == "activation-differs")
+    assert named.facts == {"reference": "silu", "candidate": "gelu-tanh", "input": "0"}
+
+
 def test_an_input_that_is_not_added_added_on_top_or_returned_is_named() -> None:
     layer = Layer(torch_nn().Conv2d(12, 12, 3, padding=1), IMAGE)
     output, other = layer.run(), RNG.standard_normal(IMAGE.shape).astype(np.float32)

@@ -44,3 +44,15 @@ def test_where_no_name_spells_the_pieces_nothing_is_guessed() -> None:
     target = blocks(dict.fromkeys(names, ("mindspore.nn.Dense", WIDE)), "layers")
     found = map_parameters(SOURCE, target).name_map
     assert not [pair for pair in found.pairings if pair.target.endswith("mixed.weight")]
+
+
+def test_a_fused_layer_in_a_bare_module_pairs_where_all_else_is_as_wide_by_chance() -> None:
+    linear, dense = "torch.nn.Linear", "mindspore.nn.Dense"
+    source = model({"qkv": (linear, (48, 16)), "proj": (linear, WIDE), "mix": ("torch.nn.Conv1d", POINT)})
+    target = model(dict.fromkeys(("q", "k", "v", "output", "pointwise"), (dense, WIDE)))
+    found = map_parameters(source, target).name_map
+    assert [p.target for p in found.pairings] == [f"{n}.{role}" for role in ("weight", "bias") for n in "qkv"]
+    assert {name for group in found.ambiguous for name in group.sources if name.endswith("weight")} == {
+        "proj.weight",
+        "mix.weight",
+    }

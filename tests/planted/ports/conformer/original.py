@@ -1,5 +1,6 @@
 """A Conformer-like encoder: half feed-forward steps around attention and a gated convolution."""
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -88,3 +89,9 @@ def build():
         nn.init.normal_(block.conv.bn.running_mean, std=0.2)
         nn.init.uniform_(block.conv.bn.running_var, 0.5, 1.5)
     return net
+
+
+def inputs():
+    rng = np.random.default_rng(0)
+    padding = np.arange(20) >= np.array([[20], [14], [9]])
+    return {"x": rng.standard_normal((3, 20, 16)).astype(np.float32), "padding": padding}

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -74,3 +75,7 @@ class UNet(nn.Module):
 def build():
     torch.manual_seed(0)
     return UNet()
+
+
+def inputs():
+    return {"x": np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32), "t": np.array([3, 410])}

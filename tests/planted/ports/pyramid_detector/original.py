@@ -1,5 +1,6 @@
 """A detector of one stage: a small backbone, a feature pyramid, heads that all levels share."""
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -71,3 +72,7 @@ def build():
             nn.init.normal_(module.running_mean, std=0.1)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
     return net
+
+
+def inputs():
+    return {"x": np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype(np.float32)}

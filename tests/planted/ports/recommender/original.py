@@ -1,5 +1,6 @@
 """A recommender: bags of items and words, a factorization of pairs, and a deep part."""
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -44,3 +45,17 @@ def build():
     nn.init.normal_(net.tower.norm.running_mean, std=0.3)
     nn.init.uniform_(net.tower.norm.running_var, 0.5, 1.5)
     return net
+
+
+def inputs():
+    rng = np.random.default_rng(0)
+    history = rng.integers(1, 80, (6, 7)) * (np.arange(7) < np.array([[7], [7], [4], [7], [1], [7]]))
+    user, words = rng.integers(0, 50, 6), rng.integers(0, 120, (6, 5))
+    features = 3 * rng.standard_normal((6, 5)).astype(np.float32)
+    return {
+        "user": user,
+        "history": history,
+        "words": words,
+        "item": rng.integers(0, 80, 6),
+        "features": features,
+    }

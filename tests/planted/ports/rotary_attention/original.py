@@ -1,5 +1,6 @@
 """Grouped-query attention with rotary embeddings, as a torch model has it: much of it is no module."""
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -55,3 +56,7 @@ class Net(nn.Module):
 def build():
     torch.manual_seed(0)
     return Net()
+
+
+def inputs():
+    return {"x": np.random.default_rng(0).standard_normal((2, 12, 16)).astype(np.float32)}
