@@ -20,7 +20,6 @@ from align.errors import CannotRunError
 from align.forward.emulation_result import AppliedRule, EmulationResult, ExpectedError, Overflow
 from align.forward.isolation.isolated_calls import NoiseIsolation
 from align.forward.running.run_both_models import trace_run
-from align.forward.thresholds import MOST_AT_RISK
 from align.measure.measure_arrays import measure
 from align.models.describe_sides import describe_host
 from align.models.fit_inputs import run_fitted
@@ -245,7 +244,7 @@ def _overflow_finding(one: Overflow) -> Finding:
 def _at_risk(layers: Sequence[ExpectedError]) -> tuple[str, ...]:
     """Layers that compute in a coarser format themselves, the largest expected error first."""
     own = [one for one in layers if one.operators and one.accumulated]
-    return tuple(one.key for one in sorted(own, key=_risk, reverse=True)[:MOST_AT_RISK])
+    return tuple(one.key for one in sorted(own, key=_risk, reverse=True))
 
 
 def _risk(one: ExpectedError) -> float:

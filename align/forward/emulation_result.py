@@ -84,9 +84,9 @@ class Overflow:
 class EmulationResult(ShownResult):
     """A model as it is expected to compute on a chip: nothing of it is verified on hardware.
 
-    `framework` drives the chip, `switches` are in force. `at_risk` are the keys of the layers with the largest expected
-    errors, what overflows first. `headroom` is the factor by which the largest number that becomes float16 is below the
-    end of that range; None where nothing becomes float16.
+    `framework` drives the chip, `switches` are in force. `at_risk` are the keys of the layers that compute in a coarser
+    format, the largest expected error first. `headroom` is the factor by which the largest number that becomes float16
+    is below the end of that range; None where nothing becomes float16.
     """
 
     result_kind = "emulate"

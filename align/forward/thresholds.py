@@ -395,10 +395,3 @@ Source: the migration guide of MindSpore Transformers."""
 MOST_SENSITIVE_SETS: Final = 16
 """So many sets of sensitive layers are looked for.
 Choice: each costs dozens of runs; with more, most of the model is sensitive."""
-
-# emulation: what a chip is expected to do
-
-MOST_AT_RISK: Final = 10
-"""So many layers are named as most at risk.
-Choice: more are no help to somebody who looks for the first layers to keep in float32; all of them are in the result.
-"""

@@ -7,6 +7,7 @@ from typing import Any
 from align.core.traces import capture_key
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks
 from align.report.rendering.format_values import format_number, layer_name
+from align.report.thresholds import MOST_AT_RISK
 from align.words.catalogue import say
 
 
@@ -31,7 +32,7 @@ def _keeping(rules: list[dict[str, Any]]) -> list[Block]:
 def _layers(document: dict[str, Any], *, show_all: bool) -> Table:
     by_key = {capture_key(one["module"], one["call"], one["output"]): one for one in document["layers"]}
     outputs = [one for one in document["layers"] if not one["module"]]
-    at_risk = [by_key[key] for key in document["at_risk"] if key in by_key]
+    at_risk = [by_key[key] for key in document["at_risk"][:MOST_AT_RISK] if key in by_key]
     rows = document["layers"] if show_all else [*at_risk, *outputs]
     columns = (
         Column(say("emulation.layer"), "path"),
