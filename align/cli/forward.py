@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli.parts.ascend import SwitchOption, given_switches
 from align.cli.parts.shared import (
     BatchesOption,
     CandidateArgument,
@@ -83,6 +84,11 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(metavar="SIDE", help="A third side, such as model.onnx, to say which of the three deviates."),
     ] = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(metavar="ascend:CHIP", help="What this chip is expected to do to the reference is the limit."),
+    ] = None,
+    switch: SwitchOption = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="Of trace folders: compare what a trace that was cut short has.")
@@ -108,9 +114,20 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     settings = replace(settings, reference=first, candidate=second)
     allowed = settings.allowances
     check_dtype(require_dtype)
+    switches = given_switches(switch)
     limits = (*read_limits(limit or ()), *allowed.limits)
     allowances = replace(allowed, limits=limits, coarsest=require_dtype or "")
-    needless = inputs, made, candidate_inputs, functions, witness, *checkpoints, *of_first.values(), *of_second.values()
+    needless = (
+        inputs,
+        made,
+        candidate_inputs,
+        functions,
+        witness,
+        emulate,
+        *checkpoints,
+        *of_first.values(),
+        *of_second.values(),
+    )
     models = str(first.model), str(second.model)
     if folders := compared_folders(models, settings.map, allowances, partial=partial, needless=needless):
         result, sources = folders
@@ -130,6 +147,8 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             power=not no_power,
             functions=functions,
             witness=witness,
+            emulate=emulate,
+            switches=switches,
             allowances=allowances,
             progress=progress,
         )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.dtypes import Array
+    from align.core.dtypes import Array, EmulatedCalls, Emulation
     from align.core.layer_scripts import ScriptForms
     from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
     from align.core.parameters import Origin, ParameterSet, TensorMemory
@@ -194,6 +194,17 @@ class PrecisionRunner(ModelRunner, Protocol):
 
         Each of `functions` is given the argument and what the model's own function returned for it.
         """
+
+
+@runtime_checkable
+class ChipEmulator(ModelRunner, Protocol):
+    """Makes copies of a model that compute as a chip does."""
+
+    def emulated(self, model: Model, emulation: Emulation) -> Model:
+        """A copy whose operators round as the chip's do; as `PrecisionRunner.cast_copy`."""
+
+    def emulated_calls(self, model: Model) -> tuple[EmulatedCalls, ...]:
+        """What an `emulated` model computed so in its runs so far, by module and operator."""
 
 
 @runtime_checkable

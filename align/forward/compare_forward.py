@@ -45,6 +45,7 @@ from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import probe_unseen, unseen_findings, with_unseen
 from align.forward.measure_power import power_of, with_power
 from align.forward.running.measure_noise import with_carried, with_functions
+from align.forward.running.predict_errors import chip_of, predicted, refuse_unknown
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.call_model import bound_findings, read_bindings
 from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers
@@ -91,6 +92,8 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     power: bool = True,
     functions: bool = False,
     witness: str | Model | Side | SideRequest | None = None,
+    emulate: str | None = None,
+    switches: Mapping[str, str] | None = None,
     progress: Progress = silent,
 ) -> ForwardComparison:
     """Run two models on the same inputs in evaluation mode and compare every paired layer's output.
@@ -104,10 +107,11 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures whether models that
     agree could have differed. `functions` compares every functional call, and looks into wrong code without a known
     cause however long that takes; else that has a limited time. `witness` is a third side, such as an ONNX export, that
-    says which of the three deviates at each layer. Of a candidate that raises, what ran before is
-    compared; the verdict is "could not compare", and `failure` says where it was. Raises NothingInCommonError if no
-    layer pairs, UnusedPatternsError for an allowance that fits none, CannotRunError for a model that differs and draws
-    random numbers.
+    says which of the three deviates at each layer. `emulate` is a chip (`ascend:910b`): what it is expected to do to
+    the reference, under these `switches`, is the limit, and a port inside is within the prediction. Of a candidate that
+    raises, what ran before is compared; the verdict is "could not compare", and `failure` says where it was.
+    Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an allowance that fits none, CannotRunError
+    for a model that differs and draws random numbers.
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -118,16 +122,18 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     >>> compare_forward(*twins, inputs={"x": np.ones((4, 3), np.float32)}).verdict.outcome.value
     'aligned'
     """
+    refuse_unknown(emulate, switches)
     sides = follow_origins(*open_sides(reference, candidate))
+    chip = chip_of(emulate, switches, sides)
     given = read_both_inputs(inputs, candidate_inputs)
     task = _Task(sides, given, allowances, _announced(progress), functions, time.monotonic())
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
-        run = run_both_models(sides, task.inputs, folder, task.begun)
+        run = run_both_models(sides, task.inputs, folder, task.begun, chip)
         task.begun()
         gathered = _gather(task, names, run, map_is_final=name_map is not None)
         if run.failure is not None:
-            return _result(task, gathered, _judge_failed(task, gathered, run.failure), None)
+            return predicted(_result(task, gathered, _judge_failed(task, gathered, run.failure), None), chip)
         gathered = _with_carried(task, gathered)
         task.begun()
         gathered, bench, alone = _isolate(task, gathered)
@@ -139,11 +145,12 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
             explained = replace(explained, functions=called, findings=(*explained.findings, *unseen))
         judged = _judge(task, gathered, alone, explained)
         task.begun()
-        agree = judged.verdict.outcome is Outcome.ALIGNED
+        agree = judged.verdict.outcome is Outcome.ALIGNED and chip is None
         shown = power_of(sides[0], run.inputs[0], run.reference, _limits(judged)) if power and agree else None
         third = None if witness is None else compare_witness(sides, open_side(witness), *_to_witness(gathered))
     progress("forward", STAGES, STAGES)
-    return replace(_result(task, gathered, judged, shown), functions=explained.functions, witness=third)
+    result = replace(_result(task, gathered, judged, shown), functions=explained.functions, witness=third)
+    return predicted(result, chip)
 
 
 def _to_witness(gathered: _Gathered) -> tuple[BothRuns, CallPairs, tuple[LayerComparison, ...]]:

@@ -95,7 +95,8 @@ class ForwardComparison(ShownResult):
     say which parameter of either side each input went to, `candidate_inputs` what the candidate alone was given, {} if
     it was given the same. `failure` is what ended the candidate's run: only what ran before was compared. `functions`
     are the functional calls of the candidate, where they were asked for. `witness` is what a third side says, None
-    where there was none.
+    where there was none. `prediction` is the chip whose expected errors are the limits, None where the reference's own
+    noise is.
     """
 
     result_kind = "forward"
@@ -118,6 +119,7 @@ class ForwardComparison(ShownResult):
     failure: PortFailure | None = None
     functions: tuple[FunctionComparison, ...] = ()
     witness: WitnessComparison | None = None
+    prediction: Prediction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,19 @@ class WitnessComparison:
     first: int | None
     without_witness: int
     conclusion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The chip whose expected errors are the limits: `target` as `ascend:910b`, its series, what drives it, switches.
+
+    Nothing of it is verified on hardware.
+    """
+
+    target: str
+    product: str
+    framework: str
+    switches: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
