@@ -11,8 +11,10 @@ from align.evaluation.compare_generation import compare_generation as compare_ge
 from align.evaluation.validate_models import validate_models as validate_models
 from align.forward.bisect_port import bisect_port as bisect_port
 from align.forward.bisect_precision import bisect_precision as bisect_precision
+from align.forward.bisect_switches import bisect_switches as bisect_switches
 from align.forward.compare_forward import compare_forward as compare_forward
 from align.forward.compare_trace_folders import compare_trace_folders as compare_trace_folders
+from align.forward.emulate_model import emulate_model as emulate_model
 from align.forward.export_repro import export_repro as export_repro
 from align.forward.measure_power import measure_power as measure_power
 from align.lint.lint_models import lint_models as lint_models

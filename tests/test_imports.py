@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pkgutil
 import re
@@ -12,12 +13,14 @@ import pytest
 
 import align
 import align.cli
+from align.cli.main import COMMAND_FOLDERS
 
 FRAMEWORKS = ("torch", "mindspore", "mindcv", "transformers", "onnx", "onnxruntime")
 HEAVY = (*FRAMEWORKS, "numpy", "pandas", "scipy", "typer", "rich", "ml_dtypes")
 VERBS = sorted(
     info.name.replace("_", "-")
-    for info in pkgutil.iter_modules(align.cli.__path__)
+    for folder in COMMAND_FOLDERS
+    for info in pkgutil.iter_modules(importlib.import_module(folder).__path__)
     if info.name != "main" and not info.ispkg
 )
 

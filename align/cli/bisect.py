@@ -1,4 +1,4 @@
-"""`align bisect`: halving, to find where a port goes wrong, or which layers suffer in another precision."""
+"""`align bisect`: halving, to find where a port goes wrong, or which layers, or switches, a model suffers from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli.parts.ascend import FrameworkOption, SwitchOption, given_switches, named_driver
 from align.cli.parts.shared import (
     CandidateArgument,
     CandidateCheckpointOption,
@@ -29,7 +30,7 @@ from align.cli.parts.shared import (
 from align.cli.parts.sides import made_from, requested
 
 if TYPE_CHECKING:
-    from align.forward.bisect_result import Bisection, PrecisionBisection
+    from align.forward.bisect_result import Bisection, PrecisionBisection, SwitchBisection
 
 
 def bisect_command(  # noqa: PLR0913 - one parameter an option
@@ -48,6 +49,11 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     device: Annotated[
         str | None, typer.Option(metavar="DEVICE", help="Halve the layers of one side that run on this device.")
     ] = None,
+    switches: Annotated[
+        str | None, typer.Option(metavar="ascend:CHIP", help="Halve the switches of this chip, emulated.")
+    ] = None,
+    switch: SwitchOption = None,
+    framework: FrameworkOption = "mindspore",
     layers: Annotated[str, typer.Option(metavar="GLOB", help="The layers to halve.")] = "*",
     limit: Annotated[float | None, typer.Option(metavar="X", help="Relative movement that is allowed.")] = None,
     loss: Annotated[
@@ -64,11 +70,13 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     """Put the reference's values into the port at points, and halve until every stretch that goes wrong is found.
 
     With --precision or --device and one side: find the smallest set of its layers that moves it above the limit there.
+    With --switches: find the switches of an Ascend chip that do, all others at their most precise value.
     """
     from align.forward.bisect_port import bisect_port, parse_points, read_points
     from align.forward.bisect_precision import bisect_precision
+    from align.models.open_side import open_side
 
-    alone = precision is not None or device is not None
+    alone = precision is not None or device is not None or switches is not None
     of_one = (("--limit", limit), ("--loss", loss))
     of_two = (
         ("CANDIDATE", candidate),
@@ -82,9 +90,24 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     settings = read_settings(project, reference, "" if alone else candidate, checkpoints=checkpoints, map_file=map_file)
     source = inputs_source(inputs, made, settings)
     given = given_inputs(source, made or (), seed)
-    result: Bisection | PrecisionBisection
+    result: Bisection | PrecisionBisection | SwitchBisection
     with progress_bar() as progress:
-        if alone:
+        if switches is not None:
+            from align.forward.bisect_switches import bisect_switches
+
+            side = settings.reference
+            settings = replace(settings, map=None)
+            result = bisect_switches(
+                open_side(str(side.model), side.checkpoint),
+                target=switches,
+                inputs=given,
+                framework=named_driver(framework),
+                switches=given_switches(switch),
+                limit=limit,
+                loss=loss,
+                progress=progress,
+            )
+        elif alone:
             settings = replace(settings, map=None)
             result = bisect_precision(
                 requested(settings.reference),

@@ -78,6 +78,10 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     ] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the destination if it exists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
+    into: Annotated[
+        bool, typer.Option("--into", help="Put the weights into DESTINATION, an ONNX file; -o names the new file.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="With --into: file to write.")] = None,
     trust_pickle: TrustPickleOption = False,
     show_all: Annotated[bool, typer.Option("--all", help="List every tensor with its old and new name.")] = False,
     run: RunOption = None,
@@ -86,6 +90,17 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     """Convert a checkpoint, read the result back and compare it bit for bit; neither framework is needed."""
     from align.convert.convert_checkpoint import convert_checkpoint
 
+    if into or out:
+        needless: dict[str, object] = {
+            "--target-model": target_model,
+            "--family": family,
+            "--target": target,
+            "--layer": layer,
+        }
+        needless |= {"--strip": strip, "--key": key, "--dtype": dtype, "--max-shard-size": max_shard_size}
+        needless |= {"--dry-run": dry_run, "--trust-pickle": trust_pickle, "--run": run, "--json": json}
+        _check_into(destination, out, [name for name, value in needless.items() if value], into=into)
+        return _into(source, destination, out or destination, source_model, map_file, overwrite=overwrite)
     made_from = {"source": source} | ({"map": Path(map_file)} if map_file else {})
     if not json:
         import_report_meanwhile()
@@ -111,3 +126,28 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
         )
     hand_over(record, made_from, run, json, show_all=show_all)
     return record.verdict.exit_code if verify and not dry_run else 0  # nothing was to be compared
+
+
+def _check_into(model: Path, out: Path | None, used: list[str], *, into: bool) -> None:
+    """Refuse what makes no sense beside --into, before any work is done."""
+    from align.core.registry import file_models
+    from align.errors import UsageError
+
+    if out is None or not into:
+        raise UsageError.of("into_onnx.no_out")
+    if used:
+        raise UsageError.of("into_onnx.not_with_into", used=used)
+    if file_models(model) is None:
+        raise UsageError.of("into_onnx.no_model", model=model)
+
+
+def _into(
+    source: Path, model: Path, out: Path, source_model: str | None, map_file: str | None, *, overwrite: bool
+) -> int:
+    from align.convert.into_onnx import convert_into_onnx
+    from align.words.catalogue import say
+
+    done = convert_into_onnx(source, model, out, source_model=source_model, name_map=map_file, overwrite=overwrite)
+    facts = {"parameters": done.parameters, "initializers": done.initializers, "unchanged": done.unchanged}
+    typer.echo(say("convert.into", out=out, **facts))
+    return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli.parts.ascend import SwitchOption, given_switches
 from align.cli.parts.shared import (
     BatchesOption,
     CandidateArgument,
@@ -79,6 +80,15 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             "--functions", help="Compare every functional call too; look into wrong code however long it takes."
         ),
     ] = False,
+    witness: Annotated[
+        str | None,
+        typer.Option(metavar="SIDE", help="A third side, such as model.onnx, to say which of the three deviates."),
+    ] = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(metavar="ascend:CHIP", help="What this chip is expected to do to the reference is the limit."),
+    ] = None,
+    switch: SwitchOption = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="Of trace folders: compare what a trace that was cut short has.")
@@ -104,9 +114,20 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     settings = replace(settings, reference=first, candidate=second)
     allowed = settings.allowances
     check_dtype(require_dtype)
+    switches = given_switches(switch)
     limits = (*read_limits(limit or ()), *allowed.limits)
     allowances = replace(allowed, limits=limits, coarsest=require_dtype or "")
-    needless = inputs, made, candidate_inputs, functions, *checkpoints, *of_first.values(), *of_second.values()
+    needless = (
+        inputs,
+        made,
+        candidate_inputs,
+        functions,
+        witness,
+        emulate,
+        *checkpoints,
+        *of_first.values(),
+        *of_second.values(),
+    )
     models = str(first.model), str(second.model)
     if folders := compared_folders(models, settings.map, allowances, partial=partial, needless=needless):
         result, sources = folders
@@ -125,6 +146,9 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             traces=run / "traces" if run is not None else None,
             power=not no_power,
             functions=functions,
+            witness=witness,
+            emulate=emulate,
+            switches=switches,
             allowances=allowances,
             progress=progress,
         )
@@ -132,7 +156,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     named = numbered_sources("inputs", [written] if written else chosen)
     _keep_candidates_inputs(own, run)
     named |= numbered_sources("candidate inputs", [file_or_function(one) for one in candidate_inputs or ()])
-    sources = made_from(settings, **named)
+    sources = made_from(settings, **named, witness=witness)
     return finish(result, result.verdict, sources, run, json, show_all=show_all)
 
 

@@ -1,4 +1,4 @@
-"""`align`: the commands are the modules of this folder; each holds one `NAME_command` that returns the exit code.
+"""`align`: the commands are the modules of these folders; each holds one `NAME_command` that returns the exit code.
 
 Errors that a user can cause end here, in one message with a hint; `--debug`, anywhere on the line, keeps the
 traceback. No command imports its capability before it runs, so that help needs no framework and little time.
@@ -28,10 +28,11 @@ from align.words.catalogue import say
 from align.words.message_words import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType, TracebackType
 
 EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
+COMMAND_FOLDERS = ("align.cli", "align.cli.training")
 TAKES_SEVERAL = frozenset({"--reference-runs"})
 LEAVE = os._exit  # align's own way out, whatever the user's code makes of that name
 INTERRUPTED = 128  # format: a shell's code for a program that a signal ended is this and the signal's number
@@ -139,7 +140,7 @@ def _command_tree(_folders: tuple[str, ...]) -> Callable[..., object]:
 
 
 def build_app() -> typer.Typer:
-    """Make the command tree out of the modules of this folder."""
+    """Make the command tree out of the modules of both folders."""
     app = typer.Typer(
         name="align",
         help="Prove that a port computes what its original computes: names, weights, layers, losses.",
@@ -149,12 +150,18 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(_options)
-    here = importlib.import_module(str(__package__))
-    for info in sorted(pkgutil.iter_modules(here.__path__), key=lambda info: info.name):
-        if not info.ispkg and info.name != "main":
-            module = importlib.import_module(f"{here.__name__}.{info.name}")
-            app.command(info.name.replace("_", "-"))(_exiting(getattr(module, f"{info.name}_command")))
+    for name, module in sorted(_command_modules()):
+        command = getattr(importlib.import_module(module), f"{name}_command")
+        app.command(name.replace("_", "-"))(_exiting(command))
     return app
+
+
+def _command_modules() -> Iterator[tuple[str, str]]:
+    """The name of each command and of its module."""
+    for folder in map(importlib.import_module, COMMAND_FOLDERS):
+        for info in pkgutil.iter_modules(folder.__path__):
+            if not info.ispkg and info.name != "main":
+                yield info.name, f"{folder.__name__}.{info.name}"
 
 
 def _exiting(command: Callable[..., int]) -> Callable[..., None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-LimitSource = Literal["noise", "rounding", "dtype", "functions", "exact", "user"]
+LimitSource = Literal["noise", "rounding", "dtype", "functions", "prediction", "exact", "user"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Limit:
 
     `source` says where the bounds come from: the reference's own rounding noise (float32 against float64), the
     rounding of the dtype at the layer's scale, a table by dtype, what the candidate's own functions of single elements
-    (its tanh) make of the reference, exactness (integers, bools), or the user.
+    (its tanh) make of the reference, what a chip is expected to make of it, exactness (integers, bools), or the user.
     """
 
     max_abs: float

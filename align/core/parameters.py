@@ -67,7 +67,8 @@ class Module:
     `classes` holds the public names of the class and its bases, most derived first (`torch.nn.Conv2d`);
     it is empty where only a file is known. `inputs_first` tells whether a linear layer of a class that has a layout
     rule keeps its weight as (in, out), None where no rule knows the class. `ran` is False
-    where a run did not show it.
+    where a run did not show it. `merged_into` is the path of the module that does its work too: an exporter multiplies
+    a norm into a convolution.
     """
 
     path: str
@@ -75,6 +76,7 @@ class Module:
     parameters: tuple[str, ...] = ()
     inputs_first: bool | None = None
     ran: bool = True
+    merged_into: str = ""
 
     @property
     def class_name(self) -> str:
@@ -162,3 +164,28 @@ def state_dict_faults(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -
         for name, shape in shapes.items()
         if name in given and tuple(given[name]) != tuple(shape)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class OriginNorm:
+    """A BatchNorm of a model that was exported: `parameters` are the names there, by torch's attributes."""
+
+    path: str
+    epsilon: float
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an exported model is told of the one that it may have been exported from: a file does not say it all.
+
+    `values` are those of its `parameters`, `norms` stand in their order.
+    `paired` leads from a parameter's name in the exported model to the origin's; `biases` from the origin's name of a
+    weight to that of the bias beside it.
+    """
+
+    parameters: ParameterSet
+    values: Mapping[str, Array] = field(repr=False)
+    norms: tuple[OriginNorm, ...]
+    paired: Mapping[str, str]
+    biases: Mapping[str, str]

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.dtypes import Array
+    from align.core.dtypes import Array, EmulatedCalls, Emulation
     from align.core.layer_scripts import ScriptForms
     from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
-    from align.core.parameters import ParameterSet, TensorMemory
+    from align.core.parameters import Origin, ParameterSet, TensorMemory
     from align.core.traces import CaptureSink, CodeSeen, ForeignDump, Influences
 
 Model = Any
@@ -59,6 +59,39 @@ class ModelReader(Plugin, Protocol):
 
     def environment(self) -> dict[str, str]:
         """Versions, device and thread count, for the record."""
+
+
+@runtime_checkable
+class FileModels(Plugin, Protocol):
+    """Runs models that are files, with no code of the user's."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """How such files end, with the dot."""
+
+    def opened(self, path: Path) -> Model:
+        """Read a file as a live model; raises MissingFileError, NotACheckpointError or UnsupportedCheckpointError."""
+
+
+@runtime_checkable
+class ModelExporter(Plugin, Protocol):
+    """Writes a live model as an ONNX file."""
+
+    def export_onnx(
+        self, model: Model, inputs: Mapping[str, Array], path: Path, options: Mapping[str, str | int | None]
+    ) -> None:
+        """Write the model as it computes on these inputs, by the `exporter` and for the `opset` of the options.
+
+        The model is left as it was. Raises FrameworkMissingError, and UserCodeError for what cannot be exported.
+        """
+
+
+@runtime_checkable
+class OriginFollower(Plugin, Protocol):
+    """Knows models that were exported from others, and have lost a part of what those knew."""
+
+    def followed(self, model: Model, origin: Origin) -> Model:
+        """A model over the same values, whose parameters are named and laid out as the origin's are."""
 
 
 @runtime_checkable
@@ -161,6 +194,17 @@ class PrecisionRunner(ModelRunner, Protocol):
 
         Each of `functions` is given the argument and what the model's own function returned for it.
         """
+
+
+@runtime_checkable
+class ChipEmulator(ModelRunner, Protocol):
+    """Makes copies of a model that compute as a chip does."""
+
+    def emulated(self, model: Model, emulation: Emulation) -> Model:
+        """A copy whose operators round as the chip's do; as `PrecisionRunner.cast_copy`."""
+
+    def emulated_calls(self, model: Model) -> tuple[EmulatedCalls, ...]:
+        """What an `emulated` model computed so in its runs so far, by module and operator."""
 
 
 @runtime_checkable

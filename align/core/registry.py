@@ -11,11 +11,13 @@ import importlib.util
 import pkgutil
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from align.core.protocols import (
     CheckpointFormat,
     DumpReader,
+    FileModels,
     ModelReader,
     Plugin,
     ResultViews,
@@ -39,6 +41,9 @@ PACKAGES: dict[PluginKind, str] = {
 RESULT_VIEWS = "align.report.result_views"
 INSTALL_HINT = {
     "torch": 'pip install "mindalign[torch]"',
+    "onnx": 'pip install "mindalign[onnx]"',
+    "onnxscript": 'pip install "mindalign[onnx-export]"',
+    "onnxruntime": 'pip install "mindalign[onnx]"',
     "mindspore": 'pip install "mindalign[mindspore]" (Python 3.10-3.12; needs numpy<2)',
 }
 
@@ -102,6 +107,13 @@ def dump_readers() -> dict[str, DumpReader]:
 def model_readers() -> dict[str, ModelReader]:
     """All framework adapters by name."""
     return {name: cast("ModelReader", plugin) for name, plugin in plugins("frameworks").items()}
+
+
+def file_models(side: object) -> FileModels | None:
+    """The framework adapter whose model a path, or a text, names by its suffix; None for what is no such file."""
+    name = str(side) if isinstance(side, (str, Path)) else ""
+    readers = (one for one in plugins("frameworks").values() if isinstance(one, FileModels))
+    return next((one for one in readers if name.endswith(one.suffixes)), None)
 
 
 def trusted_loaders() -> dict[str, TrustedLoader]:

@@ -30,16 +30,17 @@ class Finding:
 
 
 class Outcome(enum.Enum):
-    """What a comparison decided; "not compared" is worse than aligned."""
+    """What a comparison decided; "not compared" is worse than aligned. What is only predicted proves nothing."""
 
     ALIGNED = "aligned"
     NOT_ALIGNED = "not aligned"
     NOT_COMPARED = "could not compare"
+    PREDICTED = "within the prediction"
 
     @property
     def exit_code(self) -> int:
-        """0 aligned, 1 not aligned, 2 could not compare."""
-        return {"aligned": 0, "not aligned": 1, "could not compare": 2}[self.value]
+        """0 aligned, 1 not aligned, 2 could not compare, or within a prediction."""
+        return {"aligned": 0, "not aligned": 1}.get(self.value, 2)
 
 
 @dataclass(frozen=True, slots=True)

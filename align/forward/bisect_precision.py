@@ -81,7 +81,7 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
             opened.runner.run(opened.model, arrays, writer)
         trace = TraceFolder(Path(folder))
         noise = Noise() if precision else measure_noise(opened, arrays, trace)
-        moved = _judge(trace, (noise, precision or "", limit), loss)
+        moved = judged_by(trace, (noise, precision or "", limit), loss)
         bench = _Bench(opened, arrays, (device, precision), moved, progress, _layers(trace.captures, layers))
         everything = bench.move_all()
         groups = _groups(bench)
@@ -138,7 +138,7 @@ class _Bench:
         """Run the model with these layers elsewhere."""
         key = frozenset(paths)
         if key not in self.runs:
-            sink = _Outputs()
+            sink = KeptOutputs()
             self.side.runner.run(self.side.model, self.inputs, sink, {path: self.stand_ins[path] for path in paths})
             self.runs[key] = self.judge(sink.values)
             self.progress("bisect", len(self.runs), 2 * len(self.runs))
@@ -168,13 +168,14 @@ class _Bench:
         del self.layers[path]
 
 
-class _Outputs:
+class KeptOutputs:
     """A sink that keeps what the model itself returned."""
 
     def __init__(self) -> None:
         self.values: dict[str, Array] = {}
 
     def add(self, capture: Capture, value: Array) -> None:
+        """Take one tensor of the model's own."""
         if not capture.module:
             self.values[capture.output] = value.copy()
 
@@ -189,9 +190,10 @@ def _layers(captures: Sequence[Capture], pattern: str) -> dict[str, str]:
     return found
 
 
-def _judge(
+def judged_by(
     trace: TraceFolder, rule: tuple[Noise, str, float | None], loss: str | Loss | None
 ) -> Callable[[Mapping[str, Array]], Movement]:
+    """What says how much a run moved a model's outputs, or its loss, by the noise, the precision and a limit."""
     noise, precision, limit = rule
     if loss is None:
         return partial(output_movement, trace, noise.own_accumulated, precision, limit)

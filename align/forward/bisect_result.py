@@ -107,3 +107,46 @@ class PrecisionBisection(ShownResult):
     inputs: dict[str, dict[str, object]]
     environment: dict[str, dict[str, str]]
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchMoved:
+    """A switch that is not at its most precise value (`widest`), and what it moves `alone`, all others being widest.
+
+    It `matters` if it is in the smallest set that moves the model above its limit. `write` is the line that widens it.
+    """
+
+    switch: str
+    value: str
+    widest: str
+    effect: str
+    matters: bool
+    alone: float
+    alone_factor: float
+    write: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchBisection(ShownResult):
+    """The switches of a chip that a model suffers from, emulated: nothing of it is verified on hardware.
+
+    `all_factor` is with all `switches` as they are, `widest_factor` with all of them widest: the multiples of the
+    limit. `widest_lines` set all that the chip has, to be run on a card first.
+    """
+
+    result_kind = "switches"
+    model: str
+    target: str
+    framework: str
+    judged: str
+    switches: tuple[SwitchMoved, ...]
+    all_moved: float
+    all_factor: float
+    widest_moved: float
+    widest_factor: float
+    widest_lines: tuple[str, ...]
+    runs: int
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict

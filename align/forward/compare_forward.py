@@ -16,6 +16,7 @@ from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
 from align.forward.causes.suspects import guess_causes, with_lines
 from align.forward.caveats import with_caveats
+from align.forward.compare_witness import compare_witness
 from align.forward.forward_result import ForwardComparison
 from align.forward.functions.compare_functions import BothRecords, compare_functions, record_both
 from align.forward.functions.look_inside import Budget, look_inside
@@ -44,12 +45,14 @@ from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import probe_unseen, unseen_findings, with_unseen
 from align.forward.measure_power import power_of, with_power
 from align.forward.running.measure_noise import with_carried, with_functions
+from align.forward.running.predict_errors import chip_of, predicted, refuse_unknown
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.call_model import bound_findings, read_bindings
 from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers
 from align.models.inputs import describe_inputs, read_both_inputs
-from align.models.open_side import open_sides
+from align.models.open_side import open_side, open_sides
 from align.models.refuse_random import refuse_random
+from align.names.follow_origin import follow_origins
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ if TYPE_CHECKING:
     from align.forward.layers.judge_forward import Deviations
     from align.forward.running.run_both_models import BothRuns
     from align.models.inputs import InputsSource
-    from align.models.open_side import Side
+    from align.models.open_side import Side, SideRequest
     from align.traces.module_calls import CallPairs
 
 STAGES = 8  # no limit: what progress is reported of
@@ -88,6 +91,9 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     allowances: Allowances = NO_ALLOWANCES,
     power: bool = True,
     functions: bool = False,
+    witness: str | Model | Side | SideRequest | None = None,
+    emulate: str | None = None,
+    switches: Mapping[str, str] | None = None,
     progress: Progress = silent,
 ) -> ForwardComparison:
     """Run two models on the same inputs in evaluation mode and compare every paired layer's output.
@@ -100,10 +106,12 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as `traces.part`.
     `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures whether models that
     agree could have differed. `functions` compares every functional call, and looks into wrong code without a known
-    cause however long that takes; else that has a limited time. Of a candidate that raises, what ran before is
-    compared; the verdict is "could not compare", and `failure` says where it was. Raises NothingInCommonError if no
-    layer pairs, UnusedPatternsError for an allowance that fits none, CannotRunError for a model that differs and draws
-    random numbers.
+    cause however long that takes; else that has a limited time. `witness` is a third side, such as an ONNX export, that
+    says which of the three deviates at each layer. `emulate` is a chip (`ascend:910b`): what it is expected to do to
+    the reference, under these `switches`, is the limit, and a port inside is within the prediction. Of a candidate that
+    raises, what ran before is compared; the verdict is "could not compare", and `failure` says where it was.
+    Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an allowance that fits none, CannotRunError
+    for a model that differs and draws random numbers.
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -114,16 +122,18 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     >>> compare_forward(*twins, inputs={"x": np.ones((4, 3), np.float32)}).verdict.outcome.value
     'aligned'
     """
-    sides = open_sides(reference, candidate)
+    refuse_unknown(emulate, switches)
+    sides = follow_origins(*open_sides(reference, candidate))
+    chip = chip_of(emulate, switches, sides)
     given = read_both_inputs(inputs, candidate_inputs)
     task = _Task(sides, given, allowances, _announced(progress), functions, time.monotonic())
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
-        run = run_both_models(sides, task.inputs, folder, task.begun)
+        run = run_both_models(sides, task.inputs, folder, task.begun, chip)
         task.begun()
         gathered = _gather(task, names, run, map_is_final=name_map is not None)
         if run.failure is not None:
-            return _result(task, gathered, _judge_failed(task, gathered, run.failure), None)
+            return predicted(_result(task, gathered, _judge_failed(task, gathered, run.failure), None), chip)
         gathered = _with_carried(task, gathered)
         task.begun()
         gathered, bench, alone = _isolate(task, gathered)
@@ -135,10 +145,16 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
             explained = replace(explained, functions=called, findings=(*explained.findings, *unseen))
         judged = _judge(task, gathered, alone, explained)
         task.begun()
-        agree = judged.verdict.outcome is Outcome.ALIGNED
+        agree = judged.verdict.outcome is Outcome.ALIGNED and chip is None
         shown = power_of(sides[0], run.inputs[0], run.reference, _limits(judged)) if power and agree else None
+        third = None if witness is None else compare_witness(sides, open_side(witness), *_to_witness(gathered))
     progress("forward", STAGES, STAGES)
-    return replace(_result(task, gathered, judged, shown), functions=explained.functions)
+    result = replace(_result(task, gathered, judged, shown), functions=explained.functions, witness=third)
+    return predicted(result, chip)
+
+
+def _to_witness(gathered: _Gathered) -> tuple[BothRuns, CallPairs, tuple[LayerComparison, ...]]:
+    return gathered.run, gathered.calls, gathered.layers
 
 
 @dataclass(frozen=True, slots=True)

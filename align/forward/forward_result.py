@@ -27,6 +27,7 @@ FunctionDifference = Literal["result", "scaled input", "other table", "other inp
 FunctionOutcome = Literal["same", "scaled", "other result", "other input", "no counterpart", "constant"]
 Sureness = Literal["confirmed", "suspected", "unknown"]
 OutputState = Literal["", "constant", "saturated"]
+Deviates = Literal["none", "reference", "candidate", "witness", "all", "unclear"]
 ParameterState = Literal["seen", "partly blind", "weakly seen", "blind", "unknown"]
 
 
@@ -93,7 +94,9 @@ class ForwardComparison(ShownResult):
     which no call was seen. `power` is what the inputs could have shown, None if that was not measured. `bindings`
     say which parameter of either side each input went to, `candidate_inputs` what the candidate alone was given, {} if
     it was given the same. `failure` is what ended the candidate's run: only what ran before was compared. `functions`
-    are the functional calls of the candidate, where they were asked for.
+    are the functional calls of the candidate, where they were asked for. `witness` is what a third side says, None
+    where there was none. `prediction` is the chip whose expected errors are the limits, None where the reference's own
+    noise is.
     """
 
     result_kind = "forward"
@@ -115,6 +118,55 @@ class ForwardComparison(ShownResult):
     candidate_inputs: dict[str, dict[str, object]] = field(default_factory=dict)
     failure: PortFailure | None = None
     functions: tuple[FunctionComparison, ...] = ()
+    witness: WitnessComparison | None = None
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessedLayer:
+    """One tensor that all three sides have, by the paths of its layer in each.
+
+    The factors are differences as multiples of the limit between reference and candidate: of reference and candidate,
+    of reference and witness, and of candidate and witness. `deviates` is the side that the other two leave alone,
+    "none" if all agree, "all" if no two do, "unclear" if one pair alone is off.
+    """
+
+    reference: str
+    candidate: str
+    witness: str
+    call: int
+    output: str
+    deviates: Deviates
+    candidate_factor: float
+    witness_factor: float
+    between_factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessComparison:
+    """Three sides on the same inputs: `first` is the place in `layers` of the first at which one surely deviates.
+
+    `without_witness` counts judged layers that the witness has not, `conclusion` says who deviates first, and where.
+    """
+
+    witness: str
+    layers: tuple[WitnessedLayer, ...]
+    first: int | None
+    without_witness: int
+    conclusion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The chip whose expected errors are the limits: `target` as `ascend:910b`, its series, what drives it, switches.
+
+    Nothing of it is verified on hardware.
+    """
+
+    target: str
+    product: str
+    framework: str
+    switches: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

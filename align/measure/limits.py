@@ -40,13 +40,15 @@ class RoundingNoise:
 
     `functions` is what they move by with the candidate's functions of single elements in the place of its own, which is
     no rounding: some kernels are off by far more. `unreached` are keys of tensors that no rounding of the candidate's
-    coarser layers reaches, where each layer is given right values.
+    coarser layers reaches, where each layer is given right values. `expected` is what a chip is expected to move them
+    by, None where nothing is predicted.
     """
 
     own: Mapping[str, Measurement]
     coarser: Mapping[str, Mapping[str, Measurement]] = field(default_factory=dict)
     functions: Mapping[str, Measurement] = field(default_factory=dict)
     unreached: frozenset[str] = frozenset()
+    expected: Mapping[str, Measurement] | None = None
 
 
 def part_key(key: str, part: str) -> str:
@@ -70,9 +72,35 @@ def limit_by_noise(
     """
     if noise is None:
         return limit_for(measurement, dtypes, None, coarser[1])
-    limit = _limit_by_rounding(noise, key, measurement, dtypes, coarser, alone=alone)
+    if noise.expected is None:
+        limit = _limit_by_rounding(noise, key, measurement, dtypes, coarser, alone=alone)
+    else:
+        limit = _limit_by_prediction(noise, noise.expected, key, measurement, dtypes, alone=alone)
     moved = noise.functions.get(part_key(*key))
     return limit if limit is None or moved is None else _with_functions(limit, moved)
+
+
+def _limit_by_prediction(
+    noise: RoundingNoise,
+    expected: Mapping[str, Measurement],
+    key: tuple[str, str],
+    measurement: Measurement,
+    dtypes: tuple[str, str],
+    *,
+    alone: bool,
+) -> Limit | None:
+    """The limit by what the chip is expected to do, never below that of the reference in its own dtype.
+
+    What a port keeps between layers in a coarser dtype is not part of the prediction, but for the rounding of each
+    output to its dtype.
+    """
+    own = _limit_by_rounding(noise, key, measurement, (dtypes[0], dtypes[0]), ("", ""), alone=alone)
+    if own is None or own.source == "exact":
+        return own
+    found = expected.get(part_key(*key)) or replace(measurement, max_abs=0.0, rmse=0.0)
+    limit = limit_for(measurement, dtypes, found, "float16", "float16", alone=alone)
+    source: LimitSource = "prediction" if limit.rmse > own.rmse else own.source
+    return Limit(max(limit.max_abs, own.max_abs), max(limit.rmse, own.rmse), source)
 
 
 def _with_functions(limit: Limit, moved: Measurement) -> Limit:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from align.checkpoints.names_in_file import state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
 from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
+from align.core.atomic_files import existing_file
 from align.core.import_user_code import require_file
 from align.core.protocols import GraphRunner, ModelCopier, ModelPlacer, ModelRunner
-from align.core.registry import check_packages, model_readers
+from align.core.registry import check_packages, file_models, model_readers
 from align.errors import CannotRunError, SharedModelError, SideError, UsageError
 from align.models.user_code import load_function, run_user_code
 from align.words.catalogue import say, sentence, texts
@@ -104,6 +105,8 @@ class SideRequest:
         check_dtype(self.dtype)
         if isinstance(self.side, str):
             require_file(self.side)
+            if file_models(self.side) is not None:
+                existing_file(Path(self.side), "model file")
         if self.checkpoint is not None:
             require_checkpoint(self.checkpoint)
         if self.mode not in (None, *MODES):
@@ -323,15 +326,22 @@ def build_side(side: str | Model | Side) -> Side:
     if isinstance(side, Side):
         return side
     readers = model_readers()  # adapters first: they put things right that a framework does at exit
-    model = load_function(side)() if isinstance(side, str) else side
+    model = _model(side)
     reader = next((reader for reader in readers.values() if reader.owns(model)), None)
-    label = side if isinstance(side, str) else type(model).__name__
+    label = str(side) if isinstance(side, (str, Path)) else type(model).__name__
     if reader is None:
         expected = " or ".join(reader.summary for reader in readers.values())
         fault = "side_usage.returned_other" if isinstance(side, str) else "side_usage.is_other"
         raise SideError(label, say(fault, kind=type(model).__name__, expected=expected))
     check_packages(reader)
-    return Side(label, model, reader)
+    return Side(label, model, reader, Preparation(str(side)) if file_models(side) else Preparation())
+
+
+def _model(side: str | Path | Model) -> Model:
+    """What a side names; a function may also return the path of a model that is a file."""
+    found = load_function(side)() if isinstance(side, str) and file_models(side) is None else side
+    opener = file_models(found)
+    return found if opener is None else opener.opened(Path(found))
 
 
 def prepare_side(side: Side, request: SideRequest) -> Side:

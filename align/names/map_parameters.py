@@ -13,7 +13,7 @@ from align.errors import NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
 from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values
 from align.names.family_maps import choose_family
-from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
+from align.names.from_file.map_sides import MapSide, open_map_side, open_map_sides, require_parameters
 from align.names.layers.read_layers import LayeredSides
 from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
@@ -26,6 +26,7 @@ from align.names.user_rules import NameRules
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from align.core.checkpoints import StoredTensor
     from align.core.dtypes import Array
     from align.core.name_map import FrameworkName, NameMap
     from align.core.parameters import ParameterSet
@@ -94,6 +95,12 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     if out is not None:
         write_map_file(Path(out), result, given_rules.kept)
     return result
+
+
+def read_checkpoint_side(path: Path) -> tuple[ParameterSet, Mapping[str, StoredTensor]]:
+    """What a checkpoint tells of its parameters, and its tensors but for the state of an optimizer."""
+    read = open_map_side(path)
+    return read.parameters, read.tensors
 
 
 def _given_rules(rules: NameRules | MapRules | Path | str | None, out: Path | None) -> MapRules:

@@ -229,3 +229,7 @@ Choice: fewer leave exchanged siblings in deep models, more take longer than a t
 MOST_FOLLOWED_STEPS: Final = 8
 """How many layers further two choices are followed until their effects meet.
 Choice: fewer leave branches open that meet late; each takes a run for every choice."""
+
+USUAL_NORM_EPSILON: Final = 1e-5
+"""The epsilon of a BatchNorm whose layer does not show it.
+Source: the default of `torch.nn.BatchNorm2d` and of `mindspore.nn.BatchNorm2d`."""

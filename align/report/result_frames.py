@@ -110,6 +110,7 @@ ROWS = {
     "determinism": ("sides", "parts"),
     "diff": ("tensors",),
     "doctor": ("switches",),
+    "emulate": ("layers",),
     "generate": ("comparisons", "positions"),
     "initial": ("parameters",),
     "inspect": ("tensors",),
@@ -121,6 +122,7 @@ ROWS = {
     "precision": ("layers",),
     "report": ("rungs",),
     "repro": ("outputs",),
+    "switches": ("switches",),
     "trace": ("calls", "outputs"),
     "updates": ("tensors",),
     "validate": ("combinations",),
@@ -128,6 +130,8 @@ ROWS = {
 # Fields of a row that hold figures, and what goes before the name of each as a column.
 FIGURES = {
     "measurement": "",
+    "accumulated": "accumulated_",
+    "alone": "alone_",
     "limit": "limit_",
     "statistics": "",
     "window": "window_",

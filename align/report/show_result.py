@@ -33,6 +33,14 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
         from align.report.kind_parts.report_summary import summary_blocks
 
         return summary_blocks(document)
+    if kind == "emulate":
+        from align.report.kind_parts.emulated_chip import emulate_blocks
+
+        return emulate_blocks(document, show_all=show_all)
+    if kind == "switches":
+        from align.report.kind_parts.chip_switches import switches_blocks
+
+        return switches_blocks(document)
     if kind.isidentifier() and find_spec(f"align.report.kinds.{kind}") is not None:
         module = import_module(f"align.report.kinds.{kind}")
         blocks: list[Block] = getattr(module, f"{kind}_blocks")(document, show_all=show_all)

@@ -206,3 +206,10 @@ Choice: fewer do not show whether both texts meet again; `--all` lists every one
 FOLDED_CHARACTERS: Final = 400
 """Characters of a list of sentences from which on the page folds it away under its title.
 Choice: four lines of a wide page; what has no counterpart takes twenty in a large model, and is seldom looked for."""
+
+# emulation: what a chip is expected to do
+
+MOST_AT_RISK: Final = 10
+"""So many layers are shown as most at risk.
+Choice: more are no help to somebody who looks for the first layers to keep in float32; all of them are in the result.
+"""

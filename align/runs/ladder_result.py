@@ -21,6 +21,7 @@ JUDGED: dict[Outcome, RungState] = {
     Outcome.ALIGNED: "passed",
     Outcome.NOT_ALIGNED: "failed",
     Outcome.NOT_COMPARED: "could not compare",
+    Outcome.PREDICTED: "could not compare",
 }
 
 

@@ -22,6 +22,7 @@ from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.match_by_order import CallOrder, in_execution_order, match_by_order
 from align.names.user_rules import NameRules, check_shapes
+from align.traces.merged_layers import pair_merged_layers
 from align.traces.module_calls import CalledModules, CallPairs
 from align.traces.pair_calls import pair_calls
 from align.traces.returned_parts import comparable_captures, left_out_parts, parts_of
@@ -64,7 +65,7 @@ def pair_traces(traces: Traces, sides: Parameters, name_map: NameMap) -> CallPai
     mine, theirs = comparable_captures(captures, [parts_of(trace) for trace in traces])
     left = CalledModules(mine, sides[0], name_map, "source")
     right = CalledModules(theirs, sides[1], name_map, "target")
-    calls = pair_calls(left, right)
+    calls = pair_merged_layers(pair_calls(left, right), sides, (left, right))
     if not calls.pairs:
         raise NothingInCommonError(sides[0].label, sides[1].label, "called layer")
     whole = all(trace.holds(one) for trace in traces for one in trace.captures)

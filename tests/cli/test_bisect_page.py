@@ -19,13 +19,17 @@ from align.forward.bisect_result import (
     PrecisionBisection,
     SensitiveLayer,
     SplicePoint,
+    SwitchBisection,
+    SwitchMoved,
     WrongStretch,
 )
 
 RUN_FOLDER = Path(__file__).parents[2] / "docs" / "run-folder.md"
 
 
-@pytest.mark.parametrize("value", [Bisection, SplicePoint, WrongStretch, PrecisionBisection, SensitiveLayer])
+@pytest.mark.parametrize(
+    "value", [Bisection, SplicePoint, WrongStretch, PrecisionBisection, SensitiveLayer, SwitchBisection, SwitchMoved]
+)
 def test_the_page_of_the_run_folder_names_every_field_and_state(value: type) -> None:
     named = set(re.findall(r"`([^`\s]+)`", RUN_FOLDER.read_text("utf-8")))
     assert {field.name for field in dataclasses.fields(value)} <= named

@@ -25,11 +25,12 @@ def compared_folders(
     Raises UsageError for a path where there is no folder, for a folder and a model, and for options (`needless` ones
     that are not empty) that only a run of models needs.
     """
+    from align.core.registry import file_models
     from align.errors import UsageError
     from align.forward.compare_trace_folders import compare_trace_folders
 
     folders = [Path(side) for side in sides if _may_be_dump(Path(side))]
-    if missing := [side for side in sides if ":" not in side and Path(side) not in folders]:
+    if missing := [side for side in sides if not (":" in side or Path(side) in folders or file_models(side))]:
         raise UsageError.of("cli_usage.no_trace_folder", missing=missing)
     if not folders:
         if partial:
@@ -47,5 +48,7 @@ def compared_folders(
 
 
 def _may_be_dump(path: Path) -> bool:
-    """Tell whether it is a folder, or a file that holds no code: a model needs the name of a function behind it."""
-    return path.is_dir() or (path.is_file() and path.suffix != ".py")
+    """Tell whether it is a folder, or a file that is no model and no code: a model needs a function behind it."""
+    from align.core.registry import file_models
+
+    return path.is_dir() or (path.is_file() and path.suffix != ".py" and file_models(str(path)) is None)

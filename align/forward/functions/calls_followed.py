@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from align.forward.functions.recorded_calls import Likeness, varies
-from align.forward.thresholds import MOST_FOLLOWED_CALLS, NEGATED_TOLERANCE
+from align.forward.relation_thresholds import NEGATED_TOLERANCE
+from align.forward.thresholds import MOST_FOLLOWED_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -47,6 +47,7 @@ def unseen_modules(side: SideOf, parameters: ParameterSet, trace: Trace) -> tupl
     What is inside a layer of a library that was seen is compared with it; buffers and tied parameters count nothing.
     """
     seen = {one.module for one in (*trace.captures, *trace.inputs)}
+    seen |= {module.path for module in parameters.modules if module.merged_into in seen - {""}}
     seen |= {start.module for start in getattr(getattr(trace, "manifest", None), "starts", ())}
     whole = {module.path for module in parameters.modules if module.path in seen and _is_layer(module)}
     found = []

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.relation import with_facts
-from align.forward.relations.slices import other_axes, slice_tables
-from align.forward.thresholds import (
+from align.forward.relation_thresholds import (
     ELEMENTS_PER_NUMBER,
     INFORMATIVE_SPREAD,
     LARGEST_NAMED_SCALE,
@@ -21,6 +19,8 @@ from align.forward.thresholds import (
     NAMED_SCALE_TOLERANCE,
     NEGATED_TOLERANCE,
 )
+from align.forward.relations.relation import with_facts
+from align.forward.relations.slices import other_axes, slice_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
+from align.forward.relation_thresholds import (
+    LARGEST_ATTENTION_IN_CODE,
+    LARGEST_ATTENTION_SAMPLE,
+    MOST_ATTENTION_HEADS,
+    MOST_ATTENTION_TENSORS,
+    MOST_TERMS,
+    TRIED_POSITIONS,
+)
 from align.forward.relations.gates_and_turns import explain_gates, explain_turns
 from align.forward.relations.input_relations import explain_function, explain_inputs, explain_resizing
 from align.forward.relations.kept_lengths import explain_kept_keys, explain_kept_means, kept_numbers
@@ -22,15 +30,7 @@ from align.forward.relations.output_relations import NARROW, likeliest_relation
 from align.forward.relations.pointwise import FUNCTIONS, name_functions, softmax, swap_sides
 from align.forward.relations.relation import Relation, agreement, at_places, with_facts
 from align.forward.relations.slices import divisors
-from align.forward.thresholds import (
-    LARGEST_ATTENTION_IN_CODE,
-    LARGEST_ATTENTION_SAMPLE,
-    MOST_ATTENTION_HEADS,
-    MOST_ATTENTION_TENSORS,
-    MOST_TERMS,
-    SCALE_DIGITS,
-    TRIED_POSITIONS,
-)
+from align.forward.thresholds import SCALE_DIGITS
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:

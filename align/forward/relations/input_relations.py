@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.forward.relation_thresholds import CLOSER_TO_FUNCTION, LEAST_RELATION_GAIN
 from align.forward.relations.pointwise import FUNCTIONS, leaky_relu, name_functions, softmax, swap_sides
 from align.forward.relations.relation import Relation, agreement, at_places, with_facts
-from align.forward.thresholds import CLOSER_TO_FUNCTION, LEAST_RELATION_GAIN
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.forward.relation_thresholds import LEAST_KEPT_FEATURES, LONGEST_KEPT_AXIS
 from align.forward.relations.relation import Relation, agreement
-from align.forward.thresholds import LEAST_KEPT_FEATURES, LONGEST_KEPT_AXIS, MOST_LISTED_PLACES
+from align.forward.thresholds import MOST_LISTED_PLACES
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import dtype_name
+from align.forward.relation_thresholds import LARGEST_TRIED_ATTENTION
 from align.forward.relations.code_between_layers import explain_code
 from align.forward.relations.input_relations import (
     explain_function,
@@ -28,7 +29,6 @@ from align.forward.relations.output_relations import NARROW, explain_output, mak
 from align.forward.relations.pointwise import softmax, swap_sides
 from align.forward.relations.relation import agreement, with_facts
 from align.forward.relations.slices import divisors
-from align.forward.thresholds import LARGEST_TRIED_ATTENTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.relations.relation import Question, Relation, agreement, at_places, sample_places, with_facts
-from align.forward.relations.slices import describe_order, divisors, slice_tables
-from align.forward.thresholds import (
+from align.forward.relation_thresholds import (
     FARTHEST_DISPLACEMENT,
     FIRST_LOOK_AT_AXES,
     FIRST_LOOK_AT_CUT,
@@ -26,6 +24,8 @@ from align.forward.thresholds import (
     MOST_OF_SLICES,
     SHORTEST_DISPLACED_AXIS,
 )
+from align.forward.relations.relation import Question, Relation, agreement, at_places, sample_places, with_facts
+from align.forward.relations.slices import describe_order, divisors, slice_tables
 from align.measure.thresholds import MOST_PERMUTED_AXES, SAMPLED_ELEMENTS
 
 if TYPE_CHECKING:

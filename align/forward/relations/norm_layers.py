@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.forward.relation_thresholds import LARGE_NORM_INPUT, LARGEST_EPSILON, MOST_NORM_GROUPS
 from align.forward.relations.pointwise import swap_sides
 from align.forward.relations.relation import Question, agreement, with_facts
 from align.forward.relations.slices import divisors
-from align.forward.thresholds import LARGE_NORM_INPUT, LARGEST_EPSILON, MOST_NORM_GROUPS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

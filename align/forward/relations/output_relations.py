@@ -18,6 +18,16 @@ import numpy as np
 
 from align.core.dtypes import EPSILON, numpy_dtype
 from align.core.measurements import Limit, smallest_factor
+from align.forward.relation_thresholds import (
+    CHANCE_CORRELATION_OF_ERRORS,
+    DROPOUT_DEVIATIONS,
+    ENOUGH_BITS,
+    LEAST_ROUNDED_ELEMENTS,
+    MOST_WRONG_SLICES,
+    SHARES_TOLERANCE,
+    WIDEST_BORDER,
+    WRONG_THROUGHOUT,
+)
 from align.forward.relations.affine import explain_affine, known_number
 from align.forward.relations.moved_values import (
     explain_cut,
@@ -30,17 +40,7 @@ from align.forward.relations.over_axis import explain_over_axis, explain_step
 from align.forward.relations.pointwise import explain_pointwise, softmax, swap_sides
 from align.forward.relations.relation import Question, Relation, agreement, with_facts
 from align.forward.relations.slices import other_axes
-from align.forward.thresholds import (
-    CHANCE_CORRELATION_OF_ERRORS,
-    DROPOUT_DEVIATIONS,
-    ENOUGH_BITS,
-    LEAST_ROUNDED_ELEMENTS,
-    MOST_LISTED_PLACES,
-    MOST_WRONG_SLICES,
-    SHARES_TOLERANCE,
-    WIDEST_BORDER,
-    WRONG_THROUGHOUT,
-)
+from align.forward.thresholds import MOST_LISTED_PLACES
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import TYPICAL_UNITS, WORST_UNITS
 from align.words.catalogue import joined, sentence

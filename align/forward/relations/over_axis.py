@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.forward.relation_thresholds import FARTHEST_DISPLACEMENT
 from align.forward.relations.pointwise import swap_sides
 from align.forward.relations.relation import with_facts
-from align.forward.thresholds import FARTHEST_DISPLACEMENT
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.measurements import smallest_factor
-from align.forward.thresholds import ELEMENTS_PER_NUMBER, ENOUGH_BITS, LEAST_BITS_OF_ELEMENT, LEAST_RELATION_GAIN
+from align.forward.relation_thresholds import (
+    ELEMENTS_PER_NUMBER,
+    ENOUGH_BITS,
+    LEAST_BITS_OF_ELEMENT,
+    LEAST_RELATION_GAIN,
+)
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import SAMPLED_ELEMENTS
 

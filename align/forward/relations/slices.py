@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.forward.relations.relation import sample_places
-from align.forward.thresholds import (
+from align.forward.relation_thresholds import (
     LEAST_PART_LENGTH,
-    MOST_LISTED_PLACES,
     MOST_REORDERED_PARTS,
     MOST_UNEQUAL_PARTS,
     SLICE_COLUMNS,
     SLICE_TABLE_CELLS,
 )
+from align.forward.relations.relation import sample_places
+from align.forward.thresholds import MOST_LISTED_PLACES
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:

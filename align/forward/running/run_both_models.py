@@ -14,6 +14,7 @@ from align.core.name_map import SIDES
 from align.errors import DestinationError, ModelFailedError
 from align.forward.layers.padding import NO_PADDING, Padding, find_padding
 from align.forward.running.measure_noise import measure_noise
+from align.forward.running.predict_errors import with_prediction
 from align.models.fit_inputs import run_fitted
 from align.models.refuse_random import refuse_random
 from align.traces.folder_lock import LOCK, folder_lock
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Inputs
     from align.forward.running.measure_noise import Noise
     from align.models.open_side import Side
+    from align.rules.ascend_rules import AscendTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,15 @@ class BothRuns:
 
 
 def run_both_models(
-    sides: tuple[Side, Side], inputs: tuple[Inputs, Inputs], folder: Path, begun: Callable[[], None]
+    sides: tuple[Side, Side],
+    inputs: tuple[Inputs, Inputs],
+    folder: Path,
+    begun: Callable[[], None],
+    chip: AscendTarget | None = None,
 ) -> BothRuns:
     """Run both models and measure the noise; `begun` is called at each of the three stages.
+
+    With a `chip` the noise holds what that is expected to do to the reference.
 
     Raises ModelFailedError for a reference that fails, and for a candidate that fails before any layer has returned.
     """
@@ -68,7 +76,10 @@ def run_both_models(
         read.append(TraceFolder(folder / name))
     begun()
     refuse_random(sides[0], took[0], read[0])  # else its random numbers would be its noise
-    noise, padding = measure_noise(sides[0], took[0], *read), find_padding(sides[0], took[0], read[0])
+    noise = measure_noise(sides[0], took[0], read[0], None if chip else read[1])
+    if chip is not None:
+        noise = with_prediction(noise, sides[0], took[0], read[0], chip)
+    padding = find_padding(sides[0], took[0], read[0])
     return BothRuns(read[0], read[1], noise, (took[0], took[1]), padding, failure)
 
 

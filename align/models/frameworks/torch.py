@@ -26,6 +26,8 @@ from align.models.adapter_parts.torch.copies import (
     torch_memory,
     widened_model,
 )
+from align.models.adapter_parts.torch.emulation import emulate, emulated_calls
+from align.models.adapter_parts.torch.export_onnx import export_onnx
 from align.models.adapter_parts.torch.function_modes import (
     captured_functions,
     compute_wide,
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from align.core.dtypes import Array
+    from align.core.dtypes import Array, EmulatedCalls, Emulation
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
     from align.core.protocols import Inputs, Model
@@ -214,6 +216,15 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         with evaluated(model):
             run_user_code(code, partial(UserCodeError, "the backward pass of the torch model"))
 
+    def export_onnx(
+        self, model: Model, inputs: Mapping[str, Array], path: Path, options: Mapping[str, str | int | None]
+    ) -> None:
+        """Write an ONNX file in evaluation mode; see ModelExporter."""
+        refuse_unrunnable(model)
+        tensors = {name: _taken(model, value) for name, value in inputs.items()}
+        with evaluated(model):
+            export_onnx(model, bind_inputs(model.forward, tensors), [*tensors], path, options)
+
     def place(self, model: Model, device: str | None, dtype: str | None) -> None:
         """Move and cast a module in place; see ModelPlacer."""
         place_model(model, device, dtype)
@@ -247,6 +258,16 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         copied = _copied(model)
         replace_functions(copied, functions)
         return copied
+
+    def emulated(self, model: Model, emulation: Emulation) -> Model:
+        """Copy, and round in operators; see ChipEmulator."""
+        copied = _copied(model)
+        emulate(copied, emulation)
+        return copied
+
+    def emulated_calls(self, model: Model) -> tuple[EmulatedCalls, ...]:
+        """What was rounded; see ChipEmulator."""
+        return emulated_calls(model)
 
     def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
         """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""

@@ -17,8 +17,10 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.registry import file_models
 from align.errors import CannotRunError, SideError
 from align.models.open_side import Side, SideRequest, open_side, open_sides
+from align.names.follow_origin import follow_origins
 from align.names.from_file.infer_layers import read_groups
 from align.rules.directed_rules import directed_rules
 from align.rules.layer_rules import layer_rules
@@ -83,10 +85,13 @@ def open_map_sides(
                 (side if isinstance(side, SideRequest) else SideRequest(side)).check()
         return open_map_side(reference), open_map_side(candidate)
     first, second = open_sides(reference, candidate, "trial" if trial else "names")
+    first, second = follow_origins(first, second)
     return _live_side(first), _live_side(second)
 
 
 def _is_file(side: str | Path | Model | Side | SideRequest) -> bool:
+    if file_models(side) is not None:
+        return False
     return isinstance(side, Path) or (isinstance(side, str) and is_checkpoint(side))
 
 

@@ -17,6 +17,7 @@ from align.names.layers.path_words import numbered
 from align.names.layers.read_layers import whole_of
 from align.names.thresholds import LIKENESS_OF_SUGGESTIONS, SUGGESTED_NAMES
 from align.rules.layer_facts import constant_reason
+from align.rules.layer_rules import defaults
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     Roles = dict[str, tuple[Layer, str]]
     Group = dict[tuple[str, ...], Parameter]  # by the numbers in their names, in which alone they differ
 
+EXPORTED = "onnx"  # what the framework of exported graphs is called
 _SIDES: tuple[SideName, SideName] = ("source", "target")
 
 
@@ -59,6 +61,8 @@ def explain_unpaired(
             continue
         roles = known[index], known[1 - index]
         reasons = _constants(rest[index], sides.of_known_class[index]) | _drop_reasons(roles, counterparts)
+        if sides.parameters[1 - index].framework == EXPORTED:
+            reasons |= _not_exported(rest[index])
         reasons |= _tie_reasons(sides.parameters[index], paired[index])
         partners = dict(names if index else names[::-1] for names in pairs)
         seen = WhyUnmatched(name, counterparts, partners, rest[index], rest[1 - index], roles)
@@ -98,6 +102,11 @@ def _constants(rest: Iterable[Parameter], known: Set[str]) -> dict[str, str]:
     """Reasons, by name, for tensors that a model computes from its settings; `known` are modules of known class."""
     reasons = {p.name: constant_reason(p, known_layer=p.module in known) for p in rest}
     return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _not_exported(rest: Iterable[Parameter]) -> dict[str, str]:
+    """Reasons, by name, for counts of training batches, which no graph keeps."""
+    return {p.name: sentence("unmatched_reason.not_exported") for p in rest if p.attribute in defaults()}
 
 
 def _drop_reasons(roles: tuple[Roles, Roles], counterparts: dict[str, Layer]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.first_divergent import first_divergent_block
 from align.report.kind_parts.forward_culprits import NEVER_GIVEN, culprit_blocks, is_culprit
 from align.report.kind_parts.forward_functions import function_blocks
+from align.report.kind_parts.forward_witness import witness_blocks
 from align.report.kinds.power import power_blocks
 from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.format_values import NONE, as_float, format_number, format_shape, layer_name, row_name
@@ -42,6 +43,7 @@ def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *([] if never_given or _is_covered(document) else [first_divergent_block(document)]),
         *([_layers(document, show_all=show_all)] if document["layers"] else []),
         *_reasons(document["layers"], show_all=show_all),
+        *witness_blocks(document.get("witness"), show_all=show_all),
         *function_blocks(document.get("functions", []), show_all=show_all),
         *_bound(document.get("bindings", [])),
         *findings_blocks([one for one in document["findings"] if one not in never_given]),

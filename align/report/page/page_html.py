@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("report_page.js", "report_tables.js", "report_trees.js")  # the first offers what the others use
 OF_MODELS = ("forward", "lint", "step")
-MARKS = {"aligned": "✓", "not aligned": "✗", "could not compare": "!"}
+MARKS = {"aligned": "✓", "not aligned": "✗", "could not compare": "!", "within the prediction": "!"}
 # What scripts say: texts whose facts they fill in.
 SPOKEN = (
     "rows",

@@ -17,6 +17,7 @@ TONES: dict[str, Tone] = {
     "aligned": "good",
     "not aligned": "bad",
     "could not compare": "open",
+    "within the prediction": "open",
     "not comparable": "open",
     "accepted": "open",
     "not run": "quiet",

@@ -58,7 +58,7 @@ class _Seen:
 def compute_wide(model: Model) -> None:
     """Let a float64 model compute in float64 where its code asks for another floating dtype; see `seen_wide`."""
     seen = _Seen()
-    _run_under(model, partial(_wide_mode, seen))
+    run_under(model, partial(_wide_mode, seen))
     model.forward.seen = seen  # a run puts the model's own attributes back
 
 
@@ -70,15 +70,16 @@ def seen_wide(model: Model) -> CodeSeen:
 
 def round_at_random(model: Model, seed: int) -> None:
     """Let every operation of a model that rounds be off by one more unit in the last place, up or down."""
-    _run_under(model, lambda: _random_rounding_mode(seed))
+    run_under(model, lambda: _random_rounding_mode(seed))
 
 
 def replace_functions(model: Model, functions: Functions) -> None:
     """Let functions of single elements, by name, return what `functions` make of their argument and of their value."""
-    _run_under(model, lambda: _replacing_mode(functions))
+    run_under(model, lambda: _replacing_mode(functions))
 
 
-def _run_under(model: Model, make_mode: Callable[[], Any]) -> None:
+def run_under(model: Model, make_mode: Callable[[], Any]) -> None:
+    """Run every forward of a model inside of a new context that `make_mode` makes."""
     forward = model.forward
 
     @wraps(forward)

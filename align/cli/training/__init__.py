@@ -1,0 +1,1 @@
+"""The commands that compare training: its start, one step, the loss."""

@@ -1,0 +1,162 @@
+"""The weights of a checkpoint put into the initializers of an ONNX file: a new file, whose graph is the old one's.
+
+The bytes of each initializer are replaced where they lie, so that nothing else of the file can change. What an exporter
+did to a weight is done again: matrices are turned, a norm is multiplied into its convolution.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.core.atomic_files import atomic_path
+from align.errors import CannotRunError, DestinationError, InputsError
+from align.models.open_side import SideRequest, open_side
+from align.names.follow_origin import followed_side
+from align.names.map_file import read_map
+from align.names.map_parameters import match_sides, read_checkpoint_side
+from align.names.user_rules import NameRules, check_shapes
+from align.words.catalogue import say, texts
+from align.words.message_words import first_few
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.dtypes import Array
+    from align.core.name_map import NameMap
+    from align.core.parameters import ParameterSet
+    from align.models.open_side import Side
+
+
+@dataclass(frozen=True, slots=True)
+class IntoResult:
+    """How many parameters went into how many initializers of the file that was written."""
+
+    destination: Path
+    parameters: int
+    initializers: int
+    unchanged: int
+
+
+def convert_into_onnx(
+    source: Path,
+    model: Path,
+    destination: Path,
+    *,
+    source_model: str | None = None,
+    name_map: Path | str | None = None,
+    overwrite: bool = False,
+) -> IntoResult:
+    """Write `destination`, which is `model` with the weights of `source`, and read it back.
+
+    `source_model` is the model that the checkpoint fits, which knows the epsilon of its norms. Raises DestinationError
+    for a file that is there, InputsError listing all parameters that have no counterpart, and CannotRunError where the
+    graph has no place for a value: a norm folded into a convolution without `source_model`, or one initializer that
+    stands for parameters which differ now.
+    """
+    target = _opened_target(model, destination, overwrite=overwrite)
+    theirs, values, target = _weights(source, source_model, target)
+    own = target.reader.read_parameters(target.model, target.label)
+    names = _names(name_map, theirs, own)
+    given = {one.target: one.transform.apply(values[one.source]) for one in names.pairings}
+    new = _initializers(target.model, {**target.reader.read_values(target.model), **given})
+    _write(model, destination, target.model.tensors, new)
+    held = open_checkpoint(destination).tensors
+    wrong = [name for name, value in new.items() if not np.array_equal(held[name].load(), value)]
+    if wrong:
+        raise CannotRunError.of("into_onnx.not_read_back", destination=destination, names=first_few(wrong))
+    return IntoResult(destination, len(given), len(new), len(target.model.tensors) - len(new))
+
+
+def _opened_target(model: Path, destination: Path, *, overwrite: bool) -> Side:
+    if destination.exists() and (not overwrite or destination.samefile(model)):
+        raise DestinationError.of("into_onnx.exists", destination=destination)
+    return open_side(str(model))
+
+
+def _weights(source: Path, source_model: str | None, target: Side) -> tuple[ParameterSet, Mapping[str, Array], Side]:
+    """The parameters of the source with their values, and the target as the model of the source knows it."""
+    if source_model is not None:
+        side = open_side(SideRequest(source_model, source))
+        parameters = side.reader.read_parameters(side.model, side.label)
+        return parameters, side.reader.read_values(side.model), followed_side(target, side)
+    parameters, tensors = read_checkpoint_side(source)
+    return parameters, {name: tensor.load() for name, tensor in tensors.items()}, target
+
+
+def _names(name_map: Path | str | None, theirs: ParameterSet, own: ParameterSet) -> NameMap:
+    """The map of both sides; raises InputsError for one that leaves a parameter of either without a counterpart."""
+    if name_map is not None:
+        found = read_map(Path(name_map), theirs.names, own.names)
+        check_shapes(found, theirs, own)
+    else:
+        found = match_sides(theirs, own, NameRules())
+    faults = [f"{one.side} {one.name}: {one.reason}" for one in found.unmatched]
+    faults += [f"{first_few([*group.sources, *group.targets])}: {group.reason}" for group in found.ambiguous]
+    if faults:
+        raise InputsError(*texts("into_onnx.names"), faults=faults)
+    return found
+
+
+def _initializers(model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+    """The new values of initializers; raises CannotRunError for one that would have to hold several."""
+    model.load(values)
+    places: dict[str, dict[tuple[int, str], str]] = defaultdict(dict)
+    for one in model.parameters:
+        places[one.initializer] |= dict.fromkeys(one.places, one.name)
+    found, clashes = {}, []
+    for name, uses in places.items():
+        held = [model.changed.get(place) for place in uses]
+        first = next((value for value in held if value is not None), None)
+        if first is None:
+            continue
+        if any(value is None or not np.array_equal(value, first) for value in held):
+            clashes.append(say("into_onnx.shared", name=name, parameters=sorted(set(uses.values()))))
+        found[name] = first
+    if clashes:
+        raise InputsError(*texts("into_onnx.several"), faults=clashes)
+    return found
+
+
+def _write(model: Path, destination: Path, tensors: Mapping[str, StoredTensor], new: Mapping[str, Array]) -> None:
+    """Copy the model, and files of external data beside it, with other bytes where the new values lie."""
+    if lost := [name for name in new if tensors[name].extent is None]:
+        raise CannotRunError.of("into_onnx.no_extent", names=first_few(lost))
+    beside = sorted({one.extent.path for one in tensors.values() if one.extent and one.extent.path != model})
+    folder = model.resolve().parent
+    copies = {path: destination.parent / path.resolve().relative_to(folder) for path in beside}
+    if taken := [path for path in copies.values() if path.exists()]:
+        raise DestinationError.of("into_onnx.data_exists", paths=[str(path) for path in taken])
+    made: list[Path] = []
+    try:
+        for path, copy in copies.items():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            _copied(path, copy, tensors, new)
+            made.append(copy)
+        with atomic_path(destination) as temporary:
+            _copied(model, temporary, tensors, new)
+        made.clear()
+    finally:
+        _remove(made)
+
+
+def _copied(path: Path, copy: Path, tensors: Mapping[str, StoredTensor], new: Mapping[str, Array]) -> None:
+    shutil.copyfile(path, copy)
+    with copy.open("r+b") as stream:
+        for name, value in new.items():
+            extent = tensors[name].extent
+            if extent is not None and extent.path == path:
+                stream.seek(extent.offset)
+                stream.write(np.ascontiguousarray(value).tobytes())
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,254 @@
+"""A torch model as an Ascend chip is expected to compute it: each layer's error, and the layers most at risk.
+
+The reference runs plainly, then twice as the chip does: by itself, and each layer on the inputs of the plain run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from functools import partial
+from math import inf, log2
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.dtypes import LARGEST_FLOAT16, rounded_as
+from align.core.progress import silent
+from align.core.protocols import ChipEmulator
+from align.core.verdicts import Finding
+from align.errors import CannotRunError
+from align.forward.emulation_result import AppliedRule, EmulationResult, ExpectedError, Overflow
+from align.forward.isolation.isolated_calls import NoiseIsolation
+from align.forward.running.run_both_models import trace_run
+from align.measure.measure_arrays import measure
+from align.models.describe_sides import describe_host
+from align.models.fit_inputs import run_fitted
+from align.models.inputs import describe_inputs, read_batches
+from align.models.open_side import open_side
+from align.rules.ascend_rules import ascend_switches, ascend_target
+from align.traces.trace_folder import TraceFolder
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.dtypes import Array, EmulatedCalls
+    from align.core.measurements import Measurement
+    from align.core.progress import Progress
+    from align.core.protocols import Inputs, Model
+    from align.core.traces import Capture, Trace
+    from align.models.inputs import InputsSource
+    from align.models.open_side import Side
+    from align.rules.ascend_rules import AscendTarget, Driver, OperatorEntry
+
+STAGES = 3  # no limit: what progress is reported of
+
+
+def emulate_model(
+    side: str | Model | Side,
+    *,
+    target: str,
+    inputs: InputsSource,
+    framework: Driver = "mindspore",
+    switches: Mapping[str, str] | None = None,
+    progress: Progress = silent,
+) -> EmulationResult:
+    """Run a torch model as an Ascend chip does, operator by operator, and measure each layer against its plain run.
+
+    `target` is `ascend:CHIP`; `framework`, the one that will drive the chip, decides with `switches` which operators
+    compute in a coarser format. Raises UsageError for a chip or switch that is not known, CannotRunError for a model of
+    another framework, and for one of which no operator computes otherwise there.
+
+    >>> emulate_model("model.py:build", target="ascend:9000", inputs={})
+    Traceback (most recent call last):
+    align.errors.UsageError: no chip is called 'ascend:9000'
+    Hint: known: ascend:910a, ascend:310p, ascend:910b, ascend:910c, ascend:950
+    """
+    chip = ascend_target(target, framework, switches)
+    opened, batches = open_side(side), read_batches(inputs)
+    emulated = _emulated(opened, chip)
+    with tempfile.TemporaryDirectory(prefix="align-") as folder:
+        progress("emulate", 0, STAGES)
+        took = run_fitted(opened, batches, partial(trace_run, opened, Path(folder)))
+        trace = TraceFolder(Path(folder))
+        progress("emulate", 1, STAGES)
+        together, alone = Deviations(trace), DeviationsAlone(trace)
+        opened.runner.run(emulated, took, together)
+        calls = _calls(opened, emulated, chip)
+        progress("emulate", 2, STAGES)
+        opened.runner.run(emulated, took, alone)
+        layers = tuple(_rows(trace, _operators(calls, _coarse(chip)), together.found, alone.found))
+    progress("emulate", STAGES, STAGES)
+    return _result(opened, chip, took, layers, calls)
+
+
+def _emulated(opened: Side, chip: AscendTarget) -> Model:
+    if not isinstance(opened.runner, ChipEmulator):
+        raise CannotRunError.of("emulation_error.no_torch_model", side=opened.label, framework=opened.reader.name)
+    return opened.runner.emulated(opened.model, chip.emulation())
+
+
+def _calls(opened: Side, emulated: Model, chip: AscendTarget) -> tuple[EmulatedCalls, ...]:
+    """What was computed otherwise in one run; raises CannotRunError if that is nothing."""
+    assert isinstance(opened.runner, ChipEmulator)  # noqa: S101 - for the type checker: it made the model
+    calls = opened.runner.emulated_calls(emulated)
+    coarse = _coarse(chip)
+    if not any(one.entry in coarse for one in calls):
+        changing = [switch.id for switch in ascend_switches() if chip.switches[switch.id] == switch.values[0]]
+        facts = {"side": opened.label, "target": chip.chip.id, "framework": chip.driver, "switches": changing}
+        raise CannotRunError.of("emulation_error.nothing_emulated", **facts)
+    return calls
+
+
+def _coarse(chip: AscendTarget) -> frozenset[str]:
+    """Ids of the entries that say that something is rounded."""
+    return frozenset(entry.id for entry in chip.entries() if entry.computes != "float32")
+
+
+class Deviations:
+    """A sink that measures what each module returns against the plain run; of exact dtypes nothing is measured."""
+
+    def __init__(self, plain: Trace) -> None:
+        self._plain = plain
+        self._captures = {one.key: one for one in plain.captures}
+        self.found: dict[str, Measurement] = {}
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Measure one tensor."""
+        same = self._captures.get(capture.key)
+        if same is not None and same.shape == capture.shape and rounded_as(same.dtype):
+            self.found[same.key] = measure(self._plain.value(same), value)
+
+
+class DeviationsAlone(NoiseIsolation):
+    """The same, with each module given what it had in the plain run."""
+
+    def __init__(self, plain: Trace) -> None:
+        super().__init__(plain, "")
+        self._deviations = Deviations(plain)
+
+    @property
+    def found(self) -> dict[str, Measurement]:
+        """What was measured, by key."""
+        return self._deviations.found
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Give a call what it had, without a look at what it would have had."""
+        plain = {name: self._inputs.get((module, call, name)) for name in inputs}
+        return {name: self._trace.value(one) for name, one in plain.items() if one and one.shape == inputs[name].shape}
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Measure one tensor."""
+        self._deviations.add(capture, value)
+
+
+def _operators(calls: Sequence[EmulatedCalls], coarse: frozenset[str]) -> Mapping[str, list[str]]:
+    """By module, the operators that round something there."""
+    operators: dict[str, list[str]] = defaultdict(list)
+    for one in calls:
+        if one.entry in coarse:
+            operators[one.module].append(one.operator)
+    return operators
+
+
+def _rows(
+    trace: Trace,
+    operators: Mapping[str, list[str]],
+    together: Mapping[str, Measurement],
+    alone: Mapping[str, Measurement],
+) -> list[ExpectedError]:
+    return [
+        ExpectedError(
+            one.order,
+            one.module,
+            one.class_name,
+            one.call,
+            one.output,
+            one.dtype,
+            one.shape,
+            one.depth,
+            tuple(operators.get(one.module, ())),
+            together.get(one.key),
+            alone.get(one.key),
+        )
+        for one in trace.captures
+        if rounded_as(one.dtype)
+    ]
+
+
+def _result(
+    opened: Side,
+    chip: AscendTarget,
+    took: Inputs,
+    layers: tuple[ExpectedError, ...],
+    calls: tuple[EmulatedCalls, ...],
+) -> EmulationResult:
+    entries = {entry.id: entry for entry in chip.entries()}
+    overflows = tuple(_overflow(one, entries[one.entry], chip) for one in calls if one.overflowed)
+    sizes = [one.largest for one in calls if one.largest]
+    return EmulationResult(
+        model=opened.label,
+        target=f"ascend:{chip.chip.id}",
+        product=chip.chip.product,
+        framework=chip.driver,
+        switches=dict(chip.switches),
+        rules=tuple(_applied(entry, calls, chip) for entry in entries.values() if _met(entry, calls)),
+        layers=layers,
+        at_risk=_at_risk(layers),
+        overflows=overflows,
+        headroom=LARGEST_FLOAT16 / max(sizes) if sizes else None,
+        findings=tuple(_overflow_finding(one) for one in overflows),
+        inputs=describe_inputs(took),
+        environment={opened.reader.name: opened.reader.environment(), "host": describe_host()},
+    )
+
+
+def _met(entry: OperatorEntry, calls: Sequence[EmulatedCalls]) -> int:
+    return sum(one.calls for one in calls if one.entry == entry.id)
+
+
+def _applied(entry: OperatorEntry, calls: Sequence[EmulatedCalls], chip: AscendTarget) -> AppliedRule:
+    return AppliedRule(
+        entry=entry.id,
+        operators=entry.operators,
+        operator_class=entry.operator_class,
+        computes=entry.computes,
+        result=entry.result,
+        calls=_met(entry, calls),
+        switch=entry.switch,
+        write=_keeping_line(entry, chip),
+        cann=entry.cann,
+        source=entry.source,
+        certainty=entry.certainty,
+    )
+
+
+def _keeping_line(entry: OperatorEntry, chip: AscendTarget) -> str:
+    """The line that keeps an operator in float32, "" where the chip has none."""
+    switches = {switch.id: switch for switch in ascend_switches()}
+    return switches[entry.switch].line(chip.driver, entry.keeps) if entry.switch else ""
+
+
+def _overflow(one: EmulatedCalls, entry: OperatorEntry, chip: AscendTarget) -> Overflow:
+    scale = 2.0 ** -(-log2(one.largest / LARGEST_FLOAT16) // 1)
+    line = _keeping_line(entry, chip)
+    return Overflow(one.module, one.operator, one.entry, one.largest, one.overflowed, scale, line)
+
+
+def _overflow_finding(one: Overflow) -> Finding:
+    facts: dict[str, float | int | str] = {"elements": one.elements, "largest": one.largest, "scale": one.scale}
+    message = sentence("emulation_finding.overflow", operator=one.operator, write=one.write, **facts)
+    return Finding("overflows-float16", "warning", one.module or sentence("model_part.model"), message, facts)
+
+
+def _at_risk(layers: Sequence[ExpectedError]) -> tuple[str, ...]:
+    """Layers that compute in a coarser format themselves, the largest expected error first."""
+    own = [one for one in layers if one.operators and one.accumulated]
+    return tuple(one.key for one in sorted(own, key=_risk, reverse=True))
+
+
+def _risk(one: ExpectedError) -> float:
+    found = one.accumulated
+    if found is None or found.non_finite_mismatch:
+        return inf
+    return found.relative_l2 or 0.0

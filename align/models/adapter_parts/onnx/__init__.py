@@ -1,0 +1,1 @@
+"""What the adapter of ONNX models is made of."""

@@ -1,0 +1,101 @@
+"""What a chip is expected to do to a model: the layers most at risk, what overflows, the rules with their sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from align.core.traces import capture_key
+from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks
+from align.report.rendering.format_values import format_number, layer_name
+from align.report.thresholds import MOST_AT_RISK
+from align.words.catalogue import say
+
+
+def emulate_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.emulate` document; `show_all` shows every layer, in the order of the run."""
+    return [
+        _layers(document, show_all=show_all),
+        _rules(document["rules"]),
+        *findings_blocks(document["findings"]),
+        *_keeping(document["rules"]),
+        Lines(say("emulation.sources"), tuple(say("emulation.source", **one) for one in document["rules"]), "quiet"),
+        Lines("", tuple(_notes(document)), "open"),
+    ]
+
+
+def _keeping(rules: list[dict[str, Any]]) -> list[Block]:
+    """Lines that keep operators in float32, if any do."""
+    lines = tuple(dict.fromkeys(one["write"] for one in rules if one["write"]))
+    return [Lines(say("emulation.keeps"), lines, commands=True)] if lines else []
+
+
+def _layers(document: dict[str, Any], *, show_all: bool) -> Table:
+    by_key = {capture_key(one["module"], one["call"], one["output"]): one for one in document["layers"]}
+    outputs = [one for one in document["layers"] if not one["module"]]
+    at_risk = [by_key[key] for key in document["at_risk"][:MOST_AT_RISK] if key in by_key]
+    rows = document["layers"] if show_all else [*at_risk, *outputs]
+    columns = (
+        Column(say("emulation.layer"), "path"),
+        Column(say("emulation.class"), wide=True),
+        Column(say("emulation.operators"), "words"),
+        Column(say("emulation.expected"), "number"),
+        Column(say("emulation.alone"), "number"),
+        Column(say("emulation.worst"), "number", wide=True),
+    )
+    title = say("emulation.all" if show_all else "emulation.title", **_target(document))
+    return Table(title, columns, tuple(_row(one) for one in rows), say("emulation.note"))
+
+
+def _row(one: dict[str, Any]) -> Row:
+    found, alone = one["accumulated"], one["alone"]
+    name = layer_name(one["module"], one["call"], one["output"]) if one["module"] else say("emulation.output")
+    overflows = bool(found and found["non_finite_mismatch"])
+    cells = (
+        name,
+        one["class_name"],
+        ", ".join(one["operators"]),
+        _relative(found),
+        _relative(alone) if one["module"] else "",
+        format_number(found["max_abs"]) if found else "",
+    )
+    return Row(cells, "bad" if overflows else "plain")
+
+
+def _relative(figures: dict[str, Any] | None) -> str:
+    """The relative error; what is NaN or Inf on one side alone has none."""
+    if figures is None:
+        return ""
+    return "inf" if figures["non_finite_mismatch"] else format_number(figures["relative_l2"])
+
+
+def _rules(rules: list[dict[str, Any]]) -> Table:
+    columns = (
+        Column(say("emulation.rule"), "words"),
+        Column(say("emulation.class_of"), "words"),
+        Column(say("emulation.computes"), "words"),
+        Column(say("emulation.calls"), "number"),
+        Column(say("emulation.certainty"), "words"),
+    )
+    rows = tuple(
+        Row(
+            (
+                one["entry"],
+                one["operator_class"],
+                say("emulation.computed", computes=one["computes"], result=one["result"]),
+                format_number(one["calls"]),
+                one["certainty"],
+            )
+        )
+        for one in rules
+    )
+    return Table(say("emulation.rules"), columns, rows)
+
+
+def _notes(document: dict[str, Any]) -> list[str]:
+    headroom = document["headroom"]
+    notes = [say("emulation.headroom", headroom=format_number(headroom))] if headroom and headroom > 1.0 else []
+    return [*notes, say("emulation.not_verified")]
+
+
+def _target(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in ("target", "product", "framework")}

@@ -1,0 +1,206 @@
+"""What is known of Ascend chips (`mappings/ascend/`): which operators compute in a coarser format, and which switch.
+
+Each entry names its source and how sure it is. A configuration is a chip, the framework that drives it (MindSpore's and
+torch_npu's defaults differ) and the values of the switches; which entries hold follows from these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
+
+from align.core.dtypes import Emulation, Format, OperatorRounding
+from align.errors import UsageError
+from align.rules.layer_rules import mappings_folder, read_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Driver = Literal["mindspore", "torch_npu"]
+Certainty = Literal["documented", "read in the vendor's source", "reported in an issue", "concluded"]
+OperatorClass = Literal[
+    "only in float16",
+    "float32 by default in float16",
+    "float32 by default in HF32",
+    "float32 unless a switch says otherwise",
+    "slow in float32",
+    "flushes or saturates",
+]
+T = TypeVar("T")
+MAKER: Final = "ascend:"
+SATURATES: Final = "flushes or saturates"
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A chip by the names that people give it; `product` is its series."""
+
+    id: str
+    names: tuple[str, ...]
+    product: str
+    source: str
+    certainty: Certainty
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchDefault:
+    """What a switch is if nobody sets it, on these chips and with these frameworks."""
+
+    value: str
+    source: str
+    chips: tuple[str, ...] = ()
+    frameworks: tuple[str, ...] = ()
+
+    def fits(self, chip: str, driver: str) -> bool:
+        """Tell whether it holds there."""
+        return (not self.chips or chip in self.chips) and (not self.frameworks or driver in self.frameworks)
+
+
+@dataclass(frozen=True, slots=True)
+class AscendSwitch:
+    """A switch of `switches.toml`, whose head explains the fields; the first of its values is the most precise."""
+
+    id: str
+    values: tuple[str, ...]
+    effect: str
+    write: Mapping[str, str]
+    defaults: tuple[SwitchDefault, ...]
+    cann: str
+    source: str
+    certainty: Certainty
+
+    def line(self, driver: Driver, value: str) -> str:
+        """The line that sets it."""
+        return self.write[driver].format(value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEntry:
+    """What a chip does with an operator; `convolution.toml` explains the fields."""
+
+    id: str
+    operators: tuple[str, ...]
+    torch: tuple[str, ...]
+    chips: tuple[str, ...]
+    operator_class: OperatorClass
+    computes: Format
+    result: Format
+    cann: str
+    source: str
+    certainty: Certainty
+    frameworks: tuple[str, ...] = ()
+    when: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    switch: str = ""
+    keeps: str = ""
+
+    def holds(self, target: AscendTarget) -> bool:
+        """Tell whether it holds for a chip under its switches."""
+        here = target.chip.id in self.chips and (not self.frameworks or target.driver in self.frameworks)
+        return here and all(target.switches[name] in values for name, values in self.when.items())
+
+
+@dataclass(frozen=True, slots=True)
+class AscendTarget:
+    """A chip, the framework that drives it, and the value of each switch."""
+
+    chip: Chip
+    driver: Driver
+    switches: Mapping[str, str]
+
+    def entries(self) -> tuple[OperatorEntry, ...]:
+        """What holds there, in the order of the files: the first entry of an operator counts."""
+        return tuple(entry for entry in operator_entries() if entry.holds(self))
+
+    def known(self) -> tuple[OperatorEntry, ...]:
+        """What is known of the chip with this framework, under any switches."""
+        here = (entry for entry in operator_entries() if self.chip.id in entry.chips)
+        return tuple(entry for entry in here if not entry.frameworks or self.driver in entry.frameworks)
+
+    def emulation(self) -> Emulation:
+        """The roundings of torch's operators; those that are only slow are there too, and round nothing."""
+        holding = self.entries()
+        found: dict[str, OperatorRounding] = {}
+        for entry in holding:
+            if entry.operator_class != SATURATES:
+                rounding = OperatorRounding(entry.id, entry.computes, entry.result)
+                found = {**dict.fromkeys(entry.torch, rounding), **found}
+        return Emulation(found, any(entry.operator_class == SATURATES for entry in holding))
+
+    def with_switches(self, values: Mapping[str, str]) -> AscendTarget:
+        """The same chip under other switches."""
+        return replace(self, switches={**self.switches, **values})
+
+
+def ascend_target(name: str, driver: Driver = "mindspore", switches: Mapping[str, str] | None = None) -> AscendTarget:
+    """The chip that a name as `ascend:910b` means, with its default switches but for these.
+
+    Raises UsageError for a chip, a switch or a value that is not known.
+
+    >>> ascend_target("ascend:910B4").switches["conv_allow_hf32"]
+    'True'
+    """
+    chip = _chip(name)
+    known = {switch.id: switch for switch in ascend_switches()}
+    values = {switch: _default(known[switch], chip.id, driver) for switch in known}
+    for switch, value in (switches or {}).items():
+        if switch not in known:
+            raise UsageError.of("ascend_usage.unknown_switch", name=switch, known=[*known])
+        if value not in known[switch].values:
+            raise UsageError.of("ascend_usage.unknown_value", name=switch, value=value, known=[*known[switch].values])
+        values[switch] = value
+    return AscendTarget(chip, driver, values)
+
+
+def _chip(name: str) -> Chip:
+    wanted = name.lower().removeprefix(MAKER).removeprefix("ascend")
+    for chip in ascend_chips():
+        if name.lower().startswith(MAKER) and wanted in (chip.id, *chip.names):
+            return chip
+    raise UsageError.of("ascend_usage.unknown_chip", name=name, known=[f"{MAKER}{chip.id}" for chip in ascend_chips()])
+
+
+def _default(switch: AscendSwitch, chip: str, driver: str) -> str:
+    return next(one.value for one in switch.defaults if one.fits(chip, driver))
+
+
+@cache
+def ascend_chips() -> tuple[Chip, ...]:
+    """All chips that are known."""
+    return _read("chips", "chip", lambda table: Chip(**{**table, "names": tuple(table["names"])}))
+
+
+@cache
+def ascend_switches() -> tuple[AscendSwitch, ...]:
+    """All switches that are known."""
+    return _read("switches", "switch", _switch)
+
+
+@cache
+def operator_entries() -> tuple[OperatorEntry, ...]:
+    """What is known of operators, file by file."""
+    files = sorted(path.stem for path in (mappings_folder() / "ascend").glob("*.toml"))
+    found = [_read(name, "operator", _entry) for name in files if name not in ("chips", "switches")]
+    return tuple(entry for entries in found for entry in entries)
+
+
+def _read(name: str, key: str, make: Callable[[dict[str, Any]], T]) -> tuple[T, ...]:
+    path = mappings_folder() / "ascend" / f"{name}.toml"
+    return read_rules(path, lambda document: tuple(make(table) for table in document[key]))
+
+
+def _switch(table: dict[str, Any]) -> AscendSwitch:
+    defaults = [SwitchDefault(**_with_tuples(one)) for one in table["defaults"]]
+    return AscendSwitch(**{**table, "values": tuple(table["values"]), "defaults": tuple(defaults)})
+
+
+def _entry(table: dict[str, Any]) -> OperatorEntry:
+    given = _with_tuples({key: value for key, value in table.items() if key != "class"})
+    given["when"] = {name: tuple(values) for name, values in table.get("when", {}).items()}
+    if table["class"] not in get_args(OperatorClass) or table["certainty"] not in get_args(Certainty):
+        raise ValueError(f"{table['id']}: {table['class']!r}, {table['certainty']!r}")
+    return OperatorEntry(**given, operator_class=table["class"])
+
+
+def _with_tuples(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
