@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from align.core.parameters import Origin, OriginNorm
 from align.core.protocols import OriginFollower, SettingsReader
-from align.names.matching.match_names import match_names
 from align.names.thresholds import USUAL_NORM_EPSILON
 from align.names.user_rules import NameRules
 from align.rules.layer_rules import role_of, rule_for
@@ -48,6 +47,8 @@ def followed_side(side: Side, origin: Side) -> Side:
 
 
 def _paired(own: ParameterSet, theirs: ParameterSet) -> dict[str, str]:
+    from align.names.matching.match_names import match_names  # it needs SciPy, and a conversion imports this module
+
     pairs = match_names(own, theirs, NameRules()).pairings
     return {one.source: one.target for one in pairs}
 
