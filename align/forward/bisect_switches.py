@@ -57,7 +57,7 @@ def bisect_switches(  # noqa: PLR0913 - the options of one command
     >>> bisect_switches("model.py:build", target="ascend:950", inputs={}, switches={"conv_allow_hf32": "False"})
     Traceback (most recent call last):
     align.errors.UsageError: all switches of ascend:950 are at their most precise value already
-    Hint: set one otherwise with --switch: precision_mode, conv_allow_hf32, matmul_allow_hf32, inf_nan_mode
+    Hint: set one otherwise with --switch: precision_mode, conv_allow_hf32, matmul_allow_hf32
     """
     chip = ascend_target(target, framework, switches)
     narrow = _narrow(chip, target)
@@ -86,7 +86,7 @@ def bisect_switches(  # noqa: PLR0913 - the options of one command
         all_factor=everything.factor,
         widest_moved=widest.moved,
         widest_factor=widest.factor,
-        widest_lines=tuple(switch.line(chip.driver, switch.values[0]) for switch in ascend_switches()),
+        widest_lines=tuple(switch.line(chip.driver, switch.values[0]) for switch in _switches(chip)),
         runs=len(bench.runs),
         findings=noise.findings,
         inputs=describe_inputs(arrays),
@@ -100,17 +100,18 @@ def _narrow(chip: AscendTarget, target: str) -> tuple[str, ...]:
 
     Those that a chip has at one value only are left out: no line widens them.
     """
-    fixed = {switch.id for switch in ascend_switches() if _is_fixed(switch, chip)}
-    found = [one.id for one in ascend_switches() if chip.switches[one.id] != one.values[0] and one.id not in fixed]
+    changing = chip.changing()
+    found = [one.id for one in _switches(chip) if chip.switches[one.id] != one.values[0]]
+    if not changing:
+        raise UsageError.of("ascend_usage.no_switch", target=target, framework=chip.driver)
     if not found:
-        known = [switch.id for switch in ascend_switches()]
-        raise UsageError.of("ascend_usage.all_widest", target=target, switches=known)
+        raise UsageError.of("ascend_usage.all_widest", target=target, switches=[*changing])
     return tuple(found)
 
 
-def _is_fixed(switch: AscendSwitch, chip: AscendTarget) -> bool:
-    """Tell whether no entry for this chip depends on the switch."""
-    return not any(switch.id in entry.when for entry in chip.known())
+def _switches(chip: AscendTarget) -> tuple[AscendSwitch, ...]:
+    """Those on which something depends there."""
+    return tuple(switch for switch in ascend_switches() if switch.id in chip.changing())
 
 
 def _shows(everything: Movement, widest: Movement) -> bool:
