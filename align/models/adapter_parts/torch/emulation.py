@@ -201,7 +201,7 @@ def _any_wide(value: Any) -> bool:
 def _is_complex(value: Any) -> bool:
     import torch
 
-    return torch.is_tensor(value) and torch.is_complex(value)
+    return bool(torch.is_tensor(value) and torch.is_complex(value))
 
 
 def _is_wide(value: Any) -> bool:
