@@ -19,6 +19,7 @@ from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.forward.emulation_result import AppliedRule, EmulationResult, ExpectedError, Overflow
 from align.forward.isolation.isolated_calls import NoiseIsolation
+from align.forward.running.measure_noise import failure_of
 from align.forward.running.predict_errors import emulation_findings
 from align.forward.running.run_both_models import trace_run
 from align.measure.measure_arrays import measure
@@ -77,10 +78,10 @@ def emulate_model(
         opened.runner.run(emulated, took, together)
         calls = _calls(opened, emulated, chip)
         progress("emulate", 2, STAGES)
-        opened.runner.run(emulated, took, alone)
+        reason = failure_of(opened.runner, emulated, took, alone)
         layers = tuple(_rows(trace, _operators(calls, _coarse(chip)), together.found, alone.found))
     progress("emulate", STAGES, STAGES)
-    return _result(opened, chip, took, layers, calls)
+    return _result(opened, chip, took, layers, calls, (*emulation_findings(calls, chip, reason),))
 
 
 def _emulated(opened: Side, chip: AscendTarget) -> Model:
@@ -183,10 +184,10 @@ def _result(
     took: Inputs,
     layers: tuple[ExpectedError, ...],
     calls: tuple[EmulatedCalls, ...],
+    findings: tuple[Finding, ...],
 ) -> EmulationResult:
     entries = {entry.id: entry for entry in chip.entries()}
     overflows = tuple(_overflow(one, entries[one.entry], chip) for one in calls if one.overflowed)
-    findings = (*(_overflow_finding(one) for one in overflows), *emulation_findings(calls, chip))
     sizes = [one.largest for one in calls if one.largest]
     return EmulationResult(
         model=opened.label,
@@ -199,7 +200,7 @@ def _result(
         at_risk=_at_risk(layers, frozenset(one.module for one in overflows)),
         overflows=overflows,
         headroom=LARGEST_FLOAT16 / max(sizes) if sizes else None,
-        findings=findings,
+        findings=(*map(_overflow_finding, overflows), *findings),
         inputs=describe_inputs(took),
         environment={opened.reader.name: opened.reader.environment(), "host": describe_host()},
     )

@@ -223,3 +223,27 @@ def test_where_the_chip_is_far_off_or_rounds_nothing_the_prediction_says_so() ->
     x = {"input": np.ones((2, 3), np.float32)}
     none = align.compare_forward(torch.nn.LayerNorm(3), torch.nn.LayerNorm(3), inputs=x, emulate="ascend:310p")
     assert [one.code for one in none.findings] == ["nothing-emulated"]
+
+
+@pytest.mark.frameworks
+def test_a_model_that_takes_gradients_of_its_inputs_is_emulated_though_no_layer_runs_alone() -> None:
+    import torch
+
+    class Forces(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.energy = torch.nn.Linear(3, 4)
+
+        def forward(self, x: Any) -> Any:
+            with torch.enable_grad():
+                place = x.clone().requires_grad_()
+                return torch.autograd.grad(self.energy(place).square().sum(), place)[0]
+
+    asked = {"inputs": {"x": np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)}}
+    torch.manual_seed(0)
+    model = Forces()
+    found = align.emulate_model(model, target="ascend:310p", **asked)
+    assert [one.code for one in found.findings] == ["emulated-alone-unmeasured"]
+    assert set(found.at_risk) == {"#0", "energy#0"}
+    same = align.compare_forward(model, model, emulate="ascend:310p", **asked)
+    assert same.verdict.outcome is Outcome.PREDICTED

@@ -15,6 +15,7 @@ from align.core.verdicts import Finding, Outcome
 from align.errors import CannotRunError, UsageError
 from align.forward.forward_result import Prediction
 from align.forward.isolation.isolated_calls import NoiseIsolation
+from align.forward.running.measure_noise import failure_of
 from align.forward.thresholds import BLIND_LIMIT
 from align.measure.limits import RoundingNoise
 from align.rules.ascend_rules import ascend_target
@@ -55,18 +56,23 @@ def chip_of(emulate: str | None, switches: Mapping[str, str] | None, sides: tupl
 
 
 def with_prediction(noise: Noise, side: Side, inputs: Inputs, trace: Trace, chip: AscendTarget) -> Noise:
-    """The noise with what the chip is expected to move; `trace` is the ordinary run."""
+    """The noise with what the chip is expected to move; `trace` is the ordinary run.
+
+    Where the layers cannot be given inputs one by one, each is expected to be off by what gathers up to it.
+    """
     assert isinstance(side.runner, ChipEmulator)  # noqa: S101 - for the type checker: `chip_of` has asked
     model = side.runner.emulated(side.model, chip.emulation())
     together, alone = NoiseSink(trace, ""), NoiseIsolation(trace, "")
-    for sink in (together, alone):
-        side.runner.run(model, inputs, sink)
+    side.runner.run(model, inputs, together)
+    reason = failure_of(side.runner, model, inputs, alone)
     calls = side.runner.emulated_calls(model)
     return replace(
         noise,
-        findings=(*noise.findings, *_nothing_rounded(calls, chip), *emulation_findings(calls, chip)),
+        findings=(*noise.findings, *_nothing_rounded(calls, chip), *emulation_findings(calls, chip, reason)),
         accumulated=replace(noise.accumulated or RoundingNoise({}), expected=together.noise),
-        isolated=replace(noise.isolated or RoundingNoise({}), expected=alone.noise),
+        isolated=replace(
+            noise.isolated or RoundingNoise({}), expected={**(together.noise if reason else {}), **alone.noise}
+        ),
     )
 
 
@@ -77,8 +83,11 @@ def _nothing_rounded(calls: Sequence[EmulatedCalls], chip: AscendTarget) -> Iter
         yield Finding("nothing-emulated", "warning", sentence("model_part.model"), message)
 
 
-def emulation_findings(calls: Sequence[EmulatedCalls], chip: AscendTarget) -> Iterator[Finding]:
-    """Operators that cannot be looked into, and switches that change nothing on the chip."""
+def emulation_findings(calls: Sequence[EmulatedCalls], chip: AscendTarget, reason: str = "") -> Iterator[Finding]:
+    """Operators that cannot be looked into, switches that change nothing, and `reason`: why no layer was run alone."""
+    if reason:
+        message = sentence("emulation_finding.none_alone", reason=reason)
+        yield Finding("emulated-alone-unmeasured", "note", sentence("model_part.model"), message)
     for one in calls:
         if one.entry == NOT_EMULATED:
             message = sentence("emulation_finding.hidden", operator=one.operator)

@@ -179,6 +179,8 @@ def _function_mode(seen: _Seen) -> Any:
             rule = seen.emulation.operators.get(name)
             with _disable_current_modes():
                 if rule is None or kwargs or not _is_wide(args[0]):
+                    if rule is not None and kwargs and rule.computes != "float32":
+                        seen.add(name, NOT_EMULATED)
                     return func(*args, **(kwargs or {}))
                 note = seen.add(name, rule.entry)
                 return run_recurrent(name, args, partial(round_to, emulation=seen.emulation, note=note), rule)

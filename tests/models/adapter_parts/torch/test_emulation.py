@@ -238,3 +238,16 @@ def test_attention_is_taken_apart_where_the_code_asks_for_a_fused_kernel() -> No
 
     _, calls = emulated(Net(), torch.randn(1, 1, 4, 8), bmm=HALF)
     assert [(one.operator, one.entry, one.calls) for one in calls] == [("bmm", "test", 2)]
+
+
+def test_a_recurrent_layer_whose_arguments_are_named_is_counted_as_not_emulated() -> None:
+    import torch
+
+    class Named(torch.nn.LSTM):
+        def forward(self, x: Any) -> Any:
+            named = {"num_layers": 1, "dropout": 0.0, "train": False, "bidirectional": False, "batch_first": False}
+            start = (torch.zeros(1, 2, 3),) * 2
+            return torch.lstm(x, start, self._flat_weights, has_biases=True, **named)[0]
+
+    _, calls = emulated(Named(4, 3), torch.randn(5, 2, 4), lstm=HALF)
+    assert [one.entry for one in calls] == [NOT_EMULATED]
