@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -245,5 +246,5 @@ def test_a_model_that_takes_gradients_of_its_inputs_is_emulated_though_no_layer_
     found = align.emulate_model(model, target="ascend:310p", **asked)
     assert [one.code for one in found.findings] == ["emulated-alone-unmeasured"]
     assert set(found.at_risk) == {"#0", "energy#0"}
-    same = align.compare_forward(model, model, emulate="ascend:310p", **asked)
+    same = align.compare_forward(model, copy.deepcopy(model), emulate="ascend:310p", **asked)
     assert same.verdict.outcome is Outcome.PREDICTED

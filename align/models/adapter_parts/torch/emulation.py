@@ -43,6 +43,7 @@ HIDDEN_PRODUCTS = {
     "mkldnn_rnn_layer": "lstm",
 }  # fmt: skip
 TORCHS_OWN = frozenset({"aten", "prim", "prims"})  # no limit: namespaces whose operators are known; others are not
+FIRST_BEYOND = 65520.0  # format: what is less is rounded to the largest number of float16
 HF32_DROPPED = 12  # format: of float32's 23 bits of fraction, HF32 has 11
 
 
@@ -86,7 +87,7 @@ def _note_size(counts: list[float], value: Any) -> None:
     largest = float(torch.linalg.vector_norm(value, inf)) if value.numel() else 0.0
     if not largest <= LARGEST_FLOAT16:  # also where it is NaN
         finite = value[torch.isfinite(value)].abs()
-        counts[2] += int((finite > LARGEST_FLOAT16).sum())
+        counts[2] += int((finite >= FIRST_BEYOND).sum())
         largest = float(finite.max()) if finite.numel() else 0.0
     counts[1] = max(counts[1], largest)
 

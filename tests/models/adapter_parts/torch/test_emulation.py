@@ -251,3 +251,13 @@ def test_a_recurrent_layer_whose_arguments_are_named_is_counted_as_not_emulated(
 
     _, calls = emulated(Named(4, 3), torch.randn(5, 2, 4), lstm=HALF)
     assert [one.entry for one in calls] == [NOT_EMULATED]
+
+
+@pytest.mark.parametrize(("value", "beyond"), [(65504.0, 0), (65519.0, 0), (65520.0, 1)])
+def test_what_is_rounded_to_the_largest_number_of_float16_does_not_overflow(value: float, beyond: int) -> None:
+    import torch
+
+    layer = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(layer.weight)
+    found, (call,) = emulated(layer, torch.full((1, 1), value), mm=HALF_IN)
+    assert (call.overflowed, bool(found.isinf().any())) == (beyond, beyond == 1)
