@@ -111,12 +111,17 @@ class Emulation:
     saturates: bool = False
 
 
+NOT_EMULATED: Final = ""
+"""The entry of an operator that may hold what a chip computes otherwise, but cannot be looked into."""
+
+
 @dataclass(frozen=True, slots=True)
 class EmulatedCalls:
     """The calls of one operator inside of one module that were computed as the chip does.
 
-    `largest` is the largest magnitude of what the operator was given or made, `overflowed` the number of elements that
-    were finite and beyond float16.
+    Where the `entry` is NOT_EMULATED they were not: what such an operator does inside is not seen. `largest` is the
+    largest magnitude of what the operator was given or made, `overflowed` the number of elements that were finite and
+    beyond float16.
     """
 
     module: str

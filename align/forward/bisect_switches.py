@@ -18,6 +18,7 @@ from align.errors import CannotRunError, UsageError
 from align.forward.bisect_precision import KeptOutputs, judged_by, smallest_set
 from align.forward.bisect_result import SwitchBisection, SwitchMoved
 from align.forward.running.measure_noise import measure_noise
+from align.forward.running.predict_errors import emulation_findings
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import open_side
 from align.rules.ascend_rules import ascend_switches, ascend_target
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from align.core.dtypes import Array
+    from align.core.dtypes import Array, EmulatedCalls
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.forward.bisect_precision import Movement
@@ -57,7 +58,7 @@ def bisect_switches(  # noqa: PLR0913 - the options of one command
     >>> bisect_switches("model.py:build", target="ascend:950", inputs={}, switches={"conv_allow_hf32": "False"})
     Traceback (most recent call last):
     align.errors.UsageError: all switches of ascend:950 are at their most precise value already
-    Hint: set one otherwise with --switch: precision_mode, conv_allow_hf32, matmul_allow_hf32, inf_nan_mode
+    Hint: set one otherwise with --switch: precision_mode, conv_allow_hf32, matmul_allow_hf32
     """
     chip = ascend_target(target, framework, switches)
     narrow = _narrow(chip, target)
@@ -86,9 +87,9 @@ def bisect_switches(  # noqa: PLR0913 - the options of one command
         all_factor=everything.factor,
         widest_moved=widest.moved,
         widest_factor=widest.factor,
-        widest_lines=tuple(switch.line(chip.driver, switch.values[0]) for switch in ascend_switches()),
+        widest_lines=tuple(switch.line(chip.driver, switch.values[0]) for switch in _switches(chip)),
         runs=len(bench.runs),
-        findings=noise.findings,
+        findings=(*noise.findings, *emulation_findings(bench.calls, chip)),
         inputs=describe_inputs(arrays),
         environment={opened.reader.name: opened.reader.environment()},
         verdict=_verdict(moved, everything, widest, chip),
@@ -100,17 +101,18 @@ def _narrow(chip: AscendTarget, target: str) -> tuple[str, ...]:
 
     Those that a chip has at one value only are left out: no line widens them.
     """
-    fixed = {switch.id for switch in ascend_switches() if _is_fixed(switch, chip)}
-    found = [one.id for one in ascend_switches() if chip.switches[one.id] != one.values[0] and one.id not in fixed]
+    changing = chip.changing()
+    found = [one.id for one in _switches(chip) if chip.switches[one.id] != one.values[0]]
+    if not changing:
+        raise UsageError.of("ascend_usage.no_switch", target=target, framework=chip.driver)
     if not found:
-        known = [switch.id for switch in ascend_switches()]
-        raise UsageError.of("ascend_usage.all_widest", target=target, switches=known)
+        raise UsageError.of("ascend_usage.all_widest", target=target, switches=[*changing])
     return tuple(found)
 
 
-def _is_fixed(switch: AscendSwitch, chip: AscendTarget) -> bool:
-    """Tell whether no entry for this chip depends on the switch."""
-    return not any(switch.id in entry.when for entry in chip.known())
+def _switches(chip: AscendTarget) -> tuple[AscendSwitch, ...]:
+    """Those on which something depends there."""
+    return tuple(switch for switch in ascend_switches() if switch.id in chip.changing())
 
 
 def _shows(everything: Movement, widest: Movement) -> bool:
@@ -119,7 +121,10 @@ def _shows(everything: Movement, widest: Movement) -> bool:
 
 @dataclass
 class _Bench:
-    """The model, run with some switches as they are and all others at their widest; no such run is made twice."""
+    """The model, run with some switches as they are and all others at their widest; no such run is made twice.
+
+    `calls` are those of the first run, with all switches as they are.
+    """
 
     side: Side
     inputs: Mapping[str, Array]
@@ -127,6 +132,7 @@ class _Bench:
     judge: Callable[[Mapping[str, Array]], Movement]
     progress: Progress
     runs: dict[frozenset[str], Movement] = field(default_factory=dict)
+    calls: tuple[EmulatedCalls, ...] = ()
 
     def move(self, narrow: Sequence[str]) -> Movement:
         """Run with these switches as they are."""
@@ -135,8 +141,10 @@ class _Bench:
             wide = {one.id: one.values[0] for one in ascend_switches() if one.id not in key}
             emulation = self.chip.with_switches(wide).emulation()
             assert isinstance(self.side.runner, ChipEmulator)  # noqa: S101 - for the type checker: it was asked before
-            sink = KeptOutputs()
-            self.side.runner.run(self.side.runner.emulated(self.side.model, emulation), self.inputs, sink)
+            sink, model = KeptOutputs(), self.side.runner.emulated(self.side.model, emulation)
+            self.side.runner.run(model, self.inputs, sink)
+            if not self.runs:
+                self.calls = self.side.runner.emulated_calls(model)
             self.runs[key] = self.judge(sink.values)
             self.progress("bisect", len(self.runs), 2 * len(self.runs))
         return self.runs[key]

@@ -12,13 +12,15 @@ from math import inf, log2
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.dtypes import LARGEST_FLOAT16, rounded_as
+from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, rounded_as
 from align.core.progress import silent
 from align.core.protocols import ChipEmulator
 from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.forward.emulation_result import AppliedRule, EmulationResult, ExpectedError, Overflow
 from align.forward.isolation.isolated_calls import NoiseIsolation
+from align.forward.running.measure_noise import failure_of
+from align.forward.running.predict_errors import emulation_findings
 from align.forward.running.run_both_models import trace_run
 from align.measure.measure_arrays import measure
 from align.models.describe_sides import describe_host
@@ -76,10 +78,10 @@ def emulate_model(
         opened.runner.run(emulated, took, together)
         calls = _calls(opened, emulated, chip)
         progress("emulate", 2, STAGES)
-        opened.runner.run(emulated, took, alone)
+        reason = failure_of(opened.runner, emulated, took, alone)
         layers = tuple(_rows(trace, _operators(calls, _coarse(chip)), together.found, alone.found))
     progress("emulate", STAGES, STAGES)
-    return _result(opened, chip, took, layers, calls)
+    return _result(opened, chip, took, layers, calls, (*emulation_findings(calls, chip, reason),))
 
 
 def _emulated(opened: Side, chip: AscendTarget) -> Model:
@@ -94,9 +96,9 @@ def _calls(opened: Side, emulated: Model, chip: AscendTarget) -> tuple[EmulatedC
     calls = opened.runner.emulated_calls(emulated)
     coarse = _coarse(chip)
     if not any(one.entry in coarse for one in calls):
-        changing = [switch.id for switch in ascend_switches() if chip.switches[switch.id] == switch.values[0]]
-        facts = {"side": opened.label, "target": chip.chip.id, "framework": chip.driver, "switches": changing}
-        raise CannotRunError.of("emulation_error.nothing_emulated", **facts)
+        hidden = [*dict.fromkeys(one.operator for one in calls if one.entry == NOT_EMULATED)]
+        facts = {"side": opened.label, "target": chip.chip.id, "framework": chip.driver, "hidden": hidden}
+        raise CannotRunError.of("emulation_error.nothing_emulated", **facts, switches=[*chip.coarser_by()])
     return calls
 
 
@@ -182,6 +184,7 @@ def _result(
     took: Inputs,
     layers: tuple[ExpectedError, ...],
     calls: tuple[EmulatedCalls, ...],
+    findings: tuple[Finding, ...],
 ) -> EmulationResult:
     entries = {entry.id: entry for entry in chip.entries()}
     overflows = tuple(_overflow(one, entries[one.entry], chip) for one in calls if one.overflowed)
@@ -194,10 +197,10 @@ def _result(
         switches=dict(chip.switches),
         rules=tuple(_applied(entry, calls, chip) for entry in entries.values() if _met(entry, calls)),
         layers=layers,
-        at_risk=_at_risk(layers),
+        at_risk=_at_risk(layers, frozenset(one.module for one in overflows)),
         overflows=overflows,
         headroom=LARGEST_FLOAT16 / max(sizes) if sizes else None,
-        findings=tuple(_overflow_finding(one) for one in overflows),
+        findings=(*map(_overflow_finding, overflows), *findings),
         inputs=describe_inputs(took),
         environment={opened.reader.name: opened.reader.environment(), "host": describe_host()},
     )
@@ -241,10 +244,11 @@ def _overflow_finding(one: Overflow) -> Finding:
     return Finding("overflows-float16", "warning", one.module or sentence("model_part.model"), message, facts)
 
 
-def _at_risk(layers: Sequence[ExpectedError]) -> tuple[str, ...]:
-    """Layers that compute in a coarser format themselves, the largest expected error first."""
+def _at_risk(layers: Sequence[ExpectedError], overflowing: frozenset[str]) -> tuple[str, ...]:
+    """Layers that compute in a coarser format themselves, what overflows first, then the largest expected error."""
     own = [one for one in layers if one.operators and one.accumulated]
-    return tuple(one.key for one in sorted(own, key=_risk, reverse=True))
+    by_risk = sorted(own, key=lambda one: (one.module in overflowing, _risk(one)), reverse=True)
+    return tuple(one.key for one in by_risk)
 
 
 def _risk(one: ExpectedError) -> float:

@@ -246,3 +246,10 @@ NEARER_THAN_WITNESS: Final = 10.0
 """Of three sides of which no two agree, two are right if they are nearer to each other by this factor than the third.
 Choice: errors of rounding that have gathered are a few times their limit, faults are hundreds of times theirs; a larger
 number would call more of the layers behind a fault different on all three sides."""
+
+# predictions: what a chip is expected to do as the limit
+
+BLIND_LIMIT: Final = 1.0
+"""A limit by a prediction that is this share of a layer's typical value (RMS) shows no fault in it.
+Choice: an output of zeros would pass.
+"""

@@ -69,6 +69,11 @@ class AscendSwitch:
     cann: str
     source: str
     certainty: Certainty
+    ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def taken(self, driver: str) -> tuple[str, ...]:
+        """The values that a framework takes."""
+        return tuple(value for value in self.values if value not in self.ignored.get(driver, ()))
 
     def line(self, driver: Driver, value: str) -> str:
         """The line that sets it."""
@@ -102,11 +107,12 @@ class OperatorEntry:
 
 @dataclass(frozen=True, slots=True)
 class AscendTarget:
-    """A chip, the framework that drives it, and the value of each switch."""
+    """A chip, the framework that drives it, the value of each switch, and which of them somebody has set."""
 
     chip: Chip
     driver: Driver
     switches: Mapping[str, str]
+    given: tuple[str, ...] = ()
 
     def entries(self) -> tuple[OperatorEntry, ...]:
         """What holds there, in the order of the files: the first entry of an operator counts."""
@@ -116,6 +122,21 @@ class AscendTarget:
         """What is known of the chip with this framework, under any switches."""
         here = (entry for entry in operator_entries() if self.chip.id in entry.chips)
         return tuple(entry for entry in here if not entry.frameworks or self.driver in entry.frameworks)
+
+    def changing(self) -> tuple[str, ...]:
+        """The switches on which something depends there; a chip that has one value only has no use for the others."""
+        depending = {name for entry in self.known() for name in entry.when}
+        return tuple(switch.id for switch in ascend_switches() if switch.id in depending)
+
+    def without_effect(self) -> tuple[str, ...]:
+        """The switches that somebody has set though nothing depends on them there."""
+        return tuple(name for name in self.given if name not in self.changing())
+
+    def coarser_by(self) -> tuple[str, ...]:
+        """The switches at their most precise value of which another value rounds something."""
+        rounding = {name for entry in self.known() if entry.computes != "float32" for name in entry.when}
+        precise = {one.id for one in ascend_switches() if self.switches[one.id] == one.values[0]}
+        return tuple(name for name in self.changing() if name in rounding & precise)
 
     def emulation(self) -> Emulation:
         """The roundings of torch's operators; those that are only slow are there too, and round nothing."""
@@ -146,10 +167,11 @@ def ascend_target(name: str, driver: Driver = "mindspore", switches: Mapping[str
     for switch, value in (switches or {}).items():
         if switch not in known:
             raise UsageError.of("ascend_usage.unknown_switch", name=switch, known=[*known])
-        if value not in known[switch].values:
-            raise UsageError.of("ascend_usage.unknown_value", name=switch, value=value, known=[*known[switch].values])
+        if value not in (taken := known[switch].taken(driver)):
+            facts = {"name": switch, "value": value, "framework": driver, "known": [*taken]}
+            raise UsageError.of("ascend_usage.unknown_value", **facts)
         values[switch] = value
-    return AscendTarget(chip, driver, values)
+    return AscendTarget(chip, driver, values, tuple(switches or ()))
 
 
 def _chip(name: str) -> Chip:

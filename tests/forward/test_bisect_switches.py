@@ -79,5 +79,25 @@ def test_what_cannot_be_halved_is_refused() -> None:
     with pytest.raises(CannotRunError, match="is emulated on the torch reference"):
         align.bisect_switches(array, target="ascend:910b", inputs={"x": np.ones(3, np.float32)})
     for target in ("ascend:310p", "ascend:910a"):
-        with pytest.raises(UsageError, match="are at their most precise value already"):
+        with pytest.raises(UsageError, match="no switch changes what"):
             align.bisect_switches(array, target=target, inputs={"x": np.ones(3, np.float32)})
+
+
+@pytest.mark.frameworks
+def test_what_no_switch_is_tried_on_is_a_finding() -> None:
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pair = torch.nn.Bilinear(3, 3, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.pair(x, x)
+
+    switches = {"matmul_allow_hf32": "True", "inf_nan_mode": "1"}
+    x = np.ones((2, 3), np.float32)
+    found = align.bisect_switches(Net(), target="ascend:950", inputs={"x": x}, switches=switches)
+    assert found.verdict.outcome is Outcome.PREDICTED
+    said = [(one.code, one.subject) for one in found.findings]
+    assert said == [("not-emulated", "pair"), ("switch-without-effect", "inf_nan_mode")]

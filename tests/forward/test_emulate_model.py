@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -122,15 +123,40 @@ def test_overflow_is_foreseen_with_the_place_the_scale_and_the_line_that_keeps_f
     assert head.accumulated is not None
     assert head.accumulated.non_finite_mismatch == 0
     assert (head.accumulated.relative_l2 or 0.0) > 0.1
+    assert saturated.at_risk[0] == "head#0"
 
 
 @pytest.mark.frameworks
 def test_a_model_of_which_nothing_is_computed_otherwise_is_refused_with_what_to_change() -> None:
     import torch
 
-    with pytest.raises(CannotRunError, match=r"no operator of .* computes coarser") as caught:
-        align.emulate_model(torch.nn.Linear(3, 2), target="ascend:910b", inputs={"x": np.ones((2, 3), np.float32)})
-    assert "matmul_allow_hf32" in str(caught.value)
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(CannotRunError, match=r"nothing of .* is rounded on ascend:910b") as caught:
+        align.emulate_model(torch.nn.Linear(3, 2), target="ascend:910b", inputs={"x": x})
+    assert str(caught.value).endswith("change a switch: precision_mode, matmul_allow_hf32")
+    with pytest.raises(CannotRunError) as caught:
+        align.emulate_model(torch.nn.Linear(3, 2).half(), target="ascend:310p", inputs={"x": x.astype(np.float16)})
+    assert str(caught.value).endswith("Hint: take another chip with --target")
+    with pytest.raises(CannotRunError, match="not looked into: _trilinear"):
+        align.emulate_model(torch.nn.Bilinear(3, 3, 2), target="ascend:310p", inputs={"input1": x, "input2": x})
+
+
+@pytest.mark.frameworks
+def test_what_is_not_emulated_and_a_switch_without_effect_are_findings() -> None:
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pair, self.head = torch.nn.Bilinear(3, 3, 4), torch.nn.Linear(4, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.pair(x, x))
+
+    asked = {"inputs": {"x": np.ones((2, 3), np.float32)}, "switches": {"inf_nan_mode": "1"}}
+    found = align.emulate_model(Net(), target="ascend:310p", **asked)  # type: ignore[arg-type]
+    said = [(one.code, one.subject) for one in found.findings]
+    assert said == [("not-emulated", "pair"), ("switch-without-effect", "inf_nan_mode")]
 
 
 @pytest.mark.frameworks
@@ -183,3 +209,42 @@ def test_a_fault_of_one_percent_in_such_a_port_is_beyond_the_prediction_and_foun
     assert found.verdict.exit_code == 1
     assert [one.candidate for one in found.culprits] == ["mix"]
     assert any("not verified on hardware" in caveat for caveat in found.verdict.caveats)
+
+
+@pytest.mark.frameworks
+def test_where_the_chip_is_far_off_or_rounds_nothing_the_prediction_says_so() -> None:
+    import torch
+
+    far = align.compare_forward(torch_model(1e8), torch_model(1e8), inputs=INPUTS, emulate="ascend:310p")
+    assert far.verdict.outcome is Outcome.PREDICTED
+    assert any("may be wrong altogether" in caveat for caveat in far.verdict.caveats)
+    near = align.compare_forward(torch_model(), torch_model(), inputs=INPUTS, emulate="ascend:310p")
+    assert not any("may be wrong altogether" in caveat for caveat in near.verdict.caveats)
+    assert near.findings == ()
+    x = {"input": np.ones((2, 3), np.float32)}
+    none = align.compare_forward(torch.nn.LayerNorm(3), torch.nn.LayerNorm(3), inputs=x, emulate="ascend:310p")
+    assert [one.code for one in none.findings] == ["nothing-emulated"]
+
+
+@pytest.mark.frameworks
+def test_a_model_that_takes_gradients_of_its_inputs_is_emulated_though_no_layer_runs_alone() -> None:
+    import torch
+
+    class Forces(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.energy = torch.nn.Linear(3, 4)
+
+        def forward(self, x: Any) -> Any:
+            with torch.enable_grad():
+                place = x.clone().requires_grad_()
+                return torch.autograd.grad(self.energy(place).square().sum(), place)[0]
+
+    asked = {"inputs": {"x": np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)}}
+    torch.manual_seed(0)
+    model = Forces()
+    found = align.emulate_model(model, target="ascend:310p", **asked)
+    assert [one.code for one in found.findings] == ["emulated-alone-unmeasured"]
+    assert set(found.at_risk) == {"#0", "energy#0"}
+    same = align.compare_forward(model, copy.deepcopy(model), emulate="ascend:310p", **asked)
+    assert same.verdict.outcome is Outcome.PREDICTED

@@ -110,3 +110,18 @@ def test_the_operators_of_torch_that_entries_name_exist(assert_each) -> None:
         assert hasattr(torch.ops.aten, name) or callable(getattr(torch, name, None))
 
     assert_each(is_there, sorted({name for entry in operator_entries() for name in entry.torch} - {"*"}))
+
+
+def test_a_value_that_the_driving_framework_ignores_is_refused() -> None:
+    assert ascend_target("ascend:910b", switches={"precision_mode": "force_fp16"}).entries()
+    with pytest.raises(UsageError, match="where torch_npu drives the chip"):
+        ascend_target("ascend:910b", "torch_npu", {"precision_mode": "force_fp16"})
+
+
+def test_switches_on_which_nothing_depends_are_known() -> None:
+    asked = {"precision_mode": "must_keep_origin_dtype", "conv_allow_hf32": "False"}
+    assert ascend_target("ascend:310p", switches=asked).without_effect() == tuple(asked)
+    assert ascend_target("ascend:910b", switches=asked).without_effect() == ()
+    assert ascend_target("ascend:310p").changing() == ()
+    assert ascend_target("ascend:950").changing() == ("precision_mode", "conv_allow_hf32", "matmul_allow_hf32")
+    assert ascend_target("ascend:910b").coarser_by() == ("precision_mode", "matmul_allow_hf32")

@@ -102,7 +102,7 @@ def _in_dtype(
 ) -> tuple[Measurements, Measurements, str]:
     """The noise of a run by itself and of one on the ordinary inputs, and what kept either from its end."""
     together, alone = NoiseSink(trace, dtype), NoiseIsolation(trace, dtype)
-    reasons = [_failure(side.runner, model, inputs, sink) for sink in (together, alone)]
+    reasons = [failure_of(side.runner, model, inputs, sink) for sink in (together, alone)]
     return together.noise, alone.noise, max(reasons)
 
 
@@ -124,7 +124,7 @@ def _in_coarser(side: Side, inputs: Inputs, trace: Trace, dtype: str) -> tuple[M
     return _in_dtype(side, model, inputs, trace, dtype)[:2]
 
 
-def _failure(runner: ModelRunner, model: Model, inputs: Inputs, sink: CaptureSink) -> str:
+def failure_of(runner: ModelRunner, model: Model, inputs: Inputs, sink: CaptureSink) -> str:
     """Run a model; return what kept it from its end, "" if nothing did."""
     try:
         runner.run(model, inputs, sink)

@@ -31,8 +31,8 @@ def _keeping(rules: list[dict[str, Any]]) -> list[Block]:
 
 def _layers(document: dict[str, Any], *, show_all: bool) -> Table:
     by_key = {capture_key(one["module"], one["call"], one["output"]): one for one in document["layers"]}
-    outputs = [one for one in document["layers"] if not one["module"]]
     at_risk = [by_key[key] for key in document["at_risk"][:MOST_AT_RISK] if key in by_key]
+    outputs = [one for one in document["layers"] if not one["module"] and one not in at_risk]
     rows = document["layers"] if show_all else [*at_risk, *outputs]
     columns = (
         Column(say("emulation.layer"), "path"),

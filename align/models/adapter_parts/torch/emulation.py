@@ -12,7 +12,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from align.core.dtypes import LARGEST_FLOAT16, EmulatedCalls
+from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, EmulatedCalls
 from align.models.adapter_parts.torch.emulated_recurrence import run_recurrent
 from align.models.adapter_parts.torch.function_modes import run_under
 from align.models.adapter_parts.torch.state import is_scripted
@@ -30,6 +30,20 @@ MATRICES = {
 }  # fmt: skip
 CONVOLVED = (0, 1)  # no limit: places of input and weight; HF32 leaves the bias alone
 RECURRENT = frozenset({"lstm", "gru"})
+ATTENTION = "scaled_dot_product_attention"
+
+# Operators that multiply inside, where no rounding reaches, and the operator that would be made coarser for them.
+HIDDEN_PRODUCTS = {
+    "_trilinear": "bmm", "_cdist_forward": "bmm", "_euclidean_dist": "mm", "conv_tbc": "convolution",
+    "_sparse_mm": "mm", "_sparse_addmm": "addmm", "sspaddmm": "addmm", "_flash_attention_forward": "bmm",
+    "_efficient_attention_forward": "bmm", "_scaled_dot_product_flash_attention": "bmm",
+    "_scaled_dot_product_flash_attention_for_cpu": "bmm", "_scaled_dot_product_efficient_attention": "bmm",
+    "_scaled_dot_product_cudnn_attention": "bmm", "_native_multi_head_attention": "bmm",
+    "_transformer_encoder_layer_fwd": "bmm", "mkldnn_linear": "addmm", "mkldnn_convolution": "convolution",
+    "mkldnn_rnn_layer": "lstm",
+}  # fmt: skip
+TORCHS_OWN = frozenset({"aten", "prim", "prims"})  # no limit: namespaces whose operators are known; others are not
+FIRST_BEYOND = 65520.0  # format: what is less is rounded to the largest number of float16
 HF32_DROPPED = 12  # format: of float32's 23 bits of fraction, HF32 has 11
 
 
@@ -73,7 +87,7 @@ def _note_size(counts: list[float], value: Any) -> None:
     largest = float(torch.linalg.vector_norm(value, inf)) if value.numel() else 0.0
     if not largest <= LARGEST_FLOAT16:  # also where it is NaN
         finite = value[torch.isfinite(value)].abs()
-        counts[2] += int((finite > LARGEST_FLOAT16).sum())
+        counts[2] += int((finite >= FIRST_BEYOND).sum())
         largest = float(finite.max()) if finite.numel() else 0.0
     counts[1] = max(counts[1], largest)
 
@@ -86,12 +100,11 @@ class _Emulating:
 
     def __enter__(self) -> None:
         import torch
-        from torch.nn.attention import SDPBackend, sdpa_kernel
 
         fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         self._stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
-        self._stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        self._stack.enter_context(_attention_apart())
         for path, module in self._seen.model.named_modules():
             if not is_scripted(module):
                 self._follow(path, module)
@@ -121,15 +134,31 @@ def _dispatch_mode(seen: _Seen) -> Any:
 
     class Rounding(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = func.overloadpacket.__name__
-            rule = rules.get(name.removesuffix("_"))
+            name = func.overloadpacket.__name__.removesuffix("_")
+            rule = rules.get(name) if func.namespace in TORCHS_OWN else None
             if rule is None or not _is_wide(args[0]):
-                return func(*args, **(kwargs or {}))
-            note = seen.add(name.removesuffix("_"), rule.entry)
-            rounded = _rounded_arguments(name.removesuffix("_"), args, rule, seen.emulation, note)
+                output = func(*args, **(kwargs or {}))
+                if hidden := _hidden(func, args, output, seen.emulation):
+                    seen.add(hidden, NOT_EMULATED)
+                return output
+            note = seen.add(name, rule.entry)
+            rounded = _rounded_arguments(name, args, rule, seen.emulation, note)
             return _rounded_result(func(*rounded, **(kwargs or {})), rule, seen.emulation, note)
 
     return Rounding()
+
+
+def _hidden(func: Any, args: tuple[Any, ...], output: Any, emulation: Emulation) -> str:
+    """The name of an operator that may hold what the chip computes otherwise, but is not looked into; else ""."""
+    name, rules = func.overloadpacket.__name__.removesuffix("_"), emulation.operators
+    if func.namespace not in TORCHS_OWN:
+        given, made = (_any_wide(one) for one in (args, output))
+        coarse = any(rule.computes != "float32" for rule in rules.values())
+        return f"{func.namespace}::{name}" if given and made and coarse else ""
+    rule = rules.get(HIDDEN_PRODUCTS.get(name, name))
+    if rule is None or rule.computes == "float32":
+        return ""
+    return name if name in HIDDEN_PRODUCTS or _is_complex(args[0]) else ""
 
 
 def _function_mode(seen: _Seen) -> Any:
@@ -137,22 +166,45 @@ def _function_mode(seen: _Seen) -> Any:
     from torch.utils._python_dispatch import _disable_current_modes
 
     class Recurrent(TorchFunctionMode):  # type: ignore[misc]
-        """Runs LSTM and GRU as the rules say, or as they are: what they are made of is not looked at."""
+        """Runs LSTM and GRU as the rules say, or as they are, without a look at what they are made of."""
 
         def __torch_function__(
             self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
         ) -> Any:
             name = getattr(func, "__name__", "")
+            if name == ATTENTION:  # the code may have chosen a kernel itself
+                with _attention_apart():
+                    return func(*args, **(kwargs or {}))
             if name not in RECURRENT:
                 return func(*args, **(kwargs or {}))
             rule = seen.emulation.operators.get(name)
             with _disable_current_modes():
                 if rule is None or kwargs or not _is_wide(args[0]):
+                    if rule is not None and kwargs and rule.computes != "float32":
+                        seen.add(name, NOT_EMULATED)
                     return func(*args, **(kwargs or {}))
                 note = seen.add(name, rule.entry)
                 return run_recurrent(name, args, partial(round_to, emulation=seen.emulation, note=note), rule)
 
     return Recurrent()
+
+
+def _attention_apart() -> Any:
+    """Attention by its two products."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel(SDPBackend.MATH)
+
+
+def _any_wide(value: Any) -> bool:
+    """Tell whether there is such a tensor in what an operator is given or returns."""
+    return any(map(_any_wide, value)) if isinstance(value, (tuple, list)) else _is_wide(value)
+
+
+def _is_complex(value: Any) -> bool:
+    import torch
+
+    return bool(torch.is_tensor(value) and torch.is_complex(value))
 
 
 def _is_wide(value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.core.dtypes import LARGEST_FLOAT16, Emulation, OperatorRounding
+from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, Emulation, OperatorRounding
 
 pytestmark = pytest.mark.frameworks
 HALF = OperatorRounding("test", "float16", "float16")
@@ -187,3 +187,77 @@ def test_products_inside_of_fused_attention_are_seen_and_switches_of_torch_are_p
     assert {one.module for one in calls} == {"self_attn", "linear1", "linear2"}
     assert (torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled()) == before
     assert not layer._forward_hooks
+
+
+def test_products_that_cannot_be_looked_into_are_counted_as_not_emulated() -> None:
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pair, self.head = torch.nn.Bilinear(4, 4, 3), torch.nn.Linear(3, 2)
+
+        def forward(self, x: Any) -> Any:
+            twisted = torch.view_as_real(torch.complex(x, x) @ torch.complex(x, x).T)
+            return self.head(self.pair(x, x)) + torch.cdist(x, x)[:, :2] + twisted[:, :2, 0]
+
+    _, calls = emulated(Net(), torch.randn(5, 4), addmm=HALF, mm=HALF, bmm=HALF)
+    found = {(one.module, one.operator): one.entry for one in calls}
+    hidden = {("pair", "_trilinear"), ("", "_cdist_forward"), ("", "mm")}
+    assert {place for place, entry in found.items() if entry == NOT_EMULATED} == hidden
+    assert found["head", "addmm"] == "test"
+    _, calls = emulated(Net(), torch.randn(5, 4), convolution=HF32)
+    assert calls == ()
+
+
+def test_an_operator_of_somebody_else_is_not_taken_for_torchs_of_that_name() -> None:
+    import torch
+
+    library = torch.library.Library("align_test", "DEF")
+    library.define("mm(Tensor a, Tensor b) -> Tensor")
+    library.impl("mm", lambda a, b: a @ b, "CPU")
+
+    class Net(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.ops.align_test.mm(x, x)
+
+    x = torch.randn(4, 4)
+    found, calls = emulated(Net(), x, mm=HALF)
+    assert [(one.operator, one.entry) for one in calls] == [("align_test::mm", NOT_EMULATED)]
+    assert torch.equal(found, x @ x)
+
+
+def test_attention_is_taken_apart_where_the_code_asks_for_a_fused_kernel() -> None:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    class Net(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
+                return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    _, calls = emulated(Net(), torch.randn(1, 1, 4, 8), bmm=HALF)
+    assert [(one.operator, one.entry, one.calls) for one in calls] == [("bmm", "test", 2)]
+
+
+def test_a_recurrent_layer_whose_arguments_are_named_is_counted_as_not_emulated() -> None:
+    import torch
+
+    class Named(torch.nn.LSTM):
+        def forward(self, x: Any) -> Any:
+            named = {"num_layers": 1, "dropout": 0.0, "train": False, "bidirectional": False, "batch_first": False}
+            start = (torch.zeros(1, 2, 3),) * 2
+            return torch.lstm(x, start, self._flat_weights, has_biases=True, **named)[0]
+
+    _, calls = emulated(Named(4, 3), torch.randn(5, 2, 4), lstm=HALF)
+    assert [one.entry for one in calls] == [NOT_EMULATED]
+
+
+@pytest.mark.parametrize(("value", "beyond"), [(65504.0, 0), (65519.0, 0), (65520.0, 1)])
+def test_what_is_rounded_to_the_largest_number_of_float16_does_not_overflow(value: float, beyond: int) -> None:
+    import torch
+
+    layer = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(layer.weight)
+    found, (call,) = emulated(layer, torch.full((1, 1), value), mm=HALF_IN)
+    assert (call.overflowed, bool(found.isinf().any())) == (beyond, beyond == 1)
