@@ -142,7 +142,7 @@ def is_trace_folder(path: Path) -> bool:
 def read_dump(path: Path) -> ForeignDump:
     """Read another tool's dump; raises MissingFileError, or DumpError where no reader knows it."""
     if not path.exists():
-        raise MissingFileError(path, "dump")
+        raise MissingFileError(path, "trace folder or dump")
     readers = sorted(dump_readers().values(), key=lambda one: one.last_resort)
     for reader in readers:
         if reader.recognizes(path):

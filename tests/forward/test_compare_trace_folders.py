@@ -245,7 +245,7 @@ def test_a_trace_that_was_cut_short_is_refused_or_compared_up_to_its_end(tmp_pat
 
 def test_what_is_no_trace_of_a_model_is_refused(tmp_path: Path) -> None:
     whole = captured(tmp_path / "a", model())
-    with pytest.raises(MissingFileError, match="trace folder not found"):
+    with pytest.raises(MissingFileError, match="trace folder or dump not found"):
         align.compare_trace_folders(whole, tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunFolderError, match="is not a trace folder"):
