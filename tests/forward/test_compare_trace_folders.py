@@ -14,7 +14,14 @@ import pytest
 import align
 from align.core.name_map import NameMap, Pairing
 from align.core.verdicts import Outcome
-from align.errors import MissingFileError, NothingInCommonError, RunFolderError, UnlikeTracesError, UserCodeError
+from align.errors import (
+    DumpError,
+    MissingFileError,
+    NothingInCommonError,
+    RunFolderError,
+    UnlikeTracesError,
+    UserCodeError,
+)
 from align.forward.allowances import AcceptedDeviation, Allowances
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.traces.stored.checksums import LineChain
@@ -248,7 +255,7 @@ def test_what_is_no_trace_of_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match="trace folder or dump not found"):
         align.compare_trace_folders(whole, tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RunFolderError, match="is not a trace folder"):
+    with pytest.raises(DumpError, match="is neither a trace folder nor a dump that is known"):
         align.compare_trace_folders(whole, tmp_path / "empty")
     with TraceWriter(tmp_path / "bare", {}):
         pass
