@@ -18,7 +18,6 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.atomic_files import atomic_path
 from align.core.transforms import IDENTITY
 from align.errors import CannotRunError, DestinationError, InputsError
-from align.models.adapter_parts.onnx.constants_of_graph import constant_uses, constants_left
 from align.models.open_side import SideRequest, open_side
 from align.names.follow_origin import followed_side
 from align.names.map_file import read_map
@@ -81,7 +80,7 @@ def convert_into_onnx(
     if wrong:
         raise CannotRunError.of("into_onnx.not_read_back", destination=destination, names=first_few(wrong))
     unchanged = len(target.model.tensors) - len(new)
-    return IntoResult(destination, len(given), len(new), unchanged, tuple(constants_left(target.model)))
+    return IntoResult(destination, len(given), len(new), unchanged, tuple(target.model.constants_left()))
 
 
 def _opened_target(model: Path, destination: Path, *, overwrite: bool) -> Side:
@@ -132,7 +131,7 @@ def _initializers(model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
     places: dict[str, dict[tuple[int, str], str]] = defaultdict(dict)
     for one in model.parameters:
         places[one.initializer] |= dict.fromkeys(one.places, one.name)
-    found, clashes, others = {}, [], constant_uses(model)
+    found, clashes, others = {}, [], model.constant_uses()
     for name, uses in places.items():
         held = [model.changed.get(place) for place in uses]
         first = next((value for value in held if value is not None), None)

@@ -177,3 +177,11 @@ def test_an_axis_with_a_name_takes_any_length(net, tmp_path) -> None:
     file = exported(tmp_path / "free.onnx", net, dynamic_axes={"x": {0: "batch"}})
     inputs = {"x": np.random.default_rng(1).standard_normal((5, 3, 6, 6)).astype(np.float32)}
     assert compare_forward(net, str(file), inputs=inputs).verdict.outcome.value == "aligned"
+
+
+def test_two_exports_of_one_model_differ_by_rounding_only_where_norms_are_folded(files, tmp_path) -> None:
+    both = str(files["torchscript"]), str(files["dynamo"])
+    assert compare_forward(*both, inputs=pixels()).verdict.outcome.value == "aligned"
+    wrong = changed(files["dynamo"], "conv1.weight", lambda value: value * np.float32(1.0001), tmp_path / "wrong.onnx")
+    found = compare_forward(both[0], str(wrong), inputs=pixels()).findings
+    assert "conv1.weight -> conv1.weight" in [one.subject for one in found if one.code == "weights-differ"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -11,12 +11,39 @@ from align.core.dtypes import is_float
 from align.models.adapter_parts.onnx.name_parameters import aliases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from align.models.adapter_parts.onnx.onnx_model import OnnxModel
+    from align.checkpoints.onnx_graph import OnnxGraph
+    from align.core.checkpoints import StoredTensor
+    from align.core.dtypes import Array
+    from align.models.adapter_parts.onnx.module_scopes import Scope
+    from align.models.adapter_parts.onnx.name_parameters import OnnxParameter
 
 
-def constants_left(model: OnnxModel) -> list[str]:
+class GraphModel(Protocol):
+    """What is asked of an OnnxModel."""
+
+    @property
+    def graph(self) -> OnnxGraph:
+        """The nodes."""
+
+    @property
+    def tensors(self) -> Mapping[str, StoredTensor]:
+        """All initializers."""
+
+    @property
+    def scopes(self) -> Sequence[Scope | None]:
+        """The modules of the nodes."""
+
+    @property
+    def parameters(self) -> Sequence[OnnxParameter]:
+        """What has a name."""
+
+    def constant(self, name: str) -> Array:
+        """The value of an initializer."""
+
+
+def constants_left(model: GraphModel) -> list[str]:
     """Initializers with several floating values, not all equal, that are of no parameter."""
     known = {one.initializer for one in model.parameters}
     return [
@@ -26,7 +53,7 @@ def constants_left(model: OnnxModel) -> list[str]:
     ]
 
 
-def constant_uses(model: OnnxModel) -> Mapping[str, list[str]]:
+def constant_uses(model: GraphModel) -> Mapping[str, list[str]]:
     """The nodes, by initializer, that may use it as a constant though it is a parameter.
 
     Exporters keep equal tensors once. It may be so where no parameter is known, and where a module uses the ones or
@@ -43,7 +70,7 @@ def constant_uses(model: OnnxModel) -> Mapping[str, list[str]]:
     return found
 
 
-def _uses(model: OnnxModel) -> Iterator[tuple[int, str, str]]:
+def _uses(model: GraphModel) -> Iterator[tuple[int, str, str]]:
     known = aliases(model.graph.nodes, model.tensors)
     for number, node in enumerate(model.graph.nodes):
         for name in node.needs:
@@ -51,6 +78,6 @@ def _uses(model: OnnxModel) -> Iterator[tuple[int, str, str]]:
                 yield number, name, known[name][0]
 
 
-def _is_uniform(model: OnnxModel, name: str) -> bool:
+def _is_uniform(model: GraphModel, name: str) -> bool:
     value = model.constant(name)
     return value.size < 2 or bool(np.all(value == value.flat[0]))
