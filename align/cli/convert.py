@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -146,8 +147,13 @@ def _into(
 ) -> int:
     from align.convert.into_onnx import convert_into_onnx
     from align.words.catalogue import say
+    from align.words.message_words import first_few
 
     done = convert_into_onnx(source, model, out, source_model=source_model, name_map=map_file, overwrite=overwrite)
     facts = {"parameters": done.parameters, "initializers": done.initializers, "unchanged": done.unchanged}
     typer.echo(say("convert.into", out=out, **facts))
+    if done.constants:
+        typer.echo(say("convert.into_constants", names=first_few(done.constants)))
+    words = {"model": source_model or "MODEL", "out": out, "source": source}
+    typer.echo(say("convert.into_compare", **{key: shlex.quote(str(value)) for key, value in words.items()}))
     return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.atomic_files import atomic_path
+from align.core.transforms import IDENTITY
 from align.errors import CannotRunError, DestinationError, InputsError
 from align.models.open_side import SideRequest, open_side
 from align.names.follow_origin import followed_side
@@ -37,12 +38,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IntoResult:
-    """How many parameters went into how many initializers of the file that was written."""
+    """How many parameters went into how many initializers of the file that was written.
+
+    `constants` are tensors of no parameter, which stay: nothing tells whether they were computed from old weights.
+    """
 
     destination: Path
     parameters: int
     initializers: int
     unchanged: int
+    constants: tuple[str, ...] = ()
 
 
 def convert_into_onnx(
@@ -58,21 +63,24 @@ def convert_into_onnx(
 
     `source_model` is the model that the checkpoint fits, which knows the epsilon of its norms. Raises DestinationError
     for a file that is there, InputsError listing all parameters that have no counterpart, and CannotRunError where the
-    graph has no place for a value: a norm folded into a convolution without `source_model`, or one initializer that
-    stands for parameters which differ now.
+    graph has no place for a value: a norm folded into a convolution without `source_model`, an initializer that was
+    computed from a parameter, or one that stands for parameters which differ now.
     """
     target = _opened_target(model, destination, overwrite=overwrite)
     theirs, values, target = _weights(source, source_model, target)
     own = target.reader.read_parameters(target.model, target.label)
+    theirs = replace(theirs, parameters=tuple(replace(one, tied_to=None) for one in theirs.parameters))
     names = _names(name_map, theirs, own)
     given = {one.target: one.transform.apply(values[one.source]) for one in names.pairings}
+    _refuse_computed(target.model, given)
     new = _initializers(target.model, {**target.reader.read_values(target.model), **given})
     _write(model, destination, target.model.tensors, new)
     held = open_checkpoint(destination).tensors
     wrong = [name for name, value in new.items() if not np.array_equal(held[name].load(), value)]
     if wrong:
         raise CannotRunError.of("into_onnx.not_read_back", destination=destination, names=first_few(wrong))
-    return IntoResult(destination, len(given), len(new), len(target.model.tensors) - len(new))
+    unchanged = len(target.model.tensors) - len(new)
+    return IntoResult(destination, len(given), len(new), unchanged, tuple(target.model.constants_left()))
 
 
 def _opened_target(model: Path, destination: Path, *, overwrite: bool) -> Side:
@@ -86,7 +94,7 @@ def _weights(source: Path, source_model: str | None, target: Side) -> tuple[Para
     if source_model is not None:
         side = open_side(SideRequest(source_model, source))
         parameters = side.reader.read_parameters(side.model, side.label)
-        return parameters, side.reader.read_values(side.model), followed_side(target, side)
+        return parameters, side.reader.read_values(side.model), followed_side(target, side, same_values=False)
     parameters, tensors = read_checkpoint_side(source)
     return parameters, {name: tensor.load() for name, tensor in tensors.items()}, target
 
@@ -105,13 +113,25 @@ def _names(name_map: Path | str | None, theirs: ParameterSet, own: ParameterSet)
     return found
 
 
+def _refuse_computed(model: Any, given: Mapping[str, Array]) -> None:
+    """Raise InputsError for values that an export computed from parameters in a way that the file does not tell."""
+    in_folds = {name for norm in model.folded for name in norm.names}
+    faults = [
+        f"{one.name}: {one.initializer}"
+        for one in model.parameters
+        if one.name in given and one.name not in in_folds and not one.named and one.transform is IDENTITY
+    ]
+    if faults:
+        raise InputsError(*texts("into_onnx.computed"), faults=faults)
+
+
 def _initializers(model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
     """The new values of initializers; raises CannotRunError for one that would have to hold several."""
     model.load(values)
     places: dict[str, dict[tuple[int, str], str]] = defaultdict(dict)
     for one in model.parameters:
         places[one.initializer] |= dict.fromkeys(one.places, one.name)
-    found, clashes = {}, []
+    found, clashes, others = {}, [], model.constant_uses()
     for name, uses in places.items():
         held = [model.changed.get(place) for place in uses]
         first = next((value for value in held if value is not None), None)
@@ -119,6 +139,7 @@ def _initializers(model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
             continue
         if any(value is None or not np.array_equal(value, first) for value in held):
             clashes.append(say("into_onnx.shared", name=name, parameters=sorted(set(uses.values()))))
+        clashes += [say("into_onnx.constant", name=name, node=node) for node in others.get(name, ())]
         found[name] = first
     if clashes:
         raise InputsError(*texts("into_onnx.several"), faults=clashes)

@@ -181,7 +181,8 @@ class Origin:
 
     `values` are those of its `parameters`, `norms` stand in their order.
     `paired` leads from a parameter's name in the exported model to the origin's; `biases` from the origin's name of a
-    weight to that of the bias beside it.
+    weight to that of the bias beside it. `usual` are the parameters of layers that compute with them as they are.
+    `same_values` tells whether the exported model is meant to have these values.
     """
 
     parameters: ParameterSet
@@ -189,3 +190,5 @@ class Origin:
     norms: tuple[OriginNorm, ...]
     paired: Mapping[str, str]
     biases: Mapping[str, str]
+    usual: frozenset[str] = frozenset()
+    same_values: bool = True

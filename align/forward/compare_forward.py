@@ -16,7 +16,7 @@ from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
 from align.forward.causes.suspects import guess_causes, with_lines
 from align.forward.caveats import with_caveats
-from align.forward.compare_witness import compare_witness
+from align.forward.compare_witness import compare_witness, without_witness
 from align.forward.forward_result import ForwardComparison
 from align.forward.functions.compare_functions import BothRecords, compare_functions, record_both
 from align.forward.functions.look_inside import Budget, look_inside
@@ -133,7 +133,8 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         task.begun()
         gathered = _gather(task, names, run, map_is_final=name_map is not None)
         if run.failure is not None:
-            return predicted(_result(task, gathered, _judge_failed(task, gathered, run.failure), None), chip)
+            failed = _result(task, gathered, _judge_failed(task, gathered, run.failure), None)
+            return predicted(failed if witness is None else without_witness(failed), chip)
         gathered = _with_carried(task, gathered)
         task.begun()
         gathered, bench, alone = _isolate(task, gathered)

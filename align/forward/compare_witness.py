@@ -8,12 +8,13 @@ are far nearer to each other than either is to it.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 from align.core.measurements import smallest_factor
+from align.core.verdicts import Finding
 from align.forward.forward_result import WitnessComparison, WitnessedLayer
 from align.forward.layers.compare_traces import compare_traces, paired_outputs
 from align.forward.running.run_both_models import trace_run
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.measurements import Limit
     from align.core.traces import Capture, Trace
-    from align.forward.forward_result import Deviates, LayerComparison
+    from align.forward.forward_result import Deviates, ForwardComparison, LayerComparison
     from align.forward.running.run_both_models import BothRuns
     from align.models.open_side import Side
     from align.traces.module_calls import CallPairs
@@ -54,6 +55,12 @@ def compare_witness(
     judged = sum(row.limit is not None for row in layers)
     first = next((place for place, one in enumerate(rows) if one.deviates not in _NOBODY), None)
     return WitnessComparison(witness.label, tuple(rows), first, judged - len(rows), _conclusion(rows, first))
+
+
+def without_witness(result: ForwardComparison) -> ForwardComparison:
+    """The result of a candidate that failed, which says that the witness was not run."""
+    note = Finding("witness-not-run", "note", result.candidate, sentence("witness.not_run"))
+    return replace(result, findings=(*result.findings, note))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from align.core.protocols import OptimizerReader, SettingsReader
-from align.core.registry import check_packages, model_readers
+from align.core.registry import check_packages, file_models, model_readers
 from align.errors import CannotRunError, SideError
 from align.models.open_side import Side, build_side
 from align.models.user_code import find_function, load_function
@@ -55,6 +55,8 @@ def open_lint_side(side: str | Model | Side) -> LintSide:
     """
     if not isinstance(side, str):
         return _sorted_out(type(side).__name__ if not isinstance(side, Side) else side.label, side, {})
+    if file_models(side) is not None:
+        raise CannotRunError.of("lint_usage.no_layers", name=side)
     function = load_function(side)
     opened = _called(side, function)
     fresh = opened.optimizer is not None and opened.optimizer.model is None

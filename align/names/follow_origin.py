@@ -30,8 +30,11 @@ def follow_origins(reference: Side, candidate: Side) -> tuple[Side, Side]:
     return followed_side(reference, candidate), followed_side(candidate, reference)
 
 
-def followed_side(side: Side, origin: Side) -> Side:
-    """The side with what its origin tells of it; any side that is no export as it is."""
+def followed_side(side: Side, origin: Side, *, same_values: bool = True) -> Side:
+    """The side with what its origin tells of it; any side that is no export as it is.
+
+    `same_values` tells whether the export is meant to have the origin's values.
+    """
     if not isinstance(side.reader, OriginFollower) or isinstance(origin.reader, OriginFollower):
         return side
     theirs = origin.reader.read_parameters(origin.model, origin.label)
@@ -42,6 +45,8 @@ def followed_side(side: Side, origin: Side) -> Side:
         tuple(_norms(theirs, _epsilons(origin))),
         _paired(own, theirs),
         _biases(theirs),
+        frozenset(name for one in theirs.modules if rule_for(one.classes[:1]) for name in one.parameters),
+        same_values,
     )
     return replace(side, model=side.reader.followed(side.model, known))
 

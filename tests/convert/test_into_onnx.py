@@ -12,6 +12,7 @@ import pytest
 from align.cli.main import main
 from align.convert.convert_checkpoint import convert_checkpoint
 from align.forward.compare_forward import compare_forward
+from align.models.open_side import open_side
 
 pytestmark = pytest.mark.frameworks
 sys.path.insert(0, str(Path(__file__).parents[1] / "planted"))
@@ -145,3 +146,133 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path, capsys) -
         code, text = run(capsys, *arguments)
         assert (code, said in text) == (2, True), text
     assert not (tmp_path / "n.onnx").exists()
+
+
+COMPUTED = '''
+import torch
+from torch.nn import functional as F
+
+
+class Norm(torch.nn.Module):
+    """Its scale is 1 + weight, which exporters compute."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * (1.0 + self.weight)
+
+
+class Product(torch.nn.Module):
+    """A matrix that is used as it lies, one that is turned, and a value that is used in two ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.w1, self.w2 = (torch.nn.Parameter(torch.randn(4, 4)) for _ in range(2))
+        self.g = torch.nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        return torch.relu(x @ self.w1) @ self.w2.t() * self.g + (1 + self.g)
+
+
+class Ones(torch.nn.Module):
+    """A constant that is equal to the fresh weight of a norm: the dynamo exporter keeps them once."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(4)
+        self.register_buffer("one", torch.ones(4), persistent=False)
+
+    def forward(self, x):
+        return torch.minimum(self.norm(x), self.one)
+
+
+def net(layer):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), layer()).eval()
+
+
+def norm(): return net(Norm)
+def product(): return net(Product)
+def ones(): return net(Ones)
+def folded():
+    torch.manual_seed(0)
+    made = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 3)).eval()
+    made[1].running_var.uniform_(0.5, 2.0)
+    return made
+'''
+
+
+def _computed(tmp_path: Path, name: str, *, dynamo: bool) -> tuple[Any, Path]:
+    """A net of that name, and the file that was exported of it; other weights lie beside it, in `new.pth`."""
+    import importlib
+    import warnings
+
+    import torch
+
+    (tmp_path / "computed_nets.py").write_text(COMPUTED)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        sys.modules.pop("computed_nets", None)
+        made = getattr(importlib.import_module("computed_nets"), name)()
+    finally:
+        sys.path.remove(str(tmp_path))
+    more = {"external_data": False, "verbose": False} if dynamo else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(made, (torch.ones(2, 4),), str(tmp_path / "old.onnx"), dynamo=dynamo, **more)
+    return made, tmp_path / "old.onnx"
+
+
+ROWS = {"input": np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_a_value_that_the_export_computed_is_no_parameter_of_that_name(tmp_path, capsys, dynamo) -> None:
+    import torch
+
+    net, old = _computed(tmp_path, "norm", dynamo=dynamo)
+    result = compare_forward(net, str(old), inputs=ROWS)
+    assert (result.verdict.outcome.value, [one.code for one in result.findings if one.severity == "error"]) == (
+        "aligned",
+        [],
+    )
+    torch.save(trained(net).state_dict(), tmp_path / "new.pth")
+    code, said = run(capsys, tmp_path / "new.pth", old, "--into", "-o", tmp_path / "new.onnx")
+    assert (code, "source 1.weight" in said, (tmp_path / "new.onnx").exists()) == (2, True, False), said
+
+
+def test_a_matrix_that_keeps_its_name_is_not_turned_and_what_stays_is_named(tmp_path, capsys) -> None:
+    import torch
+
+    net, old = _computed(tmp_path, "product", dynamo=False)
+    torch.save(trained(net).state_dict(), tmp_path / "new.pth")
+    code, said = run(capsys, tmp_path / "new.pth", old, "--into", "-o", tmp_path / "new.onnx")
+    assert (code, "stay as before: onnx::" in said, "align forward MODEL" in said) == (0, True, True), said
+    side = open_side(str(tmp_path / "new.onnx"))
+    stored = {name: tensor.load() for name, tensor in side.model.tensors.items()}
+    assert np.array_equal(stored["1.w1"], net[1].w1.detach().numpy())
+
+
+def test_a_constant_that_is_equal_to_a_weight_is_not_changed_with_it(tmp_path, capsys) -> None:
+    import torch
+
+    net, old = _computed(tmp_path, "ones", dynamo=True)
+    torch.save(trained(net).state_dict(), tmp_path / "new.pth")
+    code, said = run(capsys, tmp_path / "new.pth", old, "--into", "-o", tmp_path / "new.onnx")
+    assert (code, "as a constant" in said, (tmp_path / "new.onnx").exists()) == (2, True, False), said
+
+
+def test_a_norm_folded_into_a_linear_layer_is_taken_apart_and_folded_again(tmp_path, capsys) -> None:
+    import torch
+
+    net, old = _computed(tmp_path, "folded", dynamo=True)
+    assert compare_forward(net, str(old), inputs=ROWS).verdict.outcome.value == "aligned"
+    torch.save(trained(net).state_dict(), tmp_path / "new.pth")
+    code, said = run(
+        capsys, tmp_path / "new.pth", old, "--into", "-o", tmp_path / "new.onnx",
+        "--source-model", f"{tmp_path}/computed_nets.py:folded",
+    )  # fmt: skip
+    assert code == 0, said
+    assert compare_forward(net, str(tmp_path / "new.onnx"), inputs=ROWS).verdict.outcome.value == "aligned"

@@ -109,3 +109,11 @@ def test_a_fault_in_an_export_is_not_laid_to_the_port(tmp_path, capsys) -> None:
     assert found["layers"][found["first"]]["deviates"] == "witness"
     assert main(command) == 0
     assert "the witness deviates" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_candidate_that_fails_leaves_the_witness_out_and_says_so() -> None:
+    layers = net().layers
+    failing = ArrayModel((*layers[:2], ArrayLayer("last", "torch.nn.Linear", lambda x: x @ x, {})))
+    result = compare_forward(net(), failing, inputs=INPUTS, witness=net())
+    assert (result.verdict.exit_code, result.witness) == (2, None)
+    assert "witness-not-run" in [one.code for one in result.findings]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from align.core.layer_settings import LayerSettings
+from align.errors import CannotRunError
 from align.lint.compare_settings import LayerPair, compare_settings
+from align.lint.lint_sides import open_lint_side
 from align.rules.pitfalls import pitfalls
 
 if TYPE_CHECKING:
@@ -127,3 +131,10 @@ def test_the_gravest_come_first_and_then_the_order_of_the_reference() -> None:
     )
     findings = compare([dropout, *slopes((0.01, 0.2), (0.3, 0.4))]).findings
     assert [finding.reference for finding in findings] == ["act0", "act1", "drop"]
+
+
+def test_an_onnx_file_has_no_settings_to_compare(tmp_path) -> None:
+    file = tmp_path / "net.onnx"
+    file.write_bytes(b"")
+    with pytest.raises(CannotRunError, match="no layers whose settings"):
+        open_lint_side(str(file))

@@ -18,6 +18,7 @@ import numpy as np
 from align.core.dtypes import EPSILON, dtype_name, is_float
 from align.core.measurements import Limit
 from align.core.piece_transforms import Slice, apart_from_whole
+from align.core.protocols import OriginFollower
 from align.core.transforms import IDENTITY
 from align.forward.relations.output_relations import likeliest_relation
 from align.forward.relations.relation import Relation, at_places, sample_places
@@ -30,7 +31,8 @@ from align.forward.thresholds import (
     ROUNDED_WEIGHT_UNITS,
 )
 from align.measure.thresholds import SAMPLED_ELEMENTS
-from align.traces.compare_weights import compare_weights, expected_weights, weights_never_given
+from align.models.thresholds import FOLDED_ROUNDING_UNITS
+from align.traces.compare_weights import compare_weights, expected_weights, paired_values, weights_never_given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,6 +89,9 @@ def compare_live_weights(
     """
     values = [side.reader.read_values(side.model) for side in sides]
     findings = compare_weights(values[0], values[1], name_map)
+    if findings and all(isinstance(side.reader, OriginFollower) for side in sides):
+        rounded = _rounded(values[0], values[1], name_map)
+        findings = tuple(one for one in findings if one.subject not in rounded)
     if not findings:
         return ComparedWeights((), Weights(values[1], owners=_counterparts(owners, name_map)))
     if lacking := weights_never_given(findings, (values[0], values[1]), name_map, **_known(sides)):
@@ -101,6 +106,19 @@ def compare_live_weights(
     modules = frozenset(owners[1][name] for name in meant if name in owners[1])
     weights = Weights(values[1], meant, modules, by_module, _counterparts(owners, name_map))
     return ComparedWeights(tuple(explained), weights)
+
+
+def _rounded(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> set[str]:
+    """What differs between two exports by no more than the rounding of a product that each exporter computed."""
+    found = set()
+    for pairing in name_map.pairings:
+        meant, held, _ = paired_values(pairing, source, target)
+        if meant.shape == held.shape and is_float(held.dtype.name) and held.size:
+            unit = max(EPSILON.get(one.dtype.name, EPSILON["float32"]) for one in (meant, held))
+            off = np.abs(meant.astype(np.float64) - held)
+            if off.max() <= FOLDED_ROUNDING_UNITS * unit * np.abs(held.astype(np.float64)).max():
+                found.add(f"{pairing.source} -> {pairing.target}")
+    return found
 
 
 class _Known(TypedDict):

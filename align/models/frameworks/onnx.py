@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.models.adapter_parts.onnx.follow_origin import followed
 from align.models.adapter_parts.onnx.onnx_model import OnnxModel, open_onnx
@@ -51,10 +50,6 @@ class OnnxFramework:
     def is_optimizer(self, model: Model) -> bool:  # noqa: ARG002
         """Return False: there are no optimizers in it."""
         return False
-
-    def read_settings(self, model: Model) -> list[LayerSettings]:
-        """Return the classes of all modules, without settings: a graph has operators, which are set otherwise."""
-        return [LayerSettings(one.path, one.classes) for one in self.read_parameters(model, "").modules]
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Return all parameters in torch's layout, read-only where they lie in the file: nothing ever changes it."""

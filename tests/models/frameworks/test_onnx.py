@@ -177,3 +177,24 @@ def test_an_axis_with_a_name_takes_any_length(net, tmp_path) -> None:
     file = exported(tmp_path / "free.onnx", net, dynamic_axes={"x": {0: "batch"}})
     inputs = {"x": np.random.default_rng(1).standard_normal((5, 3, 6, 6)).astype(np.float32)}
     assert compare_forward(net, str(file), inputs=inputs).verdict.outcome.value == "aligned"
+
+
+def test_two_exports_of_one_model_differ_by_rounding_only_where_norms_are_folded(files, tmp_path) -> None:
+    both = str(files["torchscript"]), str(files["dynamo"])
+    assert compare_forward(*both, inputs=pixels()).verdict.outcome.value == "aligned"
+    wrong = changed(files["dynamo"], "conv1.weight", lambda value: value * np.float32(1.0001), tmp_path / "wrong.onnx")
+    found = compare_forward(both[0], str(wrong), inputs=pixels()).findings
+    assert "conv1.weight -> conv1.weight" in [one.subject for one in found if one.code == "weights-differ"]
+
+
+def test_no_cause_is_seen_in_settings_that_a_graph_does_not_keep(net, files, tmp_path) -> None:
+    import onnx
+
+    model = onnx.load(files["torchscript"])
+    for attribute in next(node for node in model.graph.node if node.name == "/conv1/Conv").attribute:
+        if attribute.name in ("dilations", "pads"):
+            attribute.ints[:] = [2] * len(attribute.ints)
+    onnx.save(model, tmp_path / "wrong.onnx")
+    result = compare_forward(net, str(tmp_path / "wrong.onnx"), inputs=pixels())
+    assert [one.candidate for one in result.culprits] == ["conv1"]
+    assert "conv-padding" not in str(result.culprits)

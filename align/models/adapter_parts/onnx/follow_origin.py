@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from align.core.transforms import Transform
     from align.models.adapter_parts.onnx.onnx_model import OnnxModel
 
-_CONVOLUTIONS = {"Conv": 0, "ConvTranspose": 1}  # the axis of the weight along which its outputs lie
+_FOLDING = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0}  # the axis of torch's weight along which its outputs lie
 
 
 def followed(model: OnnxModel, origin: Origin) -> OnnxModel:
     """The model with its folded norms, its constants that are parameters, ties and zeros that the export left out."""
     model = replace(model, folded=tuple(_folded(model, origin)))
+    model = replace(model, parameters=tuple(one for one in model.parameters if _is_held(model, origin, one)))
     known = {one.initializer for one in model.parameters}
     left = {one.name for one in origin.parameters.parameters if one.tied_to is None} - set(origin.paired.values())
     left -= {name for norm in model.folded for name in _names_of(origin, norm.path)}
@@ -34,6 +35,20 @@ def followed(model: OnnxModel, origin: Origin) -> OnnxModel:
     parameters = (*model.parameters, *(one for _, one in found))
     zeros = {name: origin.values[theirs].shape for name, theirs in _zeros(origin, left)}
     return replace(model, parameters=parameters, zeros=zeros, ties=_ties(parameters, origin))
+
+
+def _is_held(model: OnnxModel, origin: Origin, one: OnnxParameter) -> bool:
+    """Tell whether the file holds the parameter itself, and nothing that an exporter computed from it.
+
+    What has no name of its own there and another value is the parameter only where that was turned for a usual layer,
+    or a norm was multiplied into it.
+    """
+    theirs = origin.paired.get(one.name)
+    if one.named or theirs is None or not origin.same_values or any(one.name in norm.names for norm in model.folded):
+        return True
+    if one.transform is TURNED and theirs in origin.usual:
+        return True
+    return np.array_equal(model.values_of(one).ravel(), origin.values[theirs].ravel())
 
 
 def _names_of(origin: Origin, path: str) -> Iterator[str]:
@@ -49,7 +64,7 @@ def _folded(model: OnnxModel, origin: Origin) -> Iterator[FoldedNorm]:
     by_place = {place: one for one in model.parameters for place in one.places}
     unsure: list[list[FoldedNorm]] = []
     for number, node in enumerate(model.graph.nodes):
-        if node.operator not in _CONVOLUTIONS or len(node.inputs) < 3:
+        if node.operator not in _FOLDING or len(node.inputs) < 3:
             continue
         weight, bias = (by_place.get((number, name)) for name in node.inputs[1:])
         theirs = origin.paired.get(weight.name) if weight else None
@@ -57,7 +72,7 @@ def _folded(model: OnnxModel, origin: Origin) -> Iterator[FoldedNorm]:
             continue
         place = order.get(origin.parameters.by_name[theirs].module, 0)
         near = sorted(free, key=lambda norm: (order[norm.path] < place, abs(order[norm.path] - place)))
-        made = [_made(model, origin, norm, (weight, bias), theirs, _CONVOLUTIONS[node.operator]) for norm in near]
+        made = [_made(model, origin, norm, (weight, bias), theirs, _FOLDING[node.operator]) for norm in near]
         fits = [one for one in made if one is not None]
         held = model.values_of(weight), model.values_of(bias)
         sure = next((one for one in fits if one.confirmed(*held)), None)
@@ -79,7 +94,7 @@ def _made(
     """A norm in a convolution, if it has as many channels."""
     weight, bias = own
     values = {name: origin.values[key] for name, key in norm.parameters.items()}
-    held = model.tensors[weight.initializer].shape
+    held = weight.transform.output_shape(model.tensors[weight.initializer].shape)
     shape = origin.values[theirs].shape
     if values["weight"].shape != model.tensors[bias.initializer].shape or np.prod(held) != np.prod(shape):
         return None

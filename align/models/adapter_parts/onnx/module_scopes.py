@@ -110,19 +110,24 @@ def _renamed(path: str, again: Mapping[str, str]) -> str:
 def at_their_weights(
     nodes: Sequence[OnnxNode], scopes: Sequence[Scope | None], modules: Mapping[tuple[int, str], str]
 ) -> tuple[Scope | None, ...]:
-    """The scopes with each convolution in the module that owns its weight.
+    """The scopes with each convolution or linear layer in the module that owns its weight.
 
     The dynamo exporter says that one into which a BatchNorm was multiplied is the BatchNorm.
     """
     known = {path for scope in scopes if scope for path in scope.paths}
     found = []
     for number, (node, scope) in enumerate(zip(nodes, scopes, strict=True)):
-        module = modules.get((number, node.inputs[1]), "") if node.operator in _CONVOLUTIONS else ""
+        folding = node.operator in _CONVOLUTIONS or (node.operator == "Gemm" and _is_norm(scope))
+        module = modules.get((number, node.inputs[1]), "") if folding else ""
         if scope and module and module != scope.module:
             around = sorted((path for path in known if module.startswith(f"{path}.")), key=len)
             scope = Scope((*around, module))  # noqa: PLW2901
         found.append(scope)
     return tuple(found)
+
+
+def _is_norm(scope: Scope | None) -> bool:
+    return bool(scope and scope.classes and scope.classes[-1].startswith("torch.nn.BatchNorm"))
 
 
 def module_classes(

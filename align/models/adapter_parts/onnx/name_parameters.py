@@ -40,13 +40,18 @@ _BIAS_OF_FOLDED = ".weight_bias"  # what the dynamo exporter calls the bias that
 
 @dataclass(frozen=True, slots=True)
 class OnnxParameter:
-    """A parameter as torch would have it: `transform` makes it of the initializer; `places` are what uses it."""
+    """A parameter as torch would have it: `transform` makes it of the initializer; `places` are what uses it.
+
+    One that is not `named` so in the file has its name from the node that uses it: the exporter made the initializer,
+    by turning the parameter or by computing something else from it.
+    """
 
     name: str
     module: str
     initializer: str
     transform: Transform = IDENTITY
     places: tuple[Place, ...] = ()
+    named: bool = True
 
     @property
     def attribute(self) -> str:
@@ -83,7 +88,7 @@ def name_parameters(
         name, module = _name(use, shared[use.alias] > 1)
         if not name:
             continue
-        made = OnnxParameter(name, module, use.initializer, use.transform, (use.place,))
+        made = OnnxParameter(name, module, use.initializer, use.transform, (use.place,), bool(_own_name(use.alias)))
         known = found.setdefault(name, made)
         if known is not made and (known.initializer, known.transform) == (made.initializer, made.transform):
             found[name] = replace(known, places=(*known.places, use.place))
@@ -140,11 +145,12 @@ def _uses(
         for slot, alias in enumerate(node.inputs):
             if alias in known and _is_value(tensors[known[alias][0]]):
                 initializer, turned = known[alias]
-                one_axis = len(tensors[initializer].shape) == 1
+                one_axis = len(tensors[initializer].shape) == 1 and bool(_own_name(alias))  # else it was computed
                 role = (
                     _role(node, slot, one_axis and module in multiplied, one_axis and module in normed) if scope else ""
                 )
-                change = _layout(node, slot, turned, tensors[initializer].shape)
+                kept = scope and _own_name(alias)  # exporters give another name to what they turn
+                change = turned if kept else _layout(node, slot, turned, tensors[initializer].shape)
                 yield _Use((number, alias), initializer, alias, module, role, change)
 
 
@@ -173,10 +179,15 @@ def _layout(node: OnnxNode, slot: int, turned: Transform, shape: Shape) -> Trans
 
 def _name(use: _Use, shared: bool) -> tuple[str, str]:
     """The name of a parameter and its module; "" for a constant."""
-    own = "" if _NO_NAME.fullmatch(use.alias) or "." not in use.alias else use.alias
+    own = _own_name(use.alias)
     if own.endswith(_BIAS_OF_FOLDED):
         own = f"{own.removesuffix(_BIAS_OF_FOLDED)}.bias"
     module = own.rpartition(".")[0]
     if own and (not shared or not use.role or (module == use.module and own.endswith(f".{use.role}"))):
         return own, module
     return (f"{use.module}.{use.role}".lstrip("."), use.module) if use.role else ("", "")
+
+
+def _own_name(alias: str) -> str:
+    """The name as the exported model had it, "" for one that an exporter made up."""
+    return "" if _NO_NAME.fullmatch(alias) or "." not in alias else alias

@@ -15,6 +15,7 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.dtypes import Array, is_float, numpy_dtype
 from align.core.transforms import IDENTITY
 from align.errors import InputsError
+from align.models.adapter_parts.onnx.constants_of_graph import constant_uses, constants_left
 from align.models.adapter_parts.onnx.module_scopes import at_their_weights, module_classes, raw_modules, read_scopes
 from align.models.adapter_parts.onnx.name_parameters import OnnxParameter, name_parameters, owned_initializers
 from align.models.adapter_parts.onnx.plan_calls import Plan, plan_calls
@@ -128,6 +129,14 @@ class OnnxModel:
             value = folded.get(one.name, new.get(one.name))
             if value is not None:
                 self.changed.update(dict.fromkeys(one.places, self._as_kept(one, value)))
+
+    def constants_left(self) -> list[str]:
+        """Tensors of no parameter; see constants_of_graph."""
+        return constants_left(self)
+
+    def constant_uses(self) -> Mapping[str, list[str]]:
+        """Nodes that may use a parameter's tensor as a constant; see constants_of_graph."""
+        return constant_uses(self)
 
     def fitted(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Inputs in the dtypes that the graph takes, where no value changes by more than rounding.
