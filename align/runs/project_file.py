@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import existing_file
+from align.core.registry import file_models
 from align.curves.read_presets import pattern_faults, preset_faults, read_patterns, read_presets
 from align.errors import ProjectFileError
 from align.forward.allowances import NO_ALLOWANCES, Allowances, allowance_faults, read_allowances
@@ -193,8 +194,10 @@ def _source(source: str, folder: Path) -> Path | str:
 
 
 def _factory(side: str, folder: Path) -> str:
-    """Make the file of `file.py:function` absolute; leave `package.module:function` alone."""
+    """Make the file of `file.py:function` absolute, and one that holds a model; leave `package.module:function`."""
     place, separator, name = side.rpartition(":")
+    if not separator and file_models(side) is not None:
+        return str(_below(folder, side))
     return f"{_below(folder, place)}{separator}{name}" if place.endswith(".py") else side
 
 

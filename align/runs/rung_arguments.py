@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.core.registry import file_models
 from align.runs.rung import Missing, shown, shown_side
 from align.words.catalogue import sentence
 
@@ -57,6 +58,12 @@ def _by_role(key: str, value: Path | str | tuple[Path | str, ...] | None) -> Ite
         yield role.removesuffix(" model").removesuffix(" training"), value
 
 
+def exported_sides(project: Project) -> list[str]:
+    """The sides that are files with a model in them, such as ONNX: they hold their own weights, and no live layers."""
+    sides = {"reference": project.reference, "candidate": project.candidate}
+    return [name for name, side in sides.items() if file_models(side.model) is not None]
+
+
 def map_file(project: Project, run: Path) -> Path:
     """The map that the rungs above `parameters` go by."""
     return project.map or run / "map.toml"
@@ -67,9 +74,11 @@ def checkpoints(project: Project, run: Path) -> tuple[Path | None, Path | None]:
 
     Where the project file names no checkpoint of the reference, it is the values that its factory gives it, captured
     once; where it names none of the candidate, what the reference's is converted into. (None, None) where there is
-    neither a checkpoint nor anything to capture on.
+    neither a checkpoint nor anything to capture on. A candidate that is an exported file is filled from nothing.
     """
     reference, candidate = project.reference.checkpoint, project.candidate.checkpoint
+    if "candidate" in exported_sides(project):
+        return reference, None
     if reference is None and project.inputs and project.reference.model:
         reference = run / CAPTURED / "values.safetensors"
     if reference is None or candidate is not None:

@@ -19,6 +19,7 @@ from align.errors import DumpError, MissingFileError
 from align.traces.foreign_parts.layer_classes import public_classes
 from align.traces.open_trace import open_trace
 from align.traces.stored.manifest import MANIFEST
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -142,7 +143,7 @@ def is_trace_folder(path: Path) -> bool:
 def read_dump(path: Path) -> ForeignDump:
     """Read another tool's dump; raises MissingFileError, or DumpError where no reader knows it."""
     if not path.exists():
-        raise MissingFileError(path, "trace folder or dump")
+        raise MissingFileError(path, say("model_part.trace_or_dump"))
     readers = sorted(dump_readers().values(), key=lambda one: one.last_resort)
     for reader in readers:
         if reader.recognizes(path):

@@ -8,6 +8,7 @@ import pytest
 
 from align.errors import MissingFileError, ProjectFileError
 from align.runs.project_file import Project, ProjectSide, read_project
+from align.runs.rung import Missing, rungs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,17 @@ def test_paths_are_relative_to_the_file_and_modules_are_left_alone(tmp_path: Pat
         inputs=tmp_path / "inputs.npz",
         map=tmp_path / "map.toml",
     )
+
+
+def test_an_exported_file_is_a_side_with_its_own_weights_and_without_settings(tmp_path: Path) -> None:
+    text = '[reference]\nmodel = "net.py:build"\ncheckpoint = "net.pth"\n[candidate]\nmodel = "net.onnx"\n'
+    read = read_project(project(tmp_path, text + '[forward]\ninputs = "inputs.npz"\n'))
+    assert read.candidate == ProjectSide(f"{tmp_path}/net.onnx")
+    plans = {rung.name: rung.plan(read, tmp_path / "run") for rung in rungs()}
+    assert [isinstance(plans[name], Missing) for name in ("settings", "weights", "forward")] == [True, True, False]
+    (command,) = plans["forward"].commands
+    assert [side.rpartition("/")[2] for side in command[1:3]] == ["net.py:build", "net.onnx"]
+    assert "--candidate-checkpoint" not in command
 
 
 def test_absolute_paths_stay(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.runs.rung import Judgement, Missing, Plan, Rung, judged_by_verdict, setting_culprit, shown
-from align.runs.rung_arguments import first_missing, map_file, models
+from align.runs.rung_arguments import exported_sides, first_missing, map_file, models
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 def _plan(project: Project, run: Path) -> Plan | Missing:
     if missing := first_missing(project, "reference model", "candidate model"):
         return missing
+    if exported := exported_sides(project):
+        return Missing(sentence("ladder.no_live_layers", sides=exported))
     read = {"reference": str(project.reference.model), "candidate": str(project.candidate.model)}
     chosen = map_file(project, run)
     command = ("lint", *models(project), "--map", shown(chosen), "--run", shown(run))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.runs.rung import Command, Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, shown, shown_side
-from align.runs.rung_arguments import checkpoints, first_missing, map_file, source
+from align.runs.rung_arguments import checkpoints, exported_sides, first_missing, map_file, source
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 def _plan(project: Project, run: Path) -> Plan | Missing:
     """Compare two checkpoints; convert the only one, or what the reference's factory gives it, for the candidate."""
+    if "candidate" in exported_sides(project):
+        return Missing(sentence("ladder.own_weights", side="candidate"))
     reference, candidate = checkpoints(project, run)
     if reference is None or candidate is None:
         return (
