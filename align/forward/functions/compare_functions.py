@@ -78,6 +78,8 @@ def compare_functions(records: BothRecords, label: str) -> tuple[tuple[FunctionC
     if not records.is_whole:
         left_out = sentence("forward_finding.functions_too_large", mebibytes=MOST_RECORDED_BYTES // 2**20)
         return (), (_not_compared(label, left_out),)
+    if not all(any(call.is_function for call in one.calls.values()) for one in (records.meant, records.made)):
+        return (), (_not_compared(label, sentence("forward_finding.no_functions_seen")),)
     return tuple(_Calls(records.meant, records.made).compared()), ()
 
 

@@ -60,10 +60,11 @@ def test_an_export_has_the_parameters_of_its_model(net, files, exporter) -> None
 
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
 def test_an_export_is_aligned_with_its_model_layer_by_layer(net, files, exporter) -> None:
-    result = compare_forward(net, str(files[exporter]), inputs=pixels())
+    result = compare_forward(net, str(files[exporter]), inputs=pixels(), functions=True)
     assert result.verdict.outcome.value == "aligned"
     assert {layer.reference for layer in result.layers} >= {"", "bn1", "relu", "layer", "norm", "fc1", "act", "fc2"}
     assert result.unpaired == ()
+    assert "functions-not-compared" in {one.code for one in result.findings}
 
 
 def test_a_fault_in_an_export_is_found_at_its_layer(net, files, tmp_path) -> None:
