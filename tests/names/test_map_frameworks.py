@@ -16,7 +16,7 @@ from align.names.map_parameters import map_parameters
 
 pytestmark = pytest.mark.frameworks
 
-RESNET50 = Path(__file__).parents[2] / "examples" / "resnet50.py"
+RESNETS = Path(__file__).parents[2] / "examples" / "resnet.py"
 
 
 def torch_layers() -> Any:
@@ -245,13 +245,13 @@ def test_a_tie_that_the_original_does_not_have_is_said() -> None:
 
 @pytest.fixture(scope="module")
 def resnets() -> tuple[Any, Any]:
-    spec = importlib.util.spec_from_file_location("resnet50_pair", RESNET50)
+    spec = importlib.util.spec_from_file_location("resnet_pair", RESNETS)
     assert spec is not None
     assert spec.loader is not None
     pair = importlib.util.module_from_spec(spec)
-    sys.modules["resnet50_pair"] = pair
+    sys.modules["resnet_pair"] = pair
     spec.loader.exec_module(pair)
-    return pair.torch_model(), pair.mindspore_model()
+    return pair.torch_model(50), pair.mindspore_model(50)
 
 
 def true_resnet(name: str) -> str:

@@ -114,7 +114,9 @@ class FilesBeside:
     def _is_plain(self, folder: Path) -> bool:
         """Whether a folder is below the one of the naming file without any link."""
         if folder not in self._plain:
-            self._plain[folder] = folder.resolve() == self._homes[0].joinpath(folder.relative_to(self._path.parent))
+            home = self._path.parent
+            below = self._homes[0].joinpath(folder.relative_to(home)) if folder.is_relative_to(home) else None
+            self._plain[folder] = folder.resolve() == below
         return self._plain[folder]
 
     def _resolved(self, file: Path, location: str) -> Path | None:
