@@ -40,6 +40,7 @@ from align.models.adapter_parts.mindspore.copies import (
 )
 from align.models.adapter_parts.mindspore.functions import captured_operators, elementwise_functions
 from align.models.adapter_parts.mindspore.gradients import differentiate
+from align.models.adapter_parts.mindspore.loops import MindSporeLoops
 from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
 from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
@@ -84,7 +85,7 @@ for tensor, name in zip(tensors, weights.files, strict=True):
 )
 
 
-class MindSporeFramework(MindSporeOptimizers, MindSporeTrainer):
+class MindSporeFramework(MindSporeLoops, MindSporeOptimizers, MindSporeTrainer):
     """Adapter of mindspore.nn.Cell."""
 
     name = "mindspore"
