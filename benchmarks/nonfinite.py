@@ -1,7 +1,7 @@
 """How well `align.watch_nonfinite` names planted faults, how often it cries without one, and what it costs.
 
-`python benchmarks/nonfinite.py [plants] [clean] [cost]`, by default all. 1 is returned where fewer than 95 % of the plants
-are named at their step and layer, or a clean training raises an alarm, or watching costs more than 1.3 times a step.
+`python benchmarks/nonfinite.py [plants] [clean] [cost]`, by default all. 1 is returned where fewer than 95 % of the
+plants are named at their step and layer, a clean training raises an alarm, or a watched step costs more than 1.3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ BATCH, ROUNDS = 8, 5
 def main(asked: list[str]) -> int:
     """Measure what is asked for."""
     measures = {"plants": plants, "clean": clean, "cost": cost}
-    return int(not all([measures[name]() for name in asked or measures]))
+    results = [measures[name]() for name in asked or measures]
+    return int(not all(results))
 
 
 def plants() -> bool:
@@ -53,14 +54,13 @@ def plants() -> bool:
 def clean() -> bool:
     """Fifty trainings without a fault."""
     import torch
-
     from _nonfinite_clean import CLEAN
 
     alarms = []
     runs: list[tuple[str, Any]] = []
     for one in CLEAN:
-        for seed in (0, 1):
-            runs.append((f"{one.__name__} {seed}", lambda one=one, seed=seed: (torch.manual_seed(seed), one())))
+        again = (lambda one=one, seed=seed: (torch.manual_seed(seed), one()) for seed in (0, 1))
+        runs += [(one.__name__, run) for run in again]
     for module, count in (("_nonfinite_torch", 18), ("_nonfinite_mindspore", 12)):
         for seed in range(count):
             kind = ("adam", "adamw", "sgd")[seed % 3]

@@ -1,8 +1,8 @@
 """Which call of a recorded pass was the first to go wrong, and on which way.
 
-An infinity alone is no fault: masks are made of them, and `where` drops what `log` made of 0. What counts is harm: a loss
-or a gradient that is not finite. From there the way leads back through what each call was given, to the call whose own
-operands were sound.
+An infinity alone is no fault: masks are made of them, and `where` drops what `log` made of 0. What counts is harm: a
+loss or a gradient that is not finite. From there the way leads back through what each call was given, to the call
+whose own operands were sound.
 """
 
 from __future__ import annotations

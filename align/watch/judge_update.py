@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.loops import LoopForms, OptimizerState
+    from align.watch.nonfinite_result import NonfiniteKind
 
 
 def update_origin(state: OptimizerState, held: Sequence[tuple[str, Any]], forms: LoopForms) -> Origin | None:
@@ -19,7 +20,7 @@ def update_origin(state: OptimizerState, held: Sequence[tuple[str, Any]], forms:
     norms = forms.norms([forms.norm(one) for _, _, one in floating])
     for (place, name, one), norm in zip(floating, norms, strict=True):
         if not isfinite(norm) and not _only_large(one, norm, forms):
-            kind = "NaN" if isnan(norm) else "Inf"
+            kind: NonfiniteKind = "NaN" if isnan(norm) else "Inf"
             cause = _cause(state, place)
             return Origin(kind, "update", None, "parameter", name, cause, forms.dtype_of(one))
     return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from align.watch.nonfinite_result import NonfiniteResult
 
 
-def locate_nonfinite(
+def locate_nonfinite(  # noqa: PLR0913 - one parameter an option
     training: str | Training,
     *,
     batches: Sequence[InputsSource],
@@ -37,15 +37,16 @@ def locate_nonfinite(
 ) -> NonfiniteResult:
     """Take steps of a training until something is not finite, and say where it began and why.
 
-    `training` is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step]) or
-    a dict of these. `batches` are taken one a step, over and over; the loss is multiplied by `loss_scale` for the way
-    back, unless the step is the user's own. Model and optimizer are left as they were. The other arguments are those of
+    `training` is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step])
+    or a dict of these. `batches` are taken one a step, over and over; the loss is multiplied by `loss_scale` for the
+    way back, unless the step is the user's own. Model and optimizer are left as they were. The other arguments are those of
     `watch_nonfinite`. Raises UsageError for no steps or batches.
 
     >>> from align.core.training import Training
     >>> import torch
     >>> layer = torch.nn.Linear(2, 1)
-    >>> made = Training(layer, lambda out, y: torch.sqrt((out - out) * y).sum(), torch.optim.SGD(layer.parameters(), 0.1))
+    >>> optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    >>> made = Training(layer, lambda out, y: torch.sqrt((out - out) * y).sum(), optimizer)
     >>> import numpy as np
     >>> found = locate_nonfinite(made, batches=[{"input": np.ones((1, 2), "f"), "y": np.ones((1, 1), "f")}])
     >>> found.event.step, found.event.direction, found.event.cause

@@ -192,7 +192,7 @@ class RecordedPass:
 
     def read(self) -> None:
         """Turn norms into numbers, waiting for a device once; overflows of the norm itself are told from real ones."""
-        figures = [*self.records, *self.arrivals]
+        figures: list[Record | Arrival] = [*self.records, *self.arrivals]
         for one, norm in zip(figures, self.forms.norms([each.norm for each in figures]), strict=True):
             one.norm = norm
             kept = one.output if isinstance(one, Record) else one.kept

@@ -1,7 +1,7 @@
 """A file that grows by a line a step while a training runs, so that a process that is killed leaves its last steps.
 
-Each line is a JSON object and is handed to the system when its step is over: after `kill -9` all steps are there but for
-the one that ran. The file is begun anew, whole, when it holds twice the steps that are kept.
+Each line is a JSON object and is handed to the system when its step is over: after `kill -9` all steps are there but
+for the one that ran. The file is begun anew, whole, when it holds twice the steps that are kept.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from align.core.loops import LoopWatcher
 from align.core.registry import model_readers
 from align.errors import CannotRunError, NonfiniteFoundError, UsageError
-from align.watch.nonfinite_result import NonfiniteResult
 from align.watch.running_figures import RunningFigures
 from align.watch.step_lines import StepLines
 from align.watch.thresholds import EXPLOSION_FACTOR, KEPT_STEPS
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from align.core.protocols import FrameworkName
     from align.watch.find_event import Origin
-    from align.watch.nonfinite_result import NonfiniteEvent
+    from align.watch.nonfinite_result import NonfiniteEvent, NonfiniteResult
 
 
 def watch_nonfinite(
@@ -72,7 +71,7 @@ class NonfiniteWatch:
 
     def __enter__(self) -> NonfiniteWatch:
         readers = [one for one in model_readers().values() if isinstance(one, LoopWatcher) and one.loaded()]
-        own = [one for one in readers if self._model is None or one.owns(self._model)]  # type: ignore[attr-defined]
+        own = [one for one in readers if self._model is None or model_readers()[one.name].owns(self._model)]
         if not own:
             raise CannotRunError.of("watch_error.no_framework")
         for one in own:
@@ -91,7 +90,7 @@ class NonfiniteWatch:
             raise NonfiniteFoundError.of("watch_error.found", headline=headline(self.event))
 
     def callback(self, framework: FrameworkName) -> Any:
-        """A callback in the place of `with`: for MindSpore's `Model.train`, or the Trainer of transformers ("torch")."""
+        """A callback in the place of `with`: of MindSpore's `Model.train`, or the Trainer of transformers ("torch")."""
         watcher = model_readers()[framework]
         if not isinstance(watcher, LoopWatcher):
             raise CannotRunError.of("watch_error.no_framework")
@@ -109,7 +108,7 @@ class NonfiniteWatch:
 
     def found(self, framework: WatchedFramework, origin: Origin) -> None:
         """See Judge."""
-        self._settle(framework, worded(framework, origin, self.figures), origin)
+        self._settle(framework, worded(framework, origin), origin)
 
     def passed(self, framework: WatchedFramework) -> None:
         """See Judge."""

@@ -138,7 +138,7 @@ class WatchedFramework:
         self.label = type(model).__name__ if first else self.label
         label = "" if first else type(model).__name__
         found = [(path, one) for path, one in self.watcher.loop_modules(model) if id(one) not in self._known]
-        for path, one in found:
+        for _, one in found:
             self._known[id(one)] = one
             if self.forms.is_whole(one):
                 self._whole.add(id(one))
@@ -157,7 +157,8 @@ class WatchedFramework:
             return
         self._read_pass()
         if origin := forward_origin(self.seen):
-            return self._judge.found(self, origin)
+            self._judge.found(self, origin)
+            return
         named = [
             (self._name(one), value) for one, value in zip(self.watcher.held_by(optimizer), gradients, strict=False)
         ]
@@ -166,7 +167,6 @@ class WatchedFramework:
         elif not self._judged:
             self._judged = True
             self._judge.passed(self)
-        return None
 
     def _after_update(self, optimizer: Any) -> None:
         """Look at the parameters that it moved."""
@@ -178,7 +178,7 @@ class WatchedFramework:
             self._judge.found(self, origin)
 
     def _end_of_pass(self) -> None:
-        """A new pass begins: was the last one a step?"""
+        """A new pass begins: count the last one, if it was a step."""
         skipped = self._is_skipped()
         if self.stopped:
             return

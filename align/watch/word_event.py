@@ -16,20 +16,21 @@ from align.words.catalogue import sentence, word
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.watch.nonfinite_result import NearOverflow
-    from align.watch.running_figures import Explosion, RunningFigures
+    from align.watch.nonfinite_result import GuiltyPart, NearOverflow
+    from align.watch.running_figures import Explosion
     from align.watch.watched_framework import WatchedFramework
     from align.words.message_words import Sentence
 
 
-def worded(framework: WatchedFramework, origin: Origin, figures: RunningFigures) -> NonfiniteEvent:
+def worded(framework: WatchedFramework, origin: Origin) -> NonfiniteEvent:
     """The event that an origin is."""
     record = origin.record
     layer = record.path if record is not None else origin.tensor.rpartition(".")[0]
-    scale, better = _scales(framework, origin, figures)
+    scale, better = _scales(framework, origin)
+    operator = record.name if record is not None else ""
     facts = {
         "tensor": origin.tensor,
-        "operator": record.name if record is not None else "",
+        "operator": operator,
         "dtype": origin.dtype,
         "scale": framework.loss_scale,
         "better": better or 0.0,
@@ -42,7 +43,7 @@ def worded(framework: WatchedFramework, origin: Origin, figures: RunningFigures)
         origin.direction,
         layer,
         record.call if record is not None else 0,
-        facts["operator"],
+        operator,
         record.line if record is not None else "",
         origin.part,
         origin.tensor,
@@ -61,7 +62,7 @@ def exploded(framework: WatchedFramework, explosion: Explosion) -> tuple[Nonfini
     """The event that an explosion is."""
     figure = explosion.figure
     record = figure.record
-    part = "output" if figure.direction == "forward" else "gradient"
+    part: GuiltyPart = "output" if figure.direction == "forward" else "gradient"
     dtype = figure.arrival.dtype if figure.arrival is not None else record.dtype
     origin = Origin("explosion", figure.direction, record, part, "", "explosion", dtype, (), figure.arrival)
     facts = {"factor": explosion.factor, "rms": figure.rms, "operator": record.name}
@@ -73,7 +74,7 @@ def exploded(framework: WatchedFramework, explosion: Explosion) -> tuple[Nonfini
         record.call,
         record.name,
         record.line,
-        part,  # type: ignore[arg-type]
+        part,
         "",
         "explosion",
         sentence("nonfinite_cause.explosion", **facts),
@@ -151,7 +152,7 @@ def _weights(framework: WatchedFramework, origin: Origin) -> Sentence:
     return sentence("nonfinite_weights.sound")
 
 
-def _scales(framework: WatchedFramework, origin: Origin, figures: RunningFigures) -> tuple[float | None, float | None]:
+def _scales(framework: WatchedFramework, origin: Origin) -> tuple[float | None, float | None]:
     """The loss scale in force, and one that avoids an overflow in float16 on the way back."""
     scale = framework.loss_scale
     if origin.direction != "backward":

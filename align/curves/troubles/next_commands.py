@@ -25,13 +25,14 @@ RATES = "--metric lr"
 
 
 def of_overflow(evidence: CurveEvidence, step: int) -> list[str]:
-    """Look at the layers where the overflow begins, then at the loss scales."""
-    return [sentence("loss_next.forward_at_overflow", before=step - 1), _metric(evidence, "loss_scale")]
+    """Look at the layers where the overflow begins, then at the loss scales, then at the training itself."""
+    forward = sentence("loss_next.forward_at_overflow", before=step - 1)
+    return [forward, _metric(evidence, "loss_scale"), sentence("loss_next.first_not_finite", steps=step)]
 
 
 def of_nan(evidence: CurveEvidence, step: int) -> list[str]:
-    """Look at the forward pass before NaN or Inf."""
-    return [_forward_at("loss_next.before_nan", evidence, step)]
+    """Look at the forward pass before NaN or Inf, then at the training itself."""
+    return [_forward_at("loss_next.before_nan", evidence, step), sentence("loss_next.first_not_finite", steps=step)]
 
 
 def of_shift(evidence: CurveEvidence, _step: int) -> list[str]:
@@ -90,7 +91,7 @@ def of_second_step(_evidence: CurveEvidence, _step: int) -> list[str]:
 def of_explosion(evidence: CurveEvidence, step: int) -> list[str]:
     """Look at the forward pass where the loss goes up for good, then at the gradient norms."""
     norms = sentence("loss_next.norms_and_rate", command=_metric(evidence, "grad_norm"))
-    return [_forward_at("loss_next.stays_up", evidence, step), norms]
+    return [_forward_at("loss_next.stays_up", evidence, step), norms, sentence("loss_next.first_explosion", steps=step)]
 
 
 def of_spike(evidence: CurveEvidence, step: int) -> list[str]:

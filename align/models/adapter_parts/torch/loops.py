@@ -215,9 +215,11 @@ class TorchLoops:
 
 
 # Reading an attribute, and what returns its own argument or asks about it.
-NO_COMPUTATION = frozenset(
-    ("__get__", "__set__", "__len__", "__repr__", "__format__", "__bool__", "__hash__", "__float__", "__int__")
-    + ("requires_grad_", "backward", "register_hook", "retain_grad", "detach", "detach_", "data_ptr", "dim", "size")
-    + ("stride", "numel", "item", "tolist", "numpy", "type_as", "element_size", "get_device", "untyped_storage")
-    + ("is_floating_point", "is_complex", "is_contiguous", "has_torch_function")
+NO_COMPUTATION = (
+    frozenset(
+        ("__get__", "__set__", "__len__", "__repr__", "__format__", "__bool__", "__hash__", "__float__", "__int__")
+    )
+    | frozenset(("requires_grad_", "backward", "register_hook", "retain_grad", "detach", "detach_", "data_ptr", "dim"))
+    | frozenset(("size", "stride", "numel", "item", "tolist", "numpy", "type_as", "element_size", "get_device"))
+    | frozenset(("untyped_storage", "is_floating_point", "is_complex", "is_contiguous", "has_torch_function"))
 )
