@@ -19,6 +19,7 @@ from align.training.step_result import (
     StepCulprit,
     StepOutcome,
 )
+from align.watch.nonfinite_result import CallFigures, NearOverflow, NonfiniteEvent, NonfiniteResult
 
 SIDES = "zoo.resnet:training", "ports.resnet:training"
 CUT, LAYERS = 15, 24
@@ -136,9 +137,22 @@ def sample_determinism() -> DeterminismResult:
     return DeterminismResult(0, None, ("seed 0",), (same, other), (), verdict)
 
 
+def sample_nonfinite() -> NonfiniteResult:
+    """A log of 0 on the way back."""
+    event = NonfiniteEvent(
+        "NaN", 3, "backward", "head", 0, "log", "train.py:7", "gradient", "", "log of 0", "log of 0",
+        "keep the argument above 0", "sound", (2,), "float16", 1024.0, 512.0,
+    )  # fmt: skip
+    before = (CallFigures("head", 0, "log", "train.py:7", "backward", (0.5, None, float("nan"))),)
+    near = (NearOverflow("head", "log", "backward", 2, 40000.0, 1024.0, 256.0),)
+    verdict = Verdict(Outcome.NOT_ALIGNED, "NaN first at step 3", Coverage("steps", 4))
+    return NonfiniteResult("Net", "torch", 4, 1, 20, event, (1, 2, 3), before, near, (), verdict)
+
+
 SAMPLES = {
     "step": sample_step,
     "params": sample_params,
     "initial": sample_initial,
     "determinism": sample_determinism,
+    "nonfinite": sample_nonfinite,
 }

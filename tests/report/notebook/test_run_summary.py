@@ -84,8 +84,8 @@ def test_a_folder_with_a_result_beside_the_ladder_alone_can_be_summarized(sample
 
 
 def test_what_is_asked_before_a_training_step_stands_between_forward_and_step(samples, tmp_path):
-    run = samples.write_sample_run(tmp_path / "run", ("determinism", "initial", "params", "step"))
+    run = samples.write_sample_run(tmp_path / "run", ("determinism", "initial", "nonfinite", "params", "step"))
     rungs = {rung.name: rung.state for rung in summarize_run(run).rungs}
-    assert list(rungs) == ["map", "convert", "forward", "params", "initial", "determinism", "step", "loss"]
+    assert list(rungs) == ["map", "convert", "forward", "params", "initial", "determinism", "nonfinite", "step", "loss"]
     assert [name for name, outcome in rungs.items() if outcome == "not run"] == ["map", "convert", "forward", "loss"]
     assert "params" not in {rung.name for rung in summarize_run(samples.write_sample_run(tmp_path / "other")).rungs}
