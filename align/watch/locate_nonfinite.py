@@ -39,7 +39,7 @@ def locate_nonfinite(  # noqa: PLR0913 - one parameter an option
 
     `training` is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step])
     or a dict of these. `batches` are taken one a step, over and over; the loss is multiplied by `loss_scale` for the
-    way back, unless the step is the user's own. Model and optimizer are left as they were. The other arguments are those of
+    way back, unless the step is the user's own. Model and optimizer are left as they were. The others are those of
     `watch_nonfinite`. Raises UsageError for no steps or batches.
 
     >>> from align.core.training import Training

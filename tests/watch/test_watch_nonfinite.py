@@ -120,7 +120,7 @@ def test_model_train_of_mindspore_is_watched_by_a_callback(faulty: bool) -> None
             return ops.sqrt(ops.relu(x) * 0) if faulty else ops.sqrt(ops.relu(x) + 1)
 
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
-    net = nn.SequentialCell(nn.Dense(3, 4), Root())
+    net = nn.SequentialCell(nn.Dense(3, 4, weight_init="ones"), Root())
     data = (np.ones((4, 3), np.float32), np.zeros((4, 4), np.float32) + 0.5)
     batches = mindspore.dataset.NumpySlicesDataset(data, ["x", "y"], shuffle=False).batch(2)
     model = mindspore.Model(net, nn.MSELoss(), nn.SGD(net.trainable_params(), 0.1))
