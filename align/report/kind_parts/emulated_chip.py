@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from align.core.traces import capture_key
+from align.report.foreseen import relative_error
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks
 from align.report.rendering.format_values import format_number, layer_name
 from align.report.thresholds import MOST_AT_RISK
@@ -54,18 +55,11 @@ def _row(one: dict[str, Any]) -> Row:
         name,
         one["class_name"],
         ", ".join(one["operators"]),
-        _relative(found),
-        _relative(alone) if one["module"] else "",
+        relative_error(found),
+        relative_error(alone) if one["module"] else "",
         format_number(found["max_abs"]) if found else "",
     )
     return Row(cells, "bad" if overflows else "plain")
-
-
-def _relative(figures: dict[str, Any] | None) -> str:
-    """The relative error; what is NaN or Inf on one side alone has none."""
-    if figures is None:
-        return ""
-    return "inf" if figures["non_finite_mismatch"] else format_number(figures["relative_l2"])
 
 
 def _rules(rules: list[dict[str, Any]]) -> Table:
