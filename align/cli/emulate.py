@@ -24,7 +24,9 @@ from align.cli.parts.sides import numbered_sources
 
 def emulate_command(  # noqa: PLR0913 - one parameter an option
     model: Annotated[str, typer.Argument(help="A torch model: `package.module:function` or `file.py:function`.")],
-    target: Annotated[str, typer.Option(metavar="ascend:CHIP", help="The chip: 910a, 310p, 910b, 910c or 950.")],
+    target: Annotated[
+        str, typer.Option(metavar="TARGET", help="The chip: ascend:910a, 310p, 910b, 910c or 950, or gpu.")
+    ],
     inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
@@ -35,7 +37,7 @@ def emulate_command(  # noqa: PLR0913 - one parameter an option
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Run a torch model with the roundings of an Ascend chip; name the layers most at risk and what overflows.
+    """Run a torch model with the roundings of a chip; name the layers most at risk and what overflows.
 
     Nothing is verified on hardware. Exit code 0: nothing overflows; 1: something is expected to; 2: it could not be
     run.

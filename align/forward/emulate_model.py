@@ -27,7 +27,7 @@ from align.models.describe_sides import describe_host
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_batches
 from align.models.open_side import open_side
-from align.rules.ascend_rules import ascend_switches, ascend_target
+from align.rules.ascend_rules import ascend_target
 from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import sentence
 
@@ -64,7 +64,7 @@ def emulate_model(
     >>> emulate_model("model.py:build", target="ascend:9000", inputs={})
     Traceback (most recent call last):
     align.errors.UsageError: no chip is called 'ascend:9000'
-    Hint: known: ascend:910a, ascend:310p, ascend:910b, ascend:910c, ascend:950
+    Hint: known: ascend:910a, ascend:310p, ascend:910b, ascend:910c, ascend:950, gpu:ampere
     """
     chip = ascend_target(target, framework, switches)
     opened, batches = open_side(side), read_batches(inputs)
@@ -191,7 +191,7 @@ def _result(
     sizes = [one.largest for one in calls if one.largest]
     return EmulationResult(
         model=opened.label,
-        target=f"ascend:{chip.chip.id}",
+        target=chip.chip.label,
         product=chip.chip.product,
         framework=chip.driver,
         switches=dict(chip.switches),
@@ -228,7 +228,7 @@ def _applied(entry: OperatorEntry, calls: Sequence[EmulatedCalls], chip: AscendT
 
 def _keeping_line(entry: OperatorEntry, chip: AscendTarget) -> str:
     """The line that keeps an operator in float32, "" where the chip has none."""
-    switches = {switch.id: switch for switch in ascend_switches()}
+    switches = {switch.id: switch for switch in chip.own_switches}
     return switches[entry.switch].line(chip.driver, entry.keeps) if entry.switch else ""
 
 
