@@ -112,6 +112,20 @@ class Emulation:
     reordered: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class GradientsMet:
+    """Gradients inside of one module that one operator is given or makes and that the chip would hold in float16.
+
+    `exponents` counts those other than zero by the exponent of their largest power of two; `largest` is a magnitude.
+    """
+
+    module: str
+    operator: str
+    entry: str
+    largest: float
+    exponents: Mapping[int, int]
+
+
 NOT_EMULATED: Final = ""
 """The entry of an operator that may hold what a chip computes otherwise, but cannot be looked into."""
 

@@ -11,7 +11,14 @@ from typing import Any, get_args
 import pytest
 
 from align.cli.main import main
-from align.forward.emulation_result import AppliedRule, EmulationResult, ExpectedError, Overflow
+from align.forward.emulation_result import (
+    AppliedRule,
+    EmulationResult,
+    ExpectedError,
+    GradientLayer,
+    LossScales,
+    Overflow,
+)
 from align.forward.forward_result import Prediction
 from align.rules.ascend_rules import MAKERS, Certainty, OperatorClass, ascend_chips, ascend_switches, operator_entries
 
@@ -19,7 +26,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 INPUT = ["--input", "x=float32[4,3,16,16]"]
 
 
-@pytest.mark.parametrize("value", [EmulationResult, AppliedRule, ExpectedError, Overflow, Prediction])
+@pytest.mark.parametrize(
+    "value", [EmulationResult, AppliedRule, ExpectedError, Overflow, LossScales, GradientLayer, Prediction]
+)
 def test_the_page_of_the_run_folder_names_every_field(value: type) -> None:
     named = set(re.findall(r"`([^`\s]+)`", (DOCS / "run-folder.md").read_text("utf-8")))
     assert {field.name for field in dataclasses.fields(value)} <= named
@@ -39,7 +48,7 @@ def test_classes_of_the_page_are_those_of_entries_or_kept_for_what_users_add() -
 
 @pytest.mark.frameworks
 def test_the_page_quotes_what_the_commands_print(page: Any) -> None:
-    assert page.run_commands() == [0, 1, 2, 1]
+    assert page.run_commands() == [0, 1, 0, 2, 1]
 
 
 @pytest.mark.frameworks

@@ -38,7 +38,8 @@ def emulation(*overflows: Overflow) -> EmulationResult:
     row = ExpectedError(0, "head", "Linear", 0, "", "float32", (2, 3), 1, ("addmm",), moved(5e-4), moved(4e-4))
     return EmulationResult(
         model="model.py:build", target="ascend:310p", product="Atlas inference products", framework="mindspore",
-        switches={}, rules=(), layers=(row,), at_risk=(row.key,), overflows=overflows, headroom=100.0, **NOTHING,
+        switches={}, rules=(), layers=(row,), at_risk=(row.key,), overflows=overflows, headroom=100.0, scales=None,
+        **NOTHING,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log2
 from typing import Any
 
 from align.core.traces import capture_key
@@ -17,11 +18,49 @@ def emulate_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
     return [
         _layers(document, show_all=show_all),
         _rules(document["rules"]),
+        *_scales(document),
         *findings_blocks(document["findings"]),
         *_keeping(document["rules"]),
         Lines(say("emulation.sources"), tuple(say("emulation.source", **one) for one in document["rules"]), "quiet"),
         Lines("", tuple(_notes(document)), "open"),
     ]
+
+
+def _scales(document: dict[str, Any]) -> list[Block]:
+    """The gradients that become float16, the largest first, and the loss scales that fit them."""
+    scales = document.get("scales")
+    if scales is None:
+        return []
+    columns = (
+        Column(say("emulation.layer"), "path"),
+        Column(say("emulation.operators"), "words"),
+        Column(say("emulation.largest"), "number"),
+        Column(say("emulation.smallest"), "number"),
+        Column(say("emulation.flushed"), "number"),
+    )
+    rows = tuple(
+        Row(
+            (
+                one["module"] or say("emulation.output"),
+                one["operator"],
+                format_number(one["largest"]),
+                format_number(one["smallest"]),
+                _share(one["flushed"]),
+            )
+        )
+        for one in scales["layers"][:MOST_AT_RISK]
+    )
+    shares = {key: _share(scales[key]) for key in ("flushed", "flushed_unscaled")}
+    bounds = {key: round(log2(scales[key])) for key in ("lowest", "highest")}
+    line = say("emulation.scale_line", highest=scales["highest"])
+    return [
+        Table(say("emulation.gradients", loss=scales["loss"]), columns, rows),
+        Lines("", (say("emulation.scales", **bounds, **shares), line)),
+    ]
+
+
+def _share(share: float) -> str:
+    return f"{format_number(100 * share)} %"
 
 
 def _keeping(rules: list[dict[str, Any]]) -> list[Block]:

@@ -105,7 +105,7 @@ class _Emulating:
         fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         self._stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
-        self._stack.enter_context(_attention_apart())
+        self._stack.enter_context(attention_apart())
         for path, module in self._seen.model.named_modules():
             if not is_scripted(module):
                 self._follow(path, module)
@@ -176,7 +176,7 @@ def _function_mode(seen: _Seen) -> Any:
         ) -> Any:
             name = getattr(func, "__name__", "")
             if name == ATTENTION:  # the code may have chosen a kernel itself
-                with _attention_apart():
+                with attention_apart():
                     return func(*args, **(kwargs or {}))
             if name not in RECURRENT:
                 return func(*args, **(kwargs or {}))
@@ -192,7 +192,7 @@ def _function_mode(seen: _Seen) -> Any:
     return Recurrent()
 
 
-def _attention_apart() -> Any:
+def attention_apart() -> Any:
     """Attention by its two products."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
