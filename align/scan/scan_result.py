@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
+    from align.core.api_calls import CallKind
     from align.core.verdicts import Finding
     from align.rules.api_table import OtherDefault, Status
 
-CallKind = Literal["layer", "function", "method"]
 SeenBy = Literal["run", "source"]
 
 
