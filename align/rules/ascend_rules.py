@@ -30,6 +30,7 @@ OperatorClass = Literal[
     "added in another order",
 ]
 T = TypeVar("T")
+MAKER: Final = "ascend:"
 MAKERS: Final = ("ascend", "gpu")  # folders of mappings/
 SATURATES: Final = "flushes or saturates"
 REORDERS: Final = "added in another order"

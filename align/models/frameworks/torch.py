@@ -51,6 +51,7 @@ from align.models.adapter_parts.torch.state import (
     writes,
 )
 from align.models.adapter_parts.torch.training import TorchTrainer
+from align.models.adapter_parts.torch.watched_calls import called_layers, name_of, watch_calls, watched_calls
 from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,
@@ -69,7 +70,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+<<<<<<< HEAD
     from align.core.dtypes import Array, EmulatedCalls, Emulation, GradientsMet
+=======
+    from align.core.api_calls import ApiCall
+    from align.core.dtypes import Array, EmulatedCalls, Emulation
+>>>>>>> iscan
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
     from align.core.protocols import Batch, Inputs, Model
@@ -271,6 +277,7 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         """What was rounded; see ChipEmulator."""
         return emulated_calls(model)
 
+<<<<<<< HEAD
     def gradients_met(self, training: Training, emulation: Emulation, batch: Batch) -> tuple[GradientsMet, ...]:
         """Differentiate a copy in evaluation mode; see GradientReader."""
         copied, loss = _copied(training.model), training.loss or sum_of_outputs
@@ -284,6 +291,31 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         failed = partial(UserCodeError, "the backward pass of the torch model")
         with evaluated(copied):
             return run_user_code(partial(gradients_met, copied, emulation, call), failed)
+=======
+    def watched(self, model: Model) -> Model:
+        """Copy, and see which names its code calls; see CallWatcher."""
+        copied = _copied(model)
+        watch_calls(copied)
+        return copied
+
+    def watched_calls(self, model: Model) -> tuple[ApiCall, ...]:
+        """What was called; see CallWatcher."""
+        return watched_calls(model)
+
+    def called_layers(self, model: Model) -> tuple[ApiCall, ...]:
+        """Layers by class; see CallWatcher."""
+        return called_layers(model)
+
+    def public_name(self, value: object) -> str:
+        """Name a class or function of torch; see CallWatcher."""
+        return name_of(value)
+
+    def tensor_methods(self) -> frozenset[str]:
+        """What a tensor has; see CallWatcher."""
+        import torch
+
+        return frozenset(dir(torch.Tensor))
+>>>>>>> iscan
 
     def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
         """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""
