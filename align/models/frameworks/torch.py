@@ -15,7 +15,6 @@ from align.core.layer_scripts import ScriptForms
 from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.core.traces import Influences
-from align.core.training import Training
 from align.errors import MissingClassError, UserCodeError
 from align.models.adapter_parts.torch.arrays import dtype_name, fitted, plain_tree, to_array, to_tensor
 from align.models.adapter_parts.torch.copies import (
@@ -27,7 +26,6 @@ from align.models.adapter_parts.torch.copies import (
     torch_memory,
     widened_model,
 )
-from align.models.adapter_parts.torch.emulated_backward import gradients_met
 from align.models.adapter_parts.torch.emulation import emulate, emulated_calls
 from align.models.adapter_parts.torch.export_onnx import export_onnx
 from align.models.adapter_parts.torch.function_modes import (
@@ -37,7 +35,7 @@ from align.models.adapter_parts.torch.function_modes import (
     round_at_random,
     seen_wide,
 )
-from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences, sum_of_outputs
+from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
 from align.models.adapter_parts.torch.optimizers import TorchOptimizers
 from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
 from align.models.adapter_parts.torch.state import (
@@ -70,15 +68,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-<<<<<<< HEAD
-    from align.core.dtypes import Array, EmulatedCalls, Emulation, GradientsMet
-=======
     from align.core.api_calls import ApiCall
     from align.core.dtypes import Array, EmulatedCalls, Emulation
->>>>>>> iscan
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
-    from align.core.protocols import Batch, Inputs, Model
+    from align.core.protocols import Inputs, Model
     from align.core.traces import CaptureSink, CodeSeen
     from align.errors import AlignError
 
@@ -277,21 +271,6 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         """What was rounded; see ChipEmulator."""
         return emulated_calls(model)
 
-<<<<<<< HEAD
-    def gradients_met(self, training: Training, emulation: Emulation, batch: Batch) -> tuple[GradientsMet, ...]:
-        """Differentiate a copy in evaluation mode; see GradientReader."""
-        copied, loss = _copied(training.model), training.loss or sum_of_outputs
-        parts = self.split_batch(Training(copied, training.loss), batch)
-        args, kwargs = bind_inputs(copied.forward, {name: _taken(copied, one) for name, one in parts.inputs.items()})
-        targets = [_taken(copied, one) for one in parts.targets.values()]
-
-        def call() -> Any:
-            return loss(copied(*args, **kwargs), *targets)
-
-        failed = partial(UserCodeError, "the backward pass of the torch model")
-        with evaluated(copied):
-            return run_user_code(partial(gradients_met, copied, emulation, call), failed)
-=======
     def watched(self, model: Model) -> Model:
         """Copy, and see which names its code calls; see CallWatcher."""
         copied = _copied(model)
@@ -315,7 +294,6 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
         import torch
 
         return frozenset(dir(torch.Tensor))
->>>>>>> iscan
 
     def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
         """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""
