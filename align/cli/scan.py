@@ -30,6 +30,10 @@ def scan_command(  # noqa: PLR0913 - one parameter an option
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
     show_all: Annotated[bool, typer.Option("--all", help="Show also what is the same in MindSpore.")] = False,
+    skeleton: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the port's layers in MindSpore into a file.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace that file if it is there.")] = False,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
@@ -40,8 +44,14 @@ def scan_command(  # noqa: PLR0913 - one parameter an option
     """
     from align.rules.api_table import scan_target
     from align.scan.scan_model import scan_model
+    from align.words.catalogue import say
 
     scan_target(target)  # refused before the model is built
+    if skeleton is not None:
+        from align.scan.skeleton.write_skeleton import write_skeleton
+
+        write_skeleton(model, skeleton, force=force)
+        typer.echo(say("skeleton.written", path=skeleton), err=json)
     given = [file_or_function(one) for one in inputs or ()]
     source = given_batches(given, made or (), seed) if given or made else None
     with progress_bar() as progress:

@@ -16,9 +16,11 @@ from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_batches
 from align.models.open_side import open_side
 from align.models.source_lines import made_at
+from align.models.user_code import find_function
 from align.rules.api_table import BY_EFFORT, api_entries, scan_target
 from align.scan.calls_in_source import calls_in_source
 from align.scan.scan_result import CallPlace, ScannedCall, ScanResult
+from align.scan.source_rules import source_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,7 +74,7 @@ def scan_model(
         seen_by="source" if inputs is None else "run",
         calls=scanned,
         counts={status: sum(one.calls for one in scanned if one.status == status) for status in BY_EFFORT},
-        findings=(),
+        findings=source_findings(opened.model, find_function(side) if isinstance(side, str) else None),
         inputs=describe_inputs(took) if took else {},
         environment={opened.reader.name: opened.reader.environment(), "host": describe_host()},
     )

@@ -37,6 +37,7 @@ from align.models.adapter_parts.torch.function_modes import (
 )
 from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
 from align.models.adapter_parts.torch.optimizers import TorchOptimizers
+from align.models.adapter_parts.torch.outline import TorchOutliner
 from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
 from align.models.adapter_parts.torch.state import (
     evaluated,
@@ -91,7 +92,7 @@ FORMS = ScriptForms(
 )
 
 
-class TorchFramework(TorchOptimizers, TorchTrainer):
+class TorchFramework(TorchOptimizers, TorchOutliner, TorchTrainer):
     """Adapter of torch.nn.Module."""
 
     name = "torch"
