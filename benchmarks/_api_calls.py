@@ -7,24 +7,27 @@ numbers are random: only shapes and kinds are compared.
     x(2, 3), y(2, 3)  normal numbers       p(2, 3)  between 0.1 and 0.9     sign(4)     -1 or 1
     i(5, 2, 3)        whole, below 5       i1(5, 2) whole, 1 to 4           b(2, 3)     true or false
     full(5, 2)        two times 5          arange_(3)  0 to 2               sorted_(5)  rising      spd(3)  a covariance
-    array(2, 3)       a NumPy array
+    array(2, 3)       a NumPy array        filled(layer)  the layer with numbers as its parameters
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 Array = np.ndarray[Any, Any]
-RTOL, ATOL = 1e-4, 2e-5  # float32 kernels of both frameworks differ by less; see `compared` for what is known to differ
+RTOL, ATOL = 1e-4, 2e-5  # float32 kernels of both frameworks differ by less
 NO_KERNEL = re.compile(
-    r"unregistered|kernelmod|nsupported op|elect \w* ?kernel|not supported? (?:on|in|for) (?:the )?\w*CPU|CPU[^.]{0,40}not support"
-    r"|only support\w* (?:on |in |for )?(?:the )?Ascend|primitive_target|Not found kernel|no kernel|has no CPU",
+    r"unregistered|kernelmod|nsupported op|elect \w* ?kernel|not supported? (?:on|in|for) (?:the )?\w*CPU"
+    r"|CPU[^.]{0,40}not support|only support\w* (?:on |in |for )?(?:the )?Ascend|Not found (?:kernel|op)|has no CPU"
+    r"|not supported on this device|Not implement exception|support Ascend only",
     re.IGNORECASE,
 )
 RANDOM = "~"
@@ -112,24 +115,20 @@ def _runnable(framework: str, function: Any) -> Any:
         return function
 
     def build(*args: Any, **kwargs: Any) -> Any:
-        layer = function(*args, **kwargs)
-        fill_layer(framework, layer)
-        return layer
+        return fill_layer(framework, function(*args, **kwargs))
 
     return build
 
 
-def fill_layer(framework: str, layer: Any) -> None:
+def fill_layer(framework: str, layer: Any) -> Any:
     """Fill a layer with numbers that follow from its torch twin's names, and set it to evaluation mode."""
     if framework == "torch":
-        layer.eval()
         for name, value in layer.state_dict().items():
             if value.is_floating_point():
                 import torch
 
                 value.copy_(torch.from_numpy(parameter_values(name, tuple(value.shape))))
-        return
-    layer.set_train(False)
+        return layer.eval()
     import mindspore
 
     for path, name, axis, parameter in _torch_names(layer, ""):
@@ -137,6 +136,7 @@ def fill_layer(framework: str, layer: Any) -> None:
         if str(parameter.dtype) in ("Float32", "Float16"):
             values = parameter_values(path + name, shape).reshape(parameter.shape)
             parameter.set_data(mindspore.Tensor(values))
+    return layer.set_train(False)
 
 
 def parameter_values(name: str, shape: tuple[int, ...]) -> Array:
@@ -241,6 +241,7 @@ def _makers(framework: str) -> dict[str, Any]:
         "sorted_": lambda size: tensor(np.linspace(-1.0, 1.0, size, dtype=np.float32)),
         "array": lambda *shape: numbers(*shape).standard_normal(shape).astype(np.float32),
         "spd": covariance,
+        "filled": lambda layer: fill_layer(framework, layer),
     }
 
 

@@ -1,6 +1,6 @@
 """What MindSpore has for each class, function and method of torch (`mappings/api/*.toml`).
 
-The table is made by `mappings/make_api_tables.py`, from MindSpore's published mapping and from running both frameworks.
+The table is made by `benchmarks/make_api_tables.py`, from MindSpore's published mapping and from running both frameworks.
 An entry lists counterparts, the best first. Which one counts depends on the target: many functions of `mindspore.mint`
 have a kernel on Ascend only.
 """
@@ -41,8 +41,9 @@ class Counterpart:
     """What MindSpore has: its name, how it relates to torch's, and the platforms that have a kernel for it.
 
     `same` takes the same arguments and returns the same; `other default` does once the `settings` are given; `other
-    name` has other arguments, or another name. `arguments` renames torch's arguments. `write` is the call as one writes
-    it. `certainty` is of the relation: tried here means on a CPU.
+    name` has other arguments, or another name. `arguments` renames torch's arguments, to "" what is to be left out.
+    `write` is the call as one writes it. `certainty` is of the relation: tried here means on a CPU. One that is not
+    `documented` was tried on a CPU, and no page says on what else it runs.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Counterpart:
     settings: tuple[OtherDefault, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
     write: str = ""
+    documented: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,12 @@ class ApiEntry:
 
     def answer(self, platform: Platform) -> tuple[Status, Counterpart | None]:
         """The status on a platform and the counterpart that counts: the first with a kernel there, else the first."""
+        if not self.counterparts:
+            return "no counterpart", None
         for one in self.counterparts:
             if platform in one.platforms:
-                return one.relation, one
-        return ("no kernel", self.counterparts[0]) if self.counterparts else ("no counterpart", None)
+                return one.relation if one.documented or platform == "cpu" else "unknown", one
+        return "no kernel", self.counterparts[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,13 @@ class _Found:
         value = _resolved(node.func, names)
         if value is not None:
             yield from self._of_value(value, module)
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in self._methods:
-            if not _is_name(node.func.value, source.own):
-                yield f"{METHOD}.{node.func.attr}", "method"
+        elif isinstance(node.func, ast.Attribute):
+            yield from self._of_method(node.func, source)
+
+    def _of_method(self, node: ast.Attribute, source: FunctionSource) -> Iterator[tuple[str, CallKind]]:
+        """A method of a value that is not known; what the model itself has is no tensor's."""
+        if node.attr in self._methods and not _is_name(node.value, source.own):
+            yield f"{METHOD}.{node.attr}", "method"
 
     def _of_value(self, value: object, module: str) -> Iterator[tuple[str, CallKind]]:
         """What torch calls a value that is called; a function of the user's is read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Finding
@@ -32,6 +33,7 @@ ABOUT_SHAPES = frozenset({"shape", "ndim", "dtype", "device", "is_cuda", "traini
 ASKING = frozenset({"size", "dim", "numel", "isinstance", "len", "hasattr", "getattr", "is_floating_point", "type"})
 NOT_IN_PLACE = frozenset({"requires_grad_", "retain_grad_"})
 BEFORE_RUN = frozenset({"__init__", "reset_parameters", "init_weights", "_init_weights", "extra_repr"})
+ABOUT_OBJECTS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 TENSORS = frozenset({"Tensor", "torch.Tensor"})
 
 
@@ -63,9 +65,9 @@ def _sources(model: Model, builder: Callable[..., Any] | None) -> Iterator[Funct
     classes = {cls: None for _, module in model.named_modules() for cls in own_classes(module)}
     for cls in classes:
         yield from methods_of(cls)
-    if builder is not None:
-        if (source := function_source(builder)) is not None:  # type: ignore[arg-type]
-            yield source
+    source = function_source(builder) if isinstance(builder, FunctionType) else None
+    if source is not None:
+        yield source
 
 
 def _finding(rule: str, place: str) -> Finding:
@@ -77,10 +79,8 @@ def _finding(rule: str, place: str) -> Finding:
 def source_rules() -> Mapping[str, SourceRule]:
     """All rules by id."""
     tables = read_rules(mappings_folder() / "source_rules.toml", lambda document: [*document["rule"]])
-    rules = [
-        SourceRule(one["id"], one["why"], one["write"], tuple(one["hits"]), tuple(one["misses"])) for one in tables
-    ]
-    return {one.id: one for one in rules}
+    lists = [{**one, "hits": tuple(one["hits"]), "misses": tuple(one["misses"])} for one in tables]
+    return {one["id"]: SourceRule(**one) for one in lists}
 
 
 def _loads(function: ast.AST) -> Iterator[ast.expr]:
@@ -135,9 +135,7 @@ def _branches(function: ast.AST) -> Iterator[ast.expr]:
 
 def _needs_value(test: ast.AST, tensors: set[str]) -> bool:
     """Tell whether the answer depends on values, and not on shapes and on what is there."""
-    if isinstance(test, ast.Compare) and any(
-        isinstance(one, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for one in test.ops
-    ):
+    if isinstance(test, ast.Compare) and any(isinstance(one, ABOUT_OBJECTS) for one in test.ops):
         return False
     if isinstance(test, ast.Attribute) and test.attr in ABOUT_SHAPES:
         return False
