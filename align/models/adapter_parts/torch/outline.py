@@ -145,7 +145,12 @@ def _source(function: Any) -> str:
 def _takes(function: Any) -> str:
     """The parameters behind `self`, with their defaults where these are plain."""
     with suppress(TypeError, ValueError):
-        return ", ".join(map(_written, [*inspect.signature(function).parameters.values()][1:]))
+        taken = [*inspect.signature(function).parameters.values()][1:]
+        written = [*map(_written, taken)]
+        first = next((place for place, one in enumerate(taken) if one.kind is one.KEYWORD_ONLY), None)
+        if first is not None and not any(one.kind is one.VAR_POSITIONAL for one in taken):
+            written.insert(first, "*")
+        return ", ".join(written)
     return "*args"
 
 
