@@ -6,6 +6,7 @@ says so when it is called.
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,8 +54,17 @@ def skeleton_text(model: ModuleOutline, ties: Sequence[tuple[str, str]], label: 
     root = classes.made(model)
     tied = [*_again(model, ""), *((one, first) for one, first in ties)]
     head = say("skeleton.head", label=label)
-    parts = [f'"""{head}"""', say("skeleton.imports"), *classes.helpers(), *classes.texts, _build(root, tied, classes)]
-    return "\n\n\n".join(parts).replace("\n\n\n\n\n", "\n\n\n") + "\n"
+    code = "\n\n\n".join([*classes.helpers(), *classes.texts, _build(root, tied, classes)])
+    return f'"""{head}"""\n\n{_imports(code)}\n\n\n{code}\n'
+
+
+def _imports(code: str) -> str:
+    """What the code uses."""
+    lines = ["from __future__ import annotations"]
+    lines += ["from collections import OrderedDict"] if "OrderedDict(" in code else []
+    names = ", ".join(name for name in ("Parameter", "mint", "nn", "ops") if re.search(rf"\b{name}\b[.(]", code))
+    module = "import mindspore\n" if "(mindspore," in code else ""
+    return "\n\n".join([*lines, f"{module}from mindspore import {names}"])
 
 
 def _build(root: str, tied: Sequence[tuple[str, str]], classes: _Classes) -> str:
