@@ -60,8 +60,8 @@ def skeleton_text(model: ModuleOutline, ties: Sequence[tuple[str, str]], label: 
 
 def _imports(code: str) -> str:
     """What the code uses."""
-    lines = ["from __future__ import annotations"]
-    lines += ["from collections import OrderedDict"] if "OrderedDict(" in code else []
+    lines = [say("skeleton.future")]
+    lines += [say("skeleton.ordered")] if "OrderedDict(" in code else []
     names = ", ".join(name for name in ("Parameter", "mint", "nn", "ops") if re.search(rf"\b{name}\b[.(]", code))
     module = "import mindspore\n" if "(mindspore," in code else ""
     return "\n\n".join([*lines, f"{module}from mindspore import {names}"])
@@ -70,7 +70,7 @@ def _imports(code: str) -> str:
 def _build(root: str, tied: Sequence[tuple[str, str]], classes: _Classes) -> str:
     lines = ["def build():", f'{INDENT}"""{say("skeleton.build")}"""', f"{INDENT}net = {root}"]
     for one, first in tied:
-        lines.append(f"{INDENT}net{_access(one, classes)} = net{_access(first, classes)}  # one and the same")
+        lines.append(INDENT + say("skeleton.again", place=_access(one, classes), first=_access(first, classes)))
     return "\n".join([*lines, f"{INDENT}return net"])
 
 
