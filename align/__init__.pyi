@@ -28,6 +28,7 @@ from align.names.map_parameters import map_parameters as map_parameters
 from align.report.open_run import open_run as open_run
 from align.report.result_frames import map_frame as map_frame
 from align.report.write_report import write_report as write_report
+from align.scan.scan_model import scan_model as scan_model
 from align.traces.capture_trace import capture_trace as capture_trace
 from align.traces.open_trace import show_trace as show_trace
 from align.training.capture_training_step import capture_training_step as capture_training_step

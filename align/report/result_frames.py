@@ -111,6 +111,7 @@ ROWS = {
     "diff": ("tensors",),
     "doctor": ("switches",),
     "emulate": ("layers",),
+    "scan": ("calls",),
     "generate": ("comparisons", "positions"),
     "initial": ("parameters",),
     "inspect": ("tensors",),

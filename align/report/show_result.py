@@ -37,6 +37,10 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
         from align.report.kind_parts.emulated_chip import emulate_blocks
 
         return emulate_blocks(document, show_all=show_all)
+    if kind == "scan":
+        from align.report.kind_parts.scanned_calls import scan_blocks
+
+        return scan_blocks(document, show_all=show_all)
     if kind == "switches":
         from align.report.kind_parts.chip_switches import switches_blocks
 

@@ -37,6 +37,7 @@ from align.models.adapter_parts.torch.function_modes import (
 )
 from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
 from align.models.adapter_parts.torch.optimizers import TorchOptimizers
+from align.models.adapter_parts.torch.outline import TorchOutliner
 from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
 from align.models.adapter_parts.torch.state import (
     evaluated,
@@ -49,6 +50,7 @@ from align.models.adapter_parts.torch.state import (
     writes,
 )
 from align.models.adapter_parts.torch.training import TorchTrainer
+from align.models.adapter_parts.torch.watched_calls import called_layers, name_of, watch_calls, watched_calls
 from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from align.core.api_calls import ApiCall
     from align.core.dtypes import Array, EmulatedCalls, Emulation
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
@@ -89,7 +92,7 @@ FORMS = ScriptForms(
 )
 
 
-class TorchFramework(TorchOptimizers, TorchTrainer):
+class TorchFramework(TorchOptimizers, TorchOutliner, TorchTrainer):
     """Adapter of torch.nn.Module."""
 
     name = "torch"
@@ -268,6 +271,30 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
     def emulated_calls(self, model: Model) -> tuple[EmulatedCalls, ...]:
         """What was rounded; see ChipEmulator."""
         return emulated_calls(model)
+
+    def watched(self, model: Model) -> Model:
+        """Copy, and see which names its code calls; see CallWatcher."""
+        copied = _copied(model)
+        watch_calls(copied)
+        return copied
+
+    def watched_calls(self, model: Model) -> tuple[ApiCall, ...]:
+        """What was called; see CallWatcher."""
+        return watched_calls(model)
+
+    def called_layers(self, model: Model) -> tuple[ApiCall, ...]:
+        """Layers by class; see CallWatcher."""
+        return called_layers(model)
+
+    def public_name(self, value: object) -> str:
+        """Name a class or function of torch; see CallWatcher."""
+        return name_of(value)
+
+    def tensor_methods(self) -> frozenset[str]:
+        """What a tensor has; see CallWatcher."""
+        import torch
+
+        return frozenset(dir(torch.Tensor))
 
     def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
         """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""
