@@ -112,6 +112,7 @@ ROWS = {
     "doctor": ("switches",),
     "emulate": ("layers",),
     "generate": ("comparisons", "positions"),
+    "hyperparameters": ("differences",),
     "initial": ("parameters",),
     "inspect": ("tensors",),
     "ladder": ("rungs",),
