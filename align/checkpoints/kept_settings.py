@@ -46,6 +46,8 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)) and all(isinstance(one, PLAIN) for one in value):
         return tuple(value)
-    if isinstance(value, Made) and isinstance(value.arguments, tuple) and len(value.arguments) == 1:  # a value of an enum
+    if (
+        isinstance(value, Made) and isinstance(value.arguments, tuple) and len(value.arguments) == 1
+    ):  # a value of an enum
         return value.arguments[0] if isinstance(value.arguments[0], PLAIN) else NotImplemented
     return NotImplemented

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def compare_hyperparameters(reference: str | Path, candidate: str | Path) -> HyperparameterComparison:
-    """Read the settings of two trainings, and compare them by what they mean.
+    r"""Read the settings of two trainings, and compare them by what they mean.
 
     A side is a configuration (YAML, JSON, TOML, a Python file of mmengine), a shell script, a log with printed
     arguments, training_args.bin, or a folder of `align capture`; several files have commas between, the last counts.
@@ -33,16 +33,19 @@ def compare_hyperparameters(reference: str | Path, candidate: str | Path) -> Hyp
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> a, b = folder / "a.json", folder / "b.toml"
-    >>> _ = a.write_text('{"lr": 1e-4, "optimizer": "adamw_torch"}'), b.write_text('learning_rate = 2e-4\\noptim = "AdamW"')
-    >>> [(one.title, one.reference.value, one.candidate.value) for one in compare_hyperparameters(a, b).differences]
+    >>> _ = a.write_text('{"lr": 1e-4, "optimizer": "adamw_torch"}')
+    >>> _ = b.write_text('learning_rate = 2e-4\noptim = "AdamW"')
+    >>> found = compare_hyperparameters(a, b)
+    >>> [(one.title, one.reference.value, one.candidate.value) for one in found.differences]
     [('learning rate', '0.0001', '0.0002')]
     """
     read = read_settings_of(reference), read_settings_of(candidate)
     meanings = [_meaning(one) for one in read]
     found = compare_meanings(*meanings)
-    sides = [_side(one, meaning) for one, meaning in zip(read, meanings, strict=True)]
+    first, second = (_side(one, meaning) for one, meaning in zip(read, meanings, strict=True))
     return HyperparameterComparison(
-        *sides,
+        first,
+        second,
         _sorted(found.differs),
         _sorted(found.unsettled),
         _sorted(found.without_effect),

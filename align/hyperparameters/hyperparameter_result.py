@@ -52,7 +52,7 @@ class OneSidedHyperparameter:
 
 @dataclass(frozen=True, slots=True)
 class SettingsSide:
-    """What was read of a side: the forms of its files, the trainer that its names tell ("" if none), how many settings."""
+    """What was read of a side: forms of its files, the trainer that its names tell ("" if none), how many settings."""
 
     label: str
     formats: tuple[str, ...]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from align.core.registry import check_packages
 from align.errors import MissingFileError, UnreadableSettingsError
-from align.hyperparameters.reader_parts.settings_source import SettingsSource
 from align.hyperparameters.settings_format import settings_formats
+from align.hyperparameters.settings_source import SettingsSource
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
 
 if TYPE_CHECKING:
@@ -62,6 +62,4 @@ def _read(reader: SettingsFormat, source: SettingsSource) -> list[Setting]:
     try:
         return list(reader.read(source))
     except RecursionError as error:
-        raise UnreadableSettingsError.because(
-            source.shown, "settings_fault.too_deep", most=DEEPEST_SETTINGS
-        ) from error
+        raise UnreadableSettingsError.because(source.shown, "settings_fault.too_deep", most=DEEPEST_SETTINGS) from error

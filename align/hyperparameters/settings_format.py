@@ -11,7 +11,7 @@ from align.core.registry import plugins
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
+    from align.hyperparameters.settings_source import SettingsSource
 
 Scalar: TypeAlias = "str | int | float | bool | None"
 Value: TypeAlias = "Scalar | tuple[Scalar, ...]"

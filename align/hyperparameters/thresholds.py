@@ -6,8 +6,7 @@ from typing import Final
 
 LONGEST_SETTINGS_BYTES: Final = 4 << 20
 """A file of settings that is parsed as a whole may have this many bytes.
-Choice: the longest configurations of public repositories have some hundred kilobytes; more is data, and a YAML of
-this size takes a minute."""
+Choice: the longest configurations of public repositories have some hundred kilobytes; more is data."""
 
 LONGEST_YAML_BYTES: Final = 1 << 20
 """A YAML file may have this many bytes.
@@ -31,11 +30,11 @@ Choice: `_base_` files of mmengine come to ten; a circle would have no end."""
 
 LEAST_SIGNS: Final = 2
 """So many of a trainer's signs must be among the names of a side for its names and defaults to be used.
-Choice: one name may stand in any program; each pair of signs belongs to one trainer in all samples that were looked at."""
+Choice: one name may stand in any program; two of them belonged to one trainer in all samples that were looked at."""
 
 SAME_NUMBER: Final = 1e-9
 """Two numbers are the same setting if they differ by less than this, relative to the larger.
-Choice: decimal texts of one number round to the same float but for the last bits; settings are written with few digits."""
+Choice: decimal texts of one number round to the same float but for the last bits; settings have few digits."""
 
 LEAST_LINES_OF_A_LIST: Final = 3
 """So many lines `name: value` in a row are a printed list of settings.

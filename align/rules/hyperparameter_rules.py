@@ -1,12 +1,12 @@
-"""What hyperparameters are called, what they do to a loss, and what trainers take by default: `mappings/hyperparameters/`.
+"""What hyperparameters are called, what they do to a loss, and what trainers take by default.
 
-`parameters.toml` lists them in the order of what they do; each other file is a trainer with its own names, the signs
-that it is known by, and its defaults with a public address. The heads of the files explain the keys.
+`mappings/hyperparameters/parameters.toml` lists them in that order; each other file there is a trainer with its own
+names, the signs that it is known by, and its defaults with a public address. The heads of the files explain the keys.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-ParameterKind = Literal["number", "choice", "switch", "numbers", "text", "place"]
+ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place"]
 FOLDER: Final = "hyperparameters"
 PARAMETERS, WITHOUT_EFFECT = "parameters.toml", "without_effect.toml"
 
@@ -67,6 +67,7 @@ class Trainer:
     off: Mapping[str, tuple[object, ...]]
     ignored: tuple[str, ...]
     alike: Mapping[str, str]
+    like: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ def hyperparameter_rules() -> HyperparameterRules:
     others = sorted(path for path in folder.glob("*.toml") if path.name not in (PARAMETERS, WITHOUT_EFFECT))
     head, parameters = read_rules(folder / PARAMETERS, _parameters)
     names = {one.id for one in parameters}
-    trainers = tuple(_checked(path, read_rules(path, _trainer), names) for path in others)
+    own = [_checked(path, read_rules(path, _trainer), names) for path in others]
+    trainers = tuple(_like(one, own) for one in own)
     without = read_rules(folder / WITHOUT_EFFECT, lambda document: tuple(map(plain_name, document["names"])))
     return HyperparameterRules(
         parameters,
@@ -167,7 +169,17 @@ def _trainer(document: dict[str, Any]) -> Trainer:
         {name: tuple(values) for name, values in document.get("off", {}).items()},
         tuple(map(plain_name, document.get("ignored", {}).get("names", ()))),
         alike,
+        document.get("like", ""),
     )
+
+
+def _like(trainer: Trainer, trainers: list[Trainer]) -> Trainer:
+    """A trainer with what it has of another one: names that it has no own of, and values that mean: not set."""
+    if not trainer.like:
+        return trainer
+    other = next(one for one in trainers if one.id == trainer.like)
+    names, off = {**other.names, **trainer.names}, {**other.off, **trainer.off}
+    return replace(trainer, names=names, off=off, ignored=(*other.ignored, *trainer.ignored))
 
 
 def _checked(path: Path, trainer: Trainer, known: set[str]) -> Trainer:

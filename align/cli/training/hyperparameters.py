@@ -8,7 +8,9 @@ import typer
 
 from align.cli.parts.shared import JsonOption, RunOption, finish
 
-_SIDE = "A configuration, a shell script, a log with printed arguments, or a trace folder; commas between several files."
+_SIDE = (
+    "A configuration, a shell script, a log with printed arguments, or a trace folder; commas between several files."
+)
 
 
 def hyperparameters_command(

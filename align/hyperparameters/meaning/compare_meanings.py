@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from align.rules.hyperparameter_rules import Parameter
 
 OTHERS, BOOKKEEPING, ENVIRONMENT = "other settings", "bookkeeping", "environment"
+_HUB_NAME = re.compile(r"[A-Za-z][\w-]*/[\w.-]*[A-Z\d][\w.-]*")
 NOT_GIVEN = SideValue("", "", "", "not given", "")
 # Derived quantities: the parameters that they stand for, the first names them in the order of all.
 QUANTITIES: tuple[tuple[str, Callable[[Meaning], Quantity]], ...] = (
@@ -71,13 +73,24 @@ def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning
     compared = _compared(parameter, one, other, parameter.why)
     if same_value(one.value, other.value):
         found.equal.append((parameter.order, compared))
-    elif parameter.kind == "place":
-        why = sentence("hyperparameters.place")
+    elif why := _open_because(parameter, one, other, same_trainer=reference.trainer is candidate.trainer):
         found.unsettled.append((parameter.order, _compared(parameter, one, other, why)))
     elif parameter.group in hyperparameter_rules().unsettling or not counts:
         found.without_effect.append((parameter.order, compared))
     else:
         found.differs.append((parameter.order, compared))
+
+
+def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer: bool) -> str:
+    """Say why unlike texts may stand for the same: paths, and names that a trainer gives; "" for all else."""
+    if parameter.kind == "place" and not _named_weights(one, other):
+        return sentence("hyperparameters.place")
+    return "" if parameter.kind != "own name" or same_trainer else sentence("hyperparameters.own_name")
+
+
+def _named_weights(one: Held, other: Held) -> bool:
+    """Tell whether both are names of a hub, `owner/name`: then they name what they stand for."""
+    return all(_HUB_NAME.fullmatch(held.text) is not None for held in (one, other))
 
 
 def _counts(parameter: Parameter, meaning: Meaning) -> bool:
@@ -103,7 +116,7 @@ def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quan
         why = sentence("hyperparameters.unlike_forms", reference=forms[0], candidate=forms[1])
         found.unsettled.append((parameter.order, _compared(parameter, one, other, why)))
         return
-    if form is not None and not none:
+    if form is not None:
         one, other = reference.forms[form], candidate.forms[form]
     same = len(none) == 2 or (form is not None and not none and same_value(one.value, other.value))
     compared = _compared(parameter, one, other, parameter.why, _unit(form, reference, candidate))
@@ -112,7 +125,9 @@ def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quan
 
 def _unit(form: Form | None, reference: Quantity, candidate: Quantity) -> tuple[str, str]:
     """The units of both values."""
-    forms = [form or next(iter(one for one in side.forms if one != "nothing"), "steps") for side in (reference, candidate)]
+    forms = [
+        form or next(iter(one for one in side.forms if one != "nothing"), "steps") for side in (reference, candidate)
+    ]
     first, second = (word("hyperparameter_unit", str(one)) for one in forms)
     return first, second
 
@@ -120,14 +135,16 @@ def _unit(form: Form | None, reference: Quantity, candidate: Quantity) -> tuple[
 def _compared(
     parameter: Parameter, one: Held, other: Held, why: str, units: tuple[str, str] = ("", "")
 ) -> ComparedHyperparameter:
-    values = (_side_value(held, unit) for held, unit in zip((one, other), units, strict=True))
-    return ComparedHyperparameter(parameter.id, parameter.title, parameter.group, *values, why)
+    first, second = _side_value(one, units[0]), _side_value(other, units[1])
+    return ComparedHyperparameter(parameter.id, parameter.title, parameter.group, first, second, why)
 
 
 def _side_value(held: Held | None, unit: str = "") -> SideValue:
+    """What is shown of a side; names of choices as they are spelled, since the common form is for comparing only."""
     if held is None:
         return NOT_GIVEN
-    value = f"{shown_value(held.value)} {unit}".strip()
+    is_name = isinstance(held.value, str) and not held.how
+    value = f"{held.text if is_name else shown_value(held.value)} {unit}".strip()
     return SideValue(value, held.text, held.place, held.origin, held.how)
 
 

@@ -13,9 +13,10 @@ from align.hyperparameters.meaning.named_parameters import Held
 from align.hyperparameters.meaning.setting_values import shown_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from align.hyperparameters.meaning.named_parameters import Meaning
+    from align.hyperparameters.settings_format import Value
 
 Form = Literal["batch", "batch of a rank", "steps", "epochs", "samples", "share", "nothing"]
 PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel")
@@ -106,14 +107,17 @@ def warmup_quantity(meaning: Meaning) -> Quantity:
     for name, form in _WARMUPS:
         if name in meaning.held and (meaning.number(name) or not forms):
             forms[form] = meaning.held[name]
+    batch = _global_batch(meaning)
+    if "samples" in forms and batch:
+        forms = {"steps": _quotient(forms.pop("samples"), batch), **forms}
     given = {form: held for form, held in forms.items() if held.value}
     if forms and not given:
         return Quantity({"nothing": next(iter(forms.values())), **forms})
     forms = given
     duration = duration_quantity(meaning).forms
     for form in ("steps", "epochs"):
-        if form in forms and form in duration and "share" not in forms:  # type: ignore[comparison-overlap]
-            forms["share"] = _share(forms[form], duration[form])  # type: ignore[index]
+        if form in forms and form in duration and "share" not in forms:
+            forms["share"] = _share(forms[form], duration[form])
     if "share" in forms and "steps" in duration and "steps" not in forms:
         steps = float(forms["share"].value) * float(duration["steps"].value)  # type: ignore[arg-type]
         how = f"{shown_value(forms['share'].value)} × {shown_value(duration['steps'].value)}"
@@ -121,13 +125,19 @@ def warmup_quantity(meaning: Meaning) -> Quantity:
     return Quantity(forms)
 
 
-_WARMUPS: tuple[tuple[str, Form], ...] = (("warmup_steps", "steps"), ("warmup_ratio", "share"), ("warmup_epochs", "epochs"))
+_WARMUPS: tuple[tuple[str, Form], ...] = (
+    ("warmup_steps", "steps"),
+    ("warmup_ratio", "share"),
+    ("warmup_epochs", "epochs"),
+    ("warmup_samples", "samples"),
+)
 
 
 def common_forms(one: Quantity, other: Quantity) -> Iterator[Form]:
     """Forms that both sides have, those that are given before those that are computed."""
     both = [form for form in one.forms if form in other.forms]
     derived = {form: (one.forms[form].how != "") + (other.forms[form].how != "") for form in both}
+    derived |= {form: 0 for form in both if form == "batch"}
     yield from sorted(both, key=lambda form: derived[form])
 
 
@@ -136,12 +146,12 @@ def _global_batch(meaning: Meaning) -> float | None:
     return float(held.value) if held is not None and isinstance(held.value, float) else None
 
 
-def _product(numbers: list[object], meaning: Meaning, name: str, ranks: str, origin: str = "derived") -> Held:
+def _product(numbers: Sequence[Value], meaning: Meaning, name: str, ranks: str, origin: str = "derived") -> Held:
     total = 1.0
     for number in numbers:
         total *= float(number)  # type: ignore[arg-type]
     several = len(numbers) > 1
-    how = " × ".join(shown_value(one) for one in numbers) if several else ""  # type: ignore[arg-type]
+    how = " × ".join(shown_value(one) for one in numbers) if several else ""
     how += f" ({ranks})" if " " in ranks else ""
     held = meaning.held[name]
     kind = origin if several or origin == "default" else held.origin

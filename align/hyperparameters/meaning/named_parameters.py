@@ -17,7 +17,7 @@ from align.hyperparameters.meaning.setting_values import (
 from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules, plain_choice, plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from align.hyperparameters.settings_format import Setting, Value
     from align.rules.hyperparameter_rules import Parameter, SpelledName, Trainer
@@ -87,8 +87,8 @@ def fill_defaults(meaning: Meaning) -> None:
 
 
 _FORMS = {
-    "warmup_steps": {"warmup_ratio", "warmup_epochs"},
-    "warmup_epochs": {"warmup_ratio", "warmup_steps"},
+    "warmup_steps": {"warmup_ratio", "warmup_epochs", "warmup_samples"},
+    "warmup_epochs": {"warmup_ratio", "warmup_steps", "warmup_samples"},
     "epochs": {"max_steps", "train_samples"},
     "micro_batch": {"global_batch"},
     "accumulation": {"global_batch"},
@@ -98,7 +98,7 @@ _FORMS = {
 def _parameters_of(
     name: str, setting: Setting, beside: Mapping[str, Setting], trainer: Trainer | None
 ) -> Iterator[tuple[int, Parameter, SpelledName]]:
-    """All parameters that a setting speaks of, with the rank of its name; a trainer's own names rule out general ones."""
+    """All parameters that a setting speaks of, with the rank of its name; a trainer's names rule out general ones."""
     rules = hyperparameter_rules()
     own = False
     for ident, names in trainer.names.items() if trainer else ():
@@ -127,7 +127,10 @@ def _holds(spelled: SpelledName, name: str, setting: Setting, beside: Mapping[st
 
     if spelled.only and not same_value(setting.value, spelled.only):
         return False
-    wanted = all(stands(key, value) or (key == "by_epoch" and value and not _named(folder, key, beside)) for key, value in spelled.where.items())
+    wanted = all(
+        stands(key, value) or (key == "by_epoch" and value and not _named(folder, key, beside))
+        for key, value in spelled.where.items()
+    )
     return wanted and not any(stands(key, value) for key, value in spelled.unless.items())
 
 
@@ -166,15 +169,15 @@ def _converted(value: Value, means: str) -> tuple[Value, str]:
     if kind == "not":
         return not as_switch(value), f"not {shown_value(value)}"
     number = as_number(value)
-    if number is None:
-        return None, ""
-    if kind == "one_minus":
-        return 1.0 - number, f"1 - {shown_value(value)}"
-    if kind == "percent":
-        return number / 100, f"{shown_value(value)} / 100"
-    if kind == "power_of_two":
-        return (2.0**number, f"2^{shown_value(value)}") if number < 128 else (None, "")
-    return number, f"{shown_value(value)} × {RATE}"
+    return (None, "") if number is None else _CONVERSIONS[kind](number, shown_value(value))
+
+
+_CONVERSIONS: dict[str, Callable[[float, str], tuple[Value, str]]] = {
+    "one_minus": lambda number, text: (1.0 - number, f"1 - {text}"),
+    "percent": lambda number, text: (number / 100, f"{text} / 100"),
+    "power_of_two": lambda number, text: (2.0 ** min(number, 127.0), f"2^{text}"),
+    "times_rate": lambda number, text: (number, f"{text} × {RATE}"),
+}
 
 
 def _scale_by_rate(meaning: Meaning) -> None:

@@ -35,7 +35,7 @@ def in_one_form(value: Value, kind: ParameterKind, same: Mapping[str, str]) -> V
     if kind == "switch":
         found = as_switch(value)
         return str(value) if found is None else found
-    if kind == "choice":
+    if kind in ("choice", "own name"):
         name = plain_choice(str(value))
         return same.get(name, name)
     if kind == "numbers":

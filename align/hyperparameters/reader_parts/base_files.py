@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.errors import UnreadableSettingsError
-from align.hyperparameters.reader_parts.settings_source import SettingsSource
+from align.hyperparameters.settings_source import SettingsSource
 from align.hyperparameters.thresholds import MOST_BASES
 
 if TYPE_CHECKING:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles
 from align.hyperparameters.reader_parts.nested_settings import DELETE, Leaf, Tree, merged
-from align.hyperparameters.reader_parts.settings_source import SettingsSource
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-OPERATORS = {
+    from align.hyperparameters.settings_source import SettingsSource
+
+OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,

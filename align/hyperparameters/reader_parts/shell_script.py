@@ -15,9 +15,12 @@ from align.hyperparameters.settings_format import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeAlias
 
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
-    from align.hyperparameters.reader_parts.shell_words import Word
+    from align.hyperparameters.reader_parts.shell_words import Quoting, Word
+    from align.hyperparameters.settings_source import SettingsSource
+
+    Pieces: TypeAlias = list[tuple[str, Quoting]]
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _VARIABLE = re.compile(r"\$\(\((?P<sum>[^()]*)\)\)|\$\{(?P<inside>[^{}]*(?:\{[^{}]*\})?[^{}]*)\}|\$(?P<name>\w+)")
@@ -25,7 +28,31 @@ _DEFAULT = re.compile(r"(?P<name>\w+)(?:\[[@*0-9]*\])?(?::?[-=](?P<default>.*))?
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*$|--?[A-Za-z][\w.-]*=")
 _OVERRIDE = re.compile(r"\+?[A-Za-z_][\w.]*=")
 DECLARING = ("export", "declare", "local", "readonly", "typeset", "set")
-NO_PROGRAMS = ("echo", "mkdir", "cd", "pip", "pip3", "wget", "curl", "tar", "rm", "cp", "ls", "kill", "pkill", "tee", "grep", "sed", "awk", "git", "nohup.out", "source", ".", "conda", "module")
+NO_PROGRAMS = (
+    "echo",
+    "mkdir",
+    "cd",
+    "pip",
+    "pip3",
+    "wget",
+    "curl",
+    "tar",
+    "rm",
+    "cp",
+    "ls",
+    "kill",
+    "pkill",
+    "tee",
+    "grep",
+    "sed",
+    "awk",
+    "git",
+    "nohup.out",
+    "source",
+    ".",
+    "conda",
+    "module",
+)
 SCRIPTS = (".py", ".sh")
 
 
@@ -71,12 +98,12 @@ class ShellScript:
     def _assign(self, name: str, words: list[Word]) -> list[Word]:
         """Keep a variable, or an array up to its closing parenthesis; return the words behind."""
         first, *rest = words
+        before = self._variables.get(name, []) if first.raw[len(name)] == "+" else []
         if first.raw.endswith("=("):
             end = next((at for at, word in enumerate(rest) if word.raw == ")"), len(rest))
-            self._variables[name] = [token for word in rest[:end] for token in self._filled(word)]
+            self._variables[name] = [*before, *(token for word in rest[:end] for token in self._filled(word))]
             return rest[end + 1 :]
         value = type(first)(first.line, _without_name(first.pieces))
-        before = self._variables.get(name, []) if first.raw[len(name)] == "+" else []
         tokens = [*before, *self._filled(value, split=False)]
         self._variables[name] = tokens
         if tokens and "$" not in tokens[0].text:
@@ -142,9 +169,9 @@ class ShellScript:
             yield Setting(name, value, self._source.place(line))
 
 
-def _joined(pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _joined(pieces: Pieces) -> Pieces:
     """Pieces of one quoting together."""
-    found: list[tuple[str, str]] = []
+    found: Pieces = []
     for text, quote in pieces:
         if found and found[-1][1] == quote:
             found[-1] = found[-1][0] + text, quote
@@ -153,7 +180,7 @@ def _joined(pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return found
 
 
-def _without_name(pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _without_name(pieces: Pieces) -> Pieces:
     """The pieces of `NAME=value` behind the sign."""
     joined = _joined(pieces)
     first, quote = joined[0]
@@ -171,7 +198,9 @@ def _pieces(token: Token) -> Iterator[Token]:
 
 def _computed(text: str, variables: dict[str, list[Token]]) -> str:
     """A sum or product of whole numbers, "" for anything else; names stand for variables."""
-    named = re.sub(r"[A-Za-z_]\w*", lambda name: "".join(one.text for one in variables.get(name[0], [])) or name[0], text)
+    named = re.sub(
+        r"[A-Za-z_]\w*", lambda name: "".join(one.text for one in variables.get(name[0], [])) or name[0], text
+    )
     try:
         tree = ast.parse(named.strip(), mode="eval").body
         return str(_number(tree))

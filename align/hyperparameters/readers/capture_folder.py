@@ -1,4 +1,4 @@
-"""A trace folder of `align capture`: versions, devices and switches that a run had, fingerprints of inputs and weights."""
+"""A trace folder of `align capture`: versions and devices that a run had, fingerprints of inputs and weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from align.traces.open_trace import show_trace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
+    from align.hyperparameters.settings_source import SettingsSource
 
 MANIFEST, VALUES = "manifest.jsonl", "values.safetensors"
 
@@ -37,8 +37,8 @@ class CaptureFolder:
         if trace.head is not None:
             yield Setting("fingerprint.mode", trace.head.mode, place)
             for name, facts in trace.head.inputs.items():
-                for fact, value in facts.items():
-                    yield Setting(f"fingerprint.inputs.{name}.{fact}", str(value), place)
+                for fact, found in facts.items():
+                    yield Setting(f"fingerprint.inputs.{name}.{fact}", str(found), place)
         if (source.path / VALUES).is_file():
             yield Setting("fingerprint.weights", sha256_of(source.path / VALUES), str(source.path / VALUES))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import warnings
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from align.errors import UnreadableSettingsError
@@ -12,12 +13,21 @@ from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree, flat_
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
 
 if TYPE_CHECKING:
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
     from align.hyperparameters.settings_format import Setting
+    from align.hyperparameters.settings_source import SettingsSource
 
 WORDS = {"true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")}
 HISTORY = ("log_history", "history")  # what a training measured
-MEASURED = ("best_metric", "best_global_step", "epoch", "global_step", "total_flos", "is_*", "trial_*", "stateful_callbacks")
+MEASURED = (
+    "best_metric",
+    "best_global_step",
+    "epoch",
+    "global_step",
+    "total_flos",
+    "is_*",
+    "trial_*",
+    "stateful_callbacks",
+)
 
 
 class JsonSettings:
@@ -51,7 +61,7 @@ class JsonSettings:
 
 
 def _is_measured(name: str) -> bool:
-    return name in HISTORY or any(name == one or name.startswith(one.rstrip("*")) and "*" in one for one in MEASURED)
+    return name in HISTORY or any(fnmatchcase(name, one) for one in MEASURED)
 
 
 def _expression(text: str) -> ast.expr:

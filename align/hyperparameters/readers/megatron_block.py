@@ -11,7 +11,7 @@ from align.hyperparameters.settings_format import Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
+    from align.hyperparameters.settings_source import SettingsSource
 
 _START = re.compile(r"-{4,} arguments -{4,}")
 _END = re.compile(r"-{4,} end of .*arguments")

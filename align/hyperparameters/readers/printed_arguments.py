@@ -12,7 +12,7 @@ from align.hyperparameters.settings_format import Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
+    from align.hyperparameters.settings_source import SettingsSource
 
 _CALL = re.compile(r"\b(?:Namespace|\w*TrainingArguments|\w+Config)\((?=\s*\w+\s*=)")
 TEXTS = (".py", ".sh", ".bash", ".yaml", ".yml", ".json", ".toml", ".md")

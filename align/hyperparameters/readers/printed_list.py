@@ -16,12 +16,14 @@ from align.hyperparameters.thresholds import LEAST_LINES_OF_A_LIST
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
+    from align.hyperparameters.settings_source import SettingsSource
 
 _PREFIX = re.compile(r"^(?:\[[^\]]*\] ?|\d{4}-\d\d-\d\d[ T][\d:.,]+ |(?:INFO|WARNING|DEBUG)[: ]+| ?[|-] )*")
 _LINE = re.compile(r"^(?P<indent>\s*)(?:-\s)?(?P<name>[A-Za-z_][\w.-]*)\s*(?::|=)(?:\s+|(?<==))(?P<value>.*?),?\s*$")
 _HEADER = re.compile(r"^(?P<indent>\s*)(?P<name>[A-Za-z_][\w.-]*)\s*:\s*$")
-_TABLE = re.compile(r"^\W*[|\u2500-\u257f\ufffd]\s+(?P<name>[A-Za-z_][\w.-]*)\s+[|\u2500-\u257f\ufffd]+\s+(?P<value>\S.*?)\s+[|\u2500-\u257f\ufffd]+\s*$")
+_TABLE = re.compile(
+    r"^\W*[|\u2500-\u257f\ufffd]\s+(?P<name>[A-Za-z_][\w.-]*)\s+[|\u2500-\u257f\ufffd]+\s+(?P<value>\S.*?)\s+[|\u2500-\u257f\ufffd]+\s*$"
+)
 
 
 class PrintedList:

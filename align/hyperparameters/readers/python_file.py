@@ -11,8 +11,8 @@ from align.hyperparameters.reader_parts.nested_settings import flat_settings
 from align.hyperparameters.reader_parts.python_config import PythonConfig
 
 if TYPE_CHECKING:
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
     from align.hyperparameters.settings_format import Setting
+    from align.hyperparameters.settings_source import SettingsSource
 
 
 class PythonSettings:

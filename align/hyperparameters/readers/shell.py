@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from align.hyperparameters.reader_parts.shell_script import ShellScript
 
 if TYPE_CHECKING:
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
     from align.hyperparameters.settings_format import Setting
+    from align.hyperparameters.settings_source import SettingsSource
 
 SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 

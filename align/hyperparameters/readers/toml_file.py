@@ -16,8 +16,8 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
     from align.hyperparameters.settings_format import Setting
+    from align.hyperparameters.settings_source import SettingsSource
 
 _TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
 _KEY = re.compile(r"\s*([\w.\"'-]+)\s*=")

@@ -9,7 +9,7 @@ from align.errors import NotACheckpointError, UnreadableSettingsError
 from align.hyperparameters.settings_format import Setting
 
 if TYPE_CHECKING:
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
+    from align.hyperparameters.settings_source import SettingsSource
 
 
 class TrainingArgsFile:

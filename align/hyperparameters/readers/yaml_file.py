@@ -14,10 +14,8 @@ from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree, flat_
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS, LONGEST_YAML_BYTES, MOST_SETTINGS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from align.hyperparameters.reader_parts.settings_source import SettingsSource
     from align.hyperparameters.settings_format import Scalar, Setting
+    from align.hyperparameters.settings_source import SettingsSource
 
 MERGE = "tag:yaml.org,2002:merge"
 NULL, BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
@@ -47,7 +45,7 @@ class YamlSettings:
 
 def _with_bases(source: SettingsSource, files: BaseFiles) -> Tree:
     tree = _tree(source)
-    named = next((tree.pop(name) for name in BASES if isinstance(tree, dict) and name in tree), [])
+    named: Tree = next((tree.pop(name) for name in BASES if isinstance(tree, dict) and name in tree), [])
     result: Tree = {}
     for one in named if isinstance(named, list) else [named]:
         if isinstance(one, Leaf):
@@ -68,9 +66,7 @@ def _tree(source: SettingsSource) -> Tree:
         problem = getattr(error, "problem", None) or "unknown"
         raise UnreadableSettingsError.because(source.place(line), "settings_fault.no_yaml", error=problem) from error
     except RecursionError as error:
-        raise UnreadableSettingsError.because(
-            source.shown, "settings_fault.too_deep", most=DEEPEST_SETTINGS
-        ) from error
+        raise UnreadableSettingsError.because(source.shown, "settings_fault.too_deep", most=DEEPEST_SETTINGS) from error
 
 
 class _Nodes:
