@@ -24,7 +24,7 @@ again."""
 
 WARM_UP_SHARE: Final = 1 / 3
 """So much of the beginning of what was followed is not judged.
-Choice: imports, caches and the first batches fill memory in every training, and no leak shows in its beginning alone."""
+Choice: imports, caches and the first batches fill memory in every training; a leak goes on behind them."""
 
 LEAST_MEMORY_SAMPLES: Final = 20
 """So many samples must be left to judge a growth.

@@ -119,7 +119,7 @@ class ShellScript:
             whole = _VARIABLE.fullmatch(pieces[0][0])
             known = self._variables.get(self._name_of(whole)) if whole else None
             if known is not None and not (pieces[0][1] and only and "@" not in pieces[0][0]):
-                return [piece for token in known for piece in _pieces(token)]
+                return list(known) if pieces[0][1] else [piece for token in known for piece in _pieces(token)]
         for piece, quote in pieces:
             text += piece if quote == "'" else _VARIABLE.sub(self._value, piece)
         return [Token(text, word.line)]
