@@ -11,8 +11,3 @@ class UnreadableSettingsError(CannotRunError):
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"cannot read settings from {place}: {reason}", say("settings_fault.hint"))
-
-    @classmethod
-    def because(cls, place: str, key: str, **facts: object) -> UnreadableSettingsError:
-        """The error whose reason stands under `key` in the catalogue."""
-        return cls(place, say(key, **facts))

@@ -11,6 +11,7 @@ from align.errors import MissingFileError, UnreadableSettingsError
 from align.hyperparameters.settings_format import settings_formats
 from align.hyperparameters.settings_source import SettingsSource
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from align.hyperparameters.settings_format import Setting, SettingsFormat
@@ -34,7 +35,7 @@ def read_settings_of(side: str | Path) -> SettingsRead:
             formats[one.name] = None
             settings.extend(_read(one, SettingsSource(path)))
     if not settings:
-        raise UnreadableSettingsError.because(str(side), "settings_fault.nothing")
+        raise UnreadableSettingsError(str(side), say("settings_fault.nothing"))
     return SettingsRead(str(side), tuple(formats), tuple(settings))
 
 
@@ -53,7 +54,7 @@ def _formats_of(source: SettingsSource) -> list[SettingsFormat]:
     known = [one for one in settings_formats().values() if one.recognizes(source)]
     chosen = [one for one in known if one.certain] or known
     if not chosen:
-        raise UnreadableSettingsError.because(source.shown, "settings_fault.unknown")
+        raise UnreadableSettingsError(source.shown, say("settings_fault.unknown"))
     return chosen
 
 
@@ -62,4 +63,4 @@ def _read(reader: SettingsFormat, source: SettingsSource) -> list[Setting]:
     try:
         return list(reader.read(source))
     except RecursionError as error:
-        raise UnreadableSettingsError.because(source.shown, "settings_fault.too_deep", most=DEEPEST_SETTINGS) from error
+        raise UnreadableSettingsError(source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS)) from error

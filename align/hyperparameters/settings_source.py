@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.thresholds import LONGEST_LOG_HEAD_BYTES, LONGEST_SETTINGS_BYTES
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,11 +43,11 @@ class SettingsSource:
         """All of a file that is parsed as a whole; raises UnreadableSettingsError if that is too much, or no UTF-8."""
         size = self.path.stat().st_size
         if size > most:
-            raise UnreadableSettingsError.because(self.shown, "settings_fault.too_long", size=size, most=most)
+            raise UnreadableSettingsError(self.shown, say("settings_fault.too_long", size=size, most=most))
         try:
             return self._read(most).decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise UnreadableSettingsError.because(self.shown, "settings_fault.no_text", error=error) from error
+            raise UnreadableSettingsError(self.shown, say("settings_fault.no_text", error=error)) from error
 
     def place(self, line: int) -> str:
         """How a line of it is named."""
@@ -58,4 +59,4 @@ class SettingsSource:
                 return stream.read(most)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise UnreadableSettingsError.because(self.shown, "settings_fault.no_file", error=reason) from error
+            raise UnreadableSettingsError(self.shown, say("settings_fault.no_file", error=reason)) from error

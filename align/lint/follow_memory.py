@@ -24,8 +24,8 @@ from align.lint.thresholds import (
     LEAK_SHARE,
     LEAST_LEAK_BYTES,
     LEAST_MEMORY_SAMPLES,
+    MEMORY_WARM_UP,
     MOST_MEMORY_SAMPLES,
-    WARM_UP_SHARE,
 )
 from align.words.catalogue import sentence
 
@@ -97,7 +97,7 @@ def memory_trend(seconds: Array, resident: Array) -> MemoryTrend | None:
     """
     from scipy.stats import theilslopes
 
-    begin = int(len(seconds) * WARM_UP_SHARE)
+    begin = int(len(seconds) * MEMORY_WARM_UP)
     times, sizes = seconds[begin:], resident[begin:]
     if len(times) < LEAST_MEMORY_SAMPLES:
         return None

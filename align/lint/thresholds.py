@@ -22,7 +22,7 @@ again."""
 
 # follow_memory
 
-WARM_UP_SHARE: Final = 1 / 3
+MEMORY_WARM_UP: Final = 1 / 3
 """So much of the beginning of what was followed is not judged.
 Choice: imports, caches and the first batches fill memory in every training; a leak goes on behind them."""
 

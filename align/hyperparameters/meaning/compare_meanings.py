@@ -71,7 +71,7 @@ def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning
             _add_one_sided(parameter.order, parameter.id, parameter.title, one, other, found)
         return
     compared = _compared(parameter, one, other, parameter.why)
-    if same_value(one.value, other.value):
+    if same_value(one.value, other.value) or _same_share(one, other):
         found.equal.append((parameter.order, compared))
     elif why := _open_because(parameter, one, other, same_trainer=reference.trainer is candidate.trainer):
         found.unsettled.append((parameter.order, _compared(parameter, one, other, why)))
@@ -79,6 +79,11 @@ def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning
         found.without_effect.append((parameter.order, compared))
     else:
         found.differs.append((parameter.order, compared))
+
+
+def _same_share(one: Held, other: Held) -> bool:
+    """Tell whether both are one share of a learning rate: where that differs, it is said there."""
+    return one.share is not None and other.share is not None and same_value(one.share, other.share)
 
 
 def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer: bool) -> str:

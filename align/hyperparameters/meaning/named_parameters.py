@@ -28,13 +28,17 @@ RATE = "learning_rate"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The value of a parameter in its common form, as it was given, and where; `how` says how it was computed."""
+    """The value of a parameter in its common form, as it was given, and where; `how` says how it was computed.
+
+    `share` is of what is given as one of the learning rate.
+    """
 
     value: Value
     text: str
     place: str
     origin: Origin = "given"
     how: str = ""
+    share: float | None = None
 
 
 @dataclass(slots=True)
@@ -190,7 +194,7 @@ def _scale_by_rate(meaning: Meaning) -> None:
                 del meaning.held[name]
             else:
                 how = f"{shown_value(share)} × {shown_value(rate)}"
-                meaning.held[name] = Held(share * rate, held.text, held.place, "derived", how)
+                meaning.held[name] = Held(share * rate, held.text, held.place, "derived", how, share)
 
 
 def _leave_over(name: str, setting: Setting, meaning: Meaning) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.settings_source import SettingsSource
 from align.hyperparameters.thresholds import MOST_BASES
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +30,9 @@ class BaseFiles:
         path = named_by.path.parent / name
         self._read += 1
         if path.resolve() in self._open or self._read > MOST_BASES:
-            raise UnreadableSettingsError.because(named_by.shown, "settings_fault.circle", base=name)
+            raise UnreadableSettingsError(named_by.shown, say("settings_fault.circle", base=name))
         if not path.is_file():
-            raise UnreadableSettingsError.because(named_by.shown, "settings_fault.no_base", base=name)
+            raise UnreadableSettingsError(named_by.shown, say("settings_fault.no_base", base=name))
         self._open.append(path.resolve())
         try:
             return read(SettingsSource(path))

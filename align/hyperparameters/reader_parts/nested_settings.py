@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.settings_format import Setting
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS, LONGEST_VALUE, MOST_SETTINGS
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def flat_settings(tree: Tree, shown: str) -> list[Setting]:
     for setting in _walk(tree, (), shown):
         found.append(setting)
         if len(found) > MOST_SETTINGS:
-            raise UnreadableSettingsError.because(shown, "settings_fault.too_many", most=MOST_SETTINGS)
+            raise UnreadableSettingsError(shown, say("settings_fault.too_many", most=MOST_SETTINGS))
     return found
 
 
@@ -56,7 +57,7 @@ def short(value: Scalar) -> Scalar:
 
 def _walk(tree: Tree, path: tuple[str, ...], shown: str) -> Iterator[Setting]:
     if len(path) > DEEPEST_SETTINGS:
-        raise UnreadableSettingsError.because(shown, "settings_fault.too_deep", most=DEEPEST_SETTINGS)
+        raise UnreadableSettingsError(shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
     if isinstance(tree, Leaf):
         yield Setting(".".join(path), short(tree.value), tree.place)
     elif isinstance(tree, dict):

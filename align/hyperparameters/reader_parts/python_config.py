@@ -10,6 +10,7 @@ from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles
 from align.hyperparameters.reader_parts.nested_settings import DELETE, Leaf, Tree, merged
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ class PythonConfig:
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             line = getattr(error, "lineno", None) or 1
             place = self._source.place(line)
-            raise UnreadableSettingsError.because(place, "settings_fault.no_python", error=error) from error
+            raise UnreadableSettingsError(place, say("settings_fault.no_python", error=error)) from error
 
     def _bases(self, module: ast.Module) -> dict[str, Tree]:
         found: dict[str, Tree] = {}
@@ -95,7 +96,7 @@ class PythonConfig:
 
     def _value(self, node: ast.expr, depth: int) -> Tree:
         if depth > DEEPEST_SETTINGS:
-            raise UnreadableSettingsError.because(self._source.shown, "settings_fault.too_deep", most=DEEPEST_SETTINGS)
+            raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             return {str(getattr(key, "value", "")): self._value(one, depth + 1) for key, one in pairs}

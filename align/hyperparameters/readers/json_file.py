@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree, flat_settings
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from align.hyperparameters.settings_format import Setting
@@ -49,12 +50,13 @@ class JsonSettings:
             json.loads(text)
             tree = _tree(_expression(text), source)
         except RecursionError as error:
-            reason = {"most": DEEPEST_SETTINGS}
-            raise UnreadableSettingsError.because(source.shown, "settings_fault.too_deep", **reason) from error
+            raise UnreadableSettingsError(
+                source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS)
+            ) from error
         except (ValueError, MemoryError) as error:
-            raise UnreadableSettingsError.because(source.shown, "settings_fault.no_json", error=error) from error
+            raise UnreadableSettingsError(source.shown, say("settings_fault.no_json", error=error)) from error
         if not isinstance(tree, dict):
-            raise UnreadableSettingsError.because(source.shown, "settings_fault.no_names")
+            raise UnreadableSettingsError(source.shown, say("settings_fault.no_names"))
         if any(name in tree for name in HISTORY):
             tree = {name: value for name, value in tree.items() if not _is_measured(name)}
         return flat_settings(tree, source.shown)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree, flat_settings
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
+from align.words.catalogue import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -43,10 +44,11 @@ class TomlSettings:
             lines = _lines(text)
             return flat_settings(_tree(document, (), lines, source), source.shown)
         except tomllib.TOMLDecodeError as error:
-            raise UnreadableSettingsError.because(source.shown, "settings_fault.no_toml", error=error) from error
+            raise UnreadableSettingsError(source.shown, say("settings_fault.no_toml", error=error)) from error
         except RecursionError as error:
-            reason = {"most": DEEPEST_SETTINGS}
-            raise UnreadableSettingsError.because(source.shown, "settings_fault.too_deep", **reason) from error
+            raise UnreadableSettingsError(
+                source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS)
+            ) from error
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -12,6 +12,7 @@ from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles
 from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree, flat_settings, merged
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS, LONGEST_YAML_BYTES, MOST_SETTINGS
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from align.hyperparameters.settings_format import Scalar, Setting
@@ -64,9 +65,9 @@ def _tree(source: SettingsSource) -> Tree:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark is not None else 1
         problem = getattr(error, "problem", None) or "unknown"
-        raise UnreadableSettingsError.because(source.place(line), "settings_fault.no_yaml", error=problem) from error
+        raise UnreadableSettingsError(source.place(line), say("settings_fault.no_yaml", error=problem)) from error
     except RecursionError as error:
-        raise UnreadableSettingsError.because(source.shown, "settings_fault.too_deep", most=DEEPEST_SETTINGS) from error
+        raise UnreadableSettingsError(source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS)) from error
 
 
 class _Nodes:
@@ -80,7 +81,7 @@ class _Nodes:
         found: Tree = {}
         for node in nodes:
             if type(node).__name__ != "MappingNode":
-                raise UnreadableSettingsError.because(self._source.shown, "settings_fault.no_names")
+                raise UnreadableSettingsError(self._source.shown, say("settings_fault.no_names"))
             found = merged(found, self._value(node, 0))
         return found
 
@@ -109,11 +110,11 @@ class _Nodes:
         self._left -= 1
         if node.tag.startswith(PYTHON) or not node.tag.startswith(STANDARD):
             place = self._source.place(node.start_mark.line + 1)
-            raise UnreadableSettingsError.because(place, "settings_fault.tag", tag=node.tag)
+            raise UnreadableSettingsError(place, say("settings_fault.tag", tag=node.tag))
         if depth > DEEPEST_SETTINGS:
-            raise UnreadableSettingsError.because(self._source.shown, "settings_fault.too_deep", most=DEEPEST_SETTINGS)
+            raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
         if self._left < 0:
-            raise UnreadableSettingsError.because(self._source.shown, "settings_fault.too_many", most=MOST_SETTINGS)
+            raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_many", most=MOST_SETTINGS))
 
 
 def _scalar(node: Any) -> Scalar:
