@@ -35,16 +35,18 @@ class PythonConfig:
     def __init__(self, source: SettingsSource, files: BaseFiles | None = None) -> None:
         self._source, self._files = source, files or BaseFiles(source)
         self._names: dict[str, Tree] = {}
+        self._replaces = False
 
     def tree(self) -> Tree:
         """What the file says, over what its bases say; raises UnreadableSettingsError if it is no Python."""
         module = self._parsed()
         base = self._bases(module)
         self._names = dict(base)
+        self._replaces = any(map(_reads_base, module.body))
         for statement in module.body:
             self._take(statement)
         own = {name: value for name, value in self._names.items() if not name.startswith("__")}
-        return merged(base, own) | dict(self._options(module)) if base else own | dict(self._options(module))
+        return own | dict(self._options(module))
 
     def _parsed(self) -> ast.Module:
         try:
@@ -68,8 +70,8 @@ class PythonConfig:
             if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and one.targets[0].id in BASES:
                 given = self._value(one.value, 0)
                 yield from (str(leaf.value) for leaf in (given if isinstance(given, list) else [given]))
-            elif isinstance(one, ast.With) and READ_BASE in ast.unparse(one.items[0]):
-                for line in one.body:
+            elif _reads_base(one):
+                for line in one.body:  # type: ignore[attr-defined]
                     if isinstance(line, ast.ImportFrom) and line.module:
                         yield "../" * (line.level - 1) + line.module.replace(".", "/") + ".py"
 
@@ -79,15 +81,28 @@ class PythonConfig:
             self._assign(statement.targets[0], statement.value)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._assign(statement.target, statement.value)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            self._update(statement.value)
         elif isinstance(statement, ast.ClassDef) and statement.decorator_list:
             for one in statement.body:
                 self._take(one)
+
+    def _update(self, call: ast.Call) -> None:
+        """`name.update(key=value)` and `name.update(dict(...))`, which merge nested dicts, as mmengine's do."""
+        name = getattr(getattr(call.func, "value", None), "id", "")
+        if getattr(call.func, "attr", "") == "update" and isinstance(self._names.get(name), dict):
+            made = [self._value(one, 0) for one in call.args]
+            made.append({one.arg: self._value(one.value, 0) for one in call.keywords if one.arg})
+            for one in made:
+                if isinstance(one, dict):
+                    self._names[name] = merged(self._names[name], one)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name) and target.id not in BASES:
             made = self._value(value, 0)
             there = self._names.get(target.id)
-            self._names[target.id] = merged(there, made) if isinstance(there, dict) else _without_flag(made)
+            merges = isinstance(there, dict) and not self._replaces
+            self._names[target.id] = merged(there, made) if merges else _without_flag(made)
         elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
             holder = self._value(target.value, 0)
             if isinstance(holder, dict) and isinstance(target.value, ast.Name):
@@ -143,6 +158,11 @@ class PythonConfig:
                 elif long and getattr(given.get("action"), "value", "") in SWITCHES:
                     value = SWITCHES[given["action"].value]  # type: ignore[attr-defined]
                     yield long.lstrip("-").replace("-", "_"), Leaf(value, self._source.place(node.lineno))
+
+
+def _reads_base(statement: ast.stmt) -> bool:
+    """Tell `with read_base():`, whose names are Python's own: what is assigned to one replaces it."""
+    return isinstance(statement, ast.With) and READ_BASE in ast.unparse(statement.items[0])
 
 
 def _without_flag(tree: Tree) -> Tree:

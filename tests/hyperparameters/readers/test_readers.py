@@ -124,6 +124,17 @@ head = dict(_delete_=True, loss=torch.nn.L1Loss)
     assert settings.places("config.py", text)["max_epochs"] == "_base_/schedule.py:2"
 
 
+def test_a_configuration_that_reads_its_base_as_python_does(settings: Any) -> None:
+    settings.file("base.py", "optim = dict(lr=0.1, momentum=0.9)\nhead = dict(loss=dict(type=A, weight=1.0))\n")
+    text = """with read_base():
+    from .base import *
+optim = dict(lr=0.2)
+head.update(loss=dict(weight=2.0))
+"""
+    found = settings.read("new.py", text)
+    assert found == {"optim.lr": 0.2, "head.loss.type": "A", "head.loss.weight": 2.0}
+
+
 def test_a_python_file_is_never_run(settings: Any) -> None:
     mark = settings.folder / "ran"
     assert settings.read("evil.py", f"lr = 0.1\nopen({str(mark)!r}, 'w').close()\n") == {"lr": 0.1}
