@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, verdict_block
@@ -55,8 +56,8 @@ def _value(side: dict[str, Any]) -> str:
 
 
 def _places(one: dict[str, Any]) -> str:
-    """Both places; the address of a default stands in the document."""
-    shown = [one[side]["place"] for side in SIDES if one[side]["origin"] != "default"]
+    """Both places without their folders; those, and the address of a default, stand in the document."""
+    shown = [Path(one[side]["place"]).name for side in SIDES if one[side]["origin"] != "default"]
     return ", ".join(dict.fromkeys(shown))
 
 
@@ -76,7 +77,8 @@ def _one_sided(rows: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
         Column(say("hyperparameters.where"), "words"),
     )
     cells = tuple(
-        Row((one["title"], word("word", one["side"]), _value(one["value"]), one["value"]["place"])) for one in shown
+        Row((one["title"], word("word", one["side"]), _value(one["value"]), Path(one["value"]["place"]).name))
+        for one in shown
     )
     blocks: list[Block] = [Table(say("hyperparameters.one_sided"), columns, cells)] if cells else []
     if unknown and not show_all:
