@@ -57,7 +57,9 @@
     │   ├── UnusedPatternsError
     │   ├── RunFolderError
     │   ├── FolderInUseError
-    │   └── ReportError
+    │   ├── ReportError
+    │   │                       settings
+    │   └── UnreadableSettingsError
     └── NotAlignedError         the sides were compared and differ: exit code 1
 
 The wording sits here, so that the code that raises states only the facts.
@@ -68,3 +70,4 @@ from align.errors.checkpoints import *  # noqa: F403
 from align.errors.logs import *  # noqa: F403
 from align.errors.models import *  # noqa: F403
 from align.errors.own_files import *  # noqa: F403
+from align.errors.settings import *  # noqa: F403
