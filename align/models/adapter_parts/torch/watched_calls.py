@@ -167,8 +167,9 @@ def name_of(value: Any) -> str:
     from torch import nn
 
     if isinstance(value, type):
-        if issubclass(value, nn.Module) and getattr(nn, value.__name__, None) is value:
-            return f"torch.nn.{value.__name__}"
+        name = value.__name__
+        if vars(nn).get(name) is value:
+            return f"torch.nn.{name}"
         return f"{value.__module__}.{value.__qualname__}" if value.__module__.partition(".")[0] == "torch" else ""
     module = str(getattr(value, "__module__", None) or "torch")
     return public_name(value) if callable(value) and module.partition(".")[0] == "torch" else ""
