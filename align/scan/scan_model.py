@@ -63,6 +63,8 @@ def scan_model(
         calls = calls_in_source(opened.model, opened.reader, opened.label)
     else:
         calls, took = _seen_in_run(opened, opened.reader, inputs)
+    if not calls:
+        raise CannotRunError.of("scan_error.nothing_called", side=opened.label)
     progress("scan", 1, STAGES)
     scanned = scanned_calls(calls, wanted, opened.model)
     progress("scan", STAGES, STAGES)

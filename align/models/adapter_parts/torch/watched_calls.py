@@ -102,9 +102,12 @@ class _Watching:
         self._seen, self._stack = seen, ExitStack()
 
     def __enter__(self) -> None:
-        self._seen.running.clear()
-        for path, module in self._seen.model.named_modules():
-            if not is_scripted(module):
+        root = self._seen.model
+        self._seen.running[:] = [("", own_layer(root))]  # it runs already
+        if self._seen.inside or is_container(own_layer(root)):
+            self._seen.add(own_layer(root), "layer", "", "")
+        for path, module in root.named_modules():
+            if path and not is_scripted(module):
                 self._follow(path, own_layer(module), module)
         self._stack.enter_context(_function_mode(self._seen))
 
