@@ -10,17 +10,17 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.core.api_calls import ApiCall
 from align.models.adapter_parts.torch.function_modes import run_under
 from align.models.adapter_parts.torch.settings import public_classes
 from align.models.adapter_parts.torch.state import is_scripted
+from align.models.api_calls import ApiCall
 from align.models.live.call_sites import called_by_user, user_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.core.api_calls import CallKind
     from align.core.protocols import Model
+    from align.models.api_calls import CallKind
 
     Told = Callable[[str, Any, tuple[Any, ...], dict[str, Any], Any], None]
 
