@@ -19,6 +19,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +314,9 @@ def linted(name: str, own: dict[str, Any]) -> dict[str, Any]:
         return own
     build = all_examples()[name][0].lstrip("~").partition("(")[2]
     arguments = build.partition(")(")[0]
-    layers = [eval(f"F({arguments})", {"F": find(one)}) for one in (name, own["name"])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's advice on speed
+        layers = [eval(f"F({arguments})", {"F": find(one)}) for one in (name, own["name"])]
     try:
         findings = lint_models(*layers).findings
     except AlignError:

@@ -84,3 +84,27 @@ def test_the_trial_sees_a_counterpart_that_computes_otherwise() -> None:
     other = called("mindspore", find("mindspore.ops.leaky_relu"), example)
     assert other.error == ""
     assert "values differ" in differences(example, reference, other)
+
+
+@pytest.mark.frameworks
+def test_no_layer_is_called_the_same_of_which_a_pitfall_says_otherwise(assert_each) -> None:
+    from make_api_tables import linted
+
+    def agrees(entry: ApiEntry) -> None:
+        there = entry.answer("cpu")[1]
+        assert there is not None
+        assert linted(entry.torch, {"name": there.name, "relation": "same"})["relation"] == "same"
+
+    layers = [one for name, one in api_entries().items() if name.startswith("torch.nn.") and name.count(".") == 2]
+    same = [one for one in layers if one.answer("cpu")[0] == "same" and one.examples]
+    assert len(same) > 50
+    assert_each(agrees, same)
+
+
+@pytest.mark.frameworks
+def test_a_default_that_a_pitfall_knows_is_seen() -> None:
+    from make_api_tables import linted
+
+    found = linted("torch.nn.LeakyReLU", {"name": "mindspore.nn.LeakyReLU", "relation": "same"})
+    assert found["relation"] == "other default"
+    assert "0.2" in found["settings"][0]["mindspore"]
