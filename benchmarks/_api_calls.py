@@ -55,6 +55,11 @@ def called(framework: str, function: Callable[..., Any], example: str) -> Answer
         return Answer(error=f"{type(error).__name__}: {error}")
 
 
+def answer_of(value: Any) -> Answer:
+    """What a call returned, as an answer."""
+    return Answer(tuple(_leaves(value)))
+
+
 def differences(example: str, reference: Answer, other: Answer) -> str:
     """What is unlike in two answers, "" for nothing; of random numbers, shapes and kinds are compared."""
     if len(reference.leaves) != len(other.leaves):
@@ -93,7 +98,9 @@ def find(name: str) -> Any:
     import importlib
 
     parts = name.split(".")
-    found: Any = importlib.import_module(parts[0])
+    found: Any = None
+    with suppress(ImportError):
+        found = importlib.import_module(parts[0])
     for place, part in enumerate(parts[1:], 2):
         if not hasattr(found, part):
             with suppress(ImportError):
@@ -137,6 +144,17 @@ def fill_layer(framework: str, layer: Any) -> Any:
             values = parameter_values(path + name, shape).reshape(parameter.shape)
             parameter.set_data(mindspore.Tensor(values))
     return layer.set_train(False)
+
+
+def take_values(cell: Any, layer: Any) -> Any:
+    """Fill a cell with the values of its torch twin; raises KeyError for a parameter that this lacks."""
+    import mindspore
+
+    values = {name: value.detach().numpy() for name, value in layer.state_dict().items()}
+    for path, name, _, parameter in _torch_names(cell, ""):
+        if path + name in values or str(parameter.dtype) in ("Float32", "Float16"):
+            parameter.set_data(mindspore.Tensor(values[path + name].reshape(parameter.shape)).astype(parameter.dtype))
+    return cell
 
 
 def parameter_values(name: str, shape: tuple[int, ...]) -> Array:

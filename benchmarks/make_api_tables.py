@@ -19,15 +19,17 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
+import tomllib
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from align.errors import AlignError
-
 from _api_calls import called, differences, find, reader_of
+
+from align.errors import AlignError
 
 HERE = Path(__file__).parent / "api"
 TABLES = Path(__file__).parents[1] / "mappings" / "api"
@@ -41,19 +43,17 @@ OTHER = "functions"
 INPLACE = ", inplace=True"
 MOST_CRASHES = 100
 OPERATOR_NAMES = {
-    "truediv": "div",
-    "floordiv": "floor_divide",
-    "and": "logical_and",
-    "or": "logical_or",
-    "invert": "logical_not",
-}
-HOST = frozenset(  # what a tensor tells without a kernel
-    "__bool__ __contains__ __float__ __int__ __len__ __getitem__ __setitem__ contiguous dim element_size is_complex "
-    "is_contiguous is_floating_point item ndimension nelement numel numpy storage_offset stride tolist view view_as".split()
-)
+    "truediv": "div", "floordiv": "floor_divide", "and": "logical_and", "or": "logical_or", "invert": "logical_not",
+}  # fmt: skip
+HOST = frozenset({  # what a tensor tells without a kernel
+    "__bool__", "__contains__", "__float__", "__int__", "__len__", "__getitem__", "__setitem__", "contiguous", "dim",
+    "element_size", "is_complex", "is_contiguous", "is_floating_point", "item", "ndimension", "nelement", "numel",
+    "numpy", "storage_offset", "stride", "tolist", "view", "view_as",
+})  # fmt: skip
 # torch's operators by which the rules of Ascend chips know a name.
 OPERATORS = {
-    "convolution": r"conv\w*\dd|Conv\w*\dd", "addmm": r"linear|Linear|addmm|bilinear|Bilinear", "mm": r"mm|matmul|__matmul__",
+    "convolution": r"conv\w*\dd|Conv\w*\dd", "addmm": r"linear|Linear|addmm|bilinear|Bilinear",
+    "mm": r"mm|matmul|__matmul__",
     "bmm": r"bmm|baddbmm|einsum|scaled_dot_product_attention|MultiheadAttention|Transformer\w*", "lstm": r"LSTM",
     "gru": r"GRU", "avg_pool2d": r"(?:avg_pool|AvgPool)2d", "max_pool2d_with_indices": r"(?:max_pool|MaxPool)2d",
     "adaptive_max_pool2d": r"(?:adaptive_max_pool|AdaptiveMaxPool)2d", "sort": r"sort|argsort", "topk": r"topk",
@@ -131,7 +131,8 @@ def write_published(page: Path) -> None:
         ):
             kind = "consistent" if re.match(r"consistent\]?$", cells[3].lower()) else "other"
             facts[cells[1].partition("(")[0]] = cells[2].split()[0], kind
-    head = f"# Which counterpart MindSpore's published mapping names, and whether it is said to be consistent. Facts of\n# {PAGE}\n"
+    about = "# Which counterpart MindSpore's published mapping names, and whether it is said to be consistent. Facts of"
+    head = f"{about}\n# {PAGE}\n"
     lines = [f'"{name}" = ["{there}", "{kind}"]' for name, (there, kind) in sorted(facts.items())]
     (HERE / "published.toml").write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
 
@@ -226,7 +227,8 @@ def write_tables(trials: dict[str, dict[str, Any]]) -> None:
 
     versions = f"torch {torch.__version__.partition('+')[0]} and MindSpore {mindspore.__version__}"
     for file, texts in entries.items():
-        head = f"# Made by benchmarks/make_api_tables.py with {versions} on a CPU. align/rules/api_table.py explains the keys.\n"
+        about = f"# Made by benchmarks/make_api_tables.py with {versions} on a CPU."
+        head = f"{about} align/rules/api_table.py explains the keys.\n"
         (TABLES / f"{file}.toml").write_text("\n".join([head, *texts]), encoding="utf-8")
 
 
@@ -312,7 +314,9 @@ def linted(name: str, own: dict[str, Any]) -> dict[str, Any]:
         return own
     build = all_examples()[name][0].lstrip("~").partition("(")[2]
     arguments = build.partition(")(")[0]
-    layers = [eval(f"F({arguments})", {"F": find(one)}) for one in (name, own["name"])]  # noqa: S307 - examples are ours
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's advice on speed
+        layers = [eval(f"F({arguments})", {"F": find(one)}) for one in (name, own["name"])]
     try:
         findings = lint_models(*layers).findings
     except AlignError:

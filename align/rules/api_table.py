@@ -1,6 +1,6 @@
 """What MindSpore has for each class, function and method of torch (`mappings/api/*.toml`).
 
-The table is made by `benchmarks/make_api_tables.py`, from MindSpore's published mapping and from running both frameworks.
+`benchmarks/make_api_tables.py` makes the table, from MindSpore's published mapping and from running both frameworks.
 An entry lists counterparts, the best first. Which one counts depends on the target: many functions of `mindspore.mint`
 have a kernel on Ascend only.
 """

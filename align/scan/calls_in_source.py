@@ -13,15 +13,15 @@ from collections import Counter
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.core.api_calls import ApiCall
 from align.errors import CannotRunError
+from align.models.api_calls import ApiCall
 from align.models.source_lines import function_source, methods_of, own_classes, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.core.api_calls import CallKind, CallWatcher
     from align.core.protocols import Model
+    from align.models.api_calls import CallKind, CallWatcher
     from align.models.source_lines import FunctionSource
 
 METHOD = "torch.Tensor"

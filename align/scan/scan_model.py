@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from align.core.api_calls import CallWatcher
 from align.core.progress import silent
 from align.errors import CannotRunError
+from align.models.api_calls import CallWatcher
 from align.models.describe_sides import describe_host
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_batches
@@ -25,11 +25,11 @@ from align.scan.source_rules import source_findings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.core.api_calls import ApiCall
     from align.core.dtypes import Array
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model
     from align.core.traces import Capture
+    from align.models.api_calls import ApiCall
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
     from align.rules.api_table import ApiEntry, ScanTarget
@@ -65,6 +65,8 @@ def scan_model(
         calls = calls_in_source(opened.model, opened.reader, opened.label)
     else:
         calls, took = _seen_in_run(opened, opened.reader, inputs)
+    if not calls:
+        raise CannotRunError.of("scan_error.nothing_called", side=opened.label)
     progress("scan", 1, STAGES)
     scanned = scanned_calls(calls, wanted, opened.model)
     progress("scan", STAGES, STAGES)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
-    from align.core.api_calls import CallKind
     from align.core.verdicts import Finding
+    from align.models.api_calls import CallKind
     from align.rules.api_table import OtherDefault, Status
 
 SeenBy = Literal["run", "source"]

@@ -69,13 +69,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from align.core.api_calls import ApiCall
     from align.core.dtypes import Array, EmulatedCalls, Emulation
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
     from align.core.protocols import Inputs, Model
     from align.core.traces import CaptureSink, CodeSeen
     from align.errors import AlignError
+    from align.models.api_calls import ApiCall
 
 # How Python words it when a pickled class is not there.
 MISSING_CLASS = re.compile(r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>[^']+)'")

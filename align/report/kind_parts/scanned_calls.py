@@ -20,7 +20,7 @@ def scan_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
         *([_table(document, calls)] if calls else []),
         *findings_blocks(document["findings"]),
         *_chip(document),
-        Lines("", (say(f"scan.by_{document['seen_by']}"),), "quiet"),
+        Lines("", (say("scan.by_run" if document["seen_by"] == "run" else "scan.by_source"),), "quiet"),
     ]
 
 

@@ -10,17 +10,17 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.core.api_calls import ApiCall
 from align.models.adapter_parts.torch.function_modes import run_under
 from align.models.adapter_parts.torch.settings import public_classes
 from align.models.adapter_parts.torch.state import is_scripted
+from align.models.api_calls import ApiCall
 from align.models.live.call_sites import called_by_user, user_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.core.api_calls import CallKind
     from align.core.protocols import Model
+    from align.models.api_calls import CallKind
 
     Told = Callable[[str, Any, tuple[Any, ...], dict[str, Any], Any], None]
 
@@ -102,9 +102,12 @@ class _Watching:
         self._seen, self._stack = seen, ExitStack()
 
     def __enter__(self) -> None:
-        self._seen.running.clear()
-        for path, module in self._seen.model.named_modules():
-            if not is_scripted(module):
+        root = self._seen.model
+        self._seen.running[:] = [("", own_layer(root))]  # it runs already
+        if self._seen.inside or is_container(own_layer(root)):
+            self._seen.add(own_layer(root), "layer", "", "")
+        for path, module in root.named_modules():
+            if path and not is_scripted(module):
                 self._follow(path, own_layer(module), module)
         self._stack.enter_context(_function_mode(self._seen))
 
@@ -167,8 +170,9 @@ def name_of(value: Any) -> str:
     from torch import nn
 
     if isinstance(value, type):
-        if issubclass(value, nn.Module) and getattr(nn, value.__name__, None) is value:
-            return f"torch.nn.{value.__name__}"
+        name = value.__name__
+        if vars(nn).get(name) is value:
+            return f"torch.nn.{name}"
         return f"{value.__module__}.{value.__qualname__}" if value.__module__.partition(".")[0] == "torch" else ""
     module = str(getattr(value, "__module__", None) or "torch")
     return public_name(value) if callable(value) and module.partition(".")[0] == "torch" else ""
