@@ -22,10 +22,11 @@ help:  ## print the targets
 
 install: $(VENV)/installed  ## make the environment (again, when a requirement changed)
 
+# Not compiled here: that takes half of the time, and most of the modules are never imported.
 $(VENV)/installed: pyproject.toml constraints.txt
 	@echo "Installing into $(VENV); this takes about two minutes ..."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
 	@touch $@
 
 demo: has-mindspore install  ## the main job on a real pair: two implementations of ResNet-18

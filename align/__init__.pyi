@@ -17,6 +17,7 @@ from align.forward.compare_trace_folders import compare_trace_folders as compare
 from align.forward.emulate_model import emulate_model as emulate_model
 from align.forward.export_repro import export_repro as export_repro
 from align.forward.measure_power import measure_power as measure_power
+from align.hyperparameters.compare_hyperparameters import compare_hyperparameters as compare_hyperparameters
 from align.lint.lint_models import lint_models as lint_models
 from align.models.open_side import SideRequest as SideRequest
 from align.models.open_side import open_side as open_side
@@ -28,6 +29,7 @@ from align.names.map_parameters import map_parameters as map_parameters
 from align.report.open_run import open_run as open_run
 from align.report.result_frames import map_frame as map_frame
 from align.report.write_report import write_report as write_report
+from align.scan.scan_model import scan_model as scan_model
 from align.traces.capture_trace import capture_trace as capture_trace
 from align.traces.open_trace import show_trace as show_trace
 from align.training.capture_training_step import capture_training_step as capture_training_step

@@ -59,4 +59,14 @@ def test_no_test_folder_has_a_package_file() -> None:
 def test_the_mappings_hold_the_known_kinds_of_rules_only() -> None:
     folders = {path.name for path in (ROOT / "mappings").iterdir() if path.is_dir() and list(path.rglob("*.toml"))}
     assert "layers" in folders
-    assert folders <= {"layers", "log_formats", "models", "pitfalls", "ascend"}
+    assert folders <= {
+        "api",
+        "ascend",
+        "crash",
+        "gpu",
+        "hyperparameters",
+        "layers",
+        "log_formats",
+        "models",
+        "pitfalls",
+    }

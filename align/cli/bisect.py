@@ -50,7 +50,7 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
         str | None, typer.Option(metavar="DEVICE", help="Halve the layers of one side that run on this device.")
     ] = None,
     switches: Annotated[
-        str | None, typer.Option(metavar="ascend:CHIP", help="Halve the switches of this chip, emulated.")
+        str | None, typer.Option(metavar="TARGET", help="Halve the switches of ascend:CHIP or gpu, emulated.")
     ] = None,
     switch: SwitchOption = None,
     framework: FrameworkOption = "mindspore",
@@ -70,7 +70,7 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     """Put the reference's values into the port at points, and halve until every stretch that goes wrong is found.
 
     With --precision or --device and one side: find the smallest set of its layers that moves it above the limit there.
-    With --switches: find the switches of an Ascend chip that do, all others at their most precise value.
+    With --switches: find the switches of an Ascend chip, or of a GPU, that do, all others at their most precise value.
     """
     from align.forward.bisect_port import bisect_port, parse_points, read_points
     from align.forward.bisect_precision import bisect_precision

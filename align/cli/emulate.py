@@ -24,7 +24,9 @@ from align.cli.parts.sides import numbered_sources
 
 def emulate_command(  # noqa: PLR0913 - one parameter an option
     model: Annotated[str, typer.Argument(help="A torch model: `package.module:function` or `file.py:function`.")],
-    target: Annotated[str, typer.Option(metavar="ascend:CHIP", help="The chip: 910a, 310p, 910b, 910c or 950.")],
+    target: Annotated[
+        str, typer.Option(metavar="TARGET", help="The chip: ascend:910a, 310p, 910b, 910c or 950, or gpu.")
+    ],
     inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
@@ -32,13 +34,19 @@ def emulate_command(  # noqa: PLR0913 - one parameter an option
     framework: FrameworkOption = "mindspore",
     switch: SwitchOption = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer.")] = False,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FUNCTION", help="Look at gradients: `module:function` of the outputs and further inputs, or `sum`."
+        ),
+    ] = None,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Run a torch model with the roundings of an Ascend chip; name the layers most at risk and what overflows.
+    """Run a torch model with the roundings of a chip; name the layers most at risk and what overflows.
 
-    Nothing is verified on hardware. Exit code 0: nothing overflows; 1: something is expected to; 2: it could not be
-    run.
+    Nothing is verified on hardware. Exit code 0: nothing overflows; 1: something is expected to, or no loss scale fits;
+    2: it could not be run.
     """
     from align.forward.emulate_model import emulate_model
     from align.models.open_side import open_side
@@ -54,10 +62,11 @@ def emulate_command(  # noqa: PLR0913 - one parameter an option
             inputs=source,
             framework=driver,
             switches=switches,
+            loss=loss,
             progress=progress,
         )
     sources: dict[str, Path | str] = {"model": model, "target": target}
     sources |= {"checkpoint": checkpoint} if checkpoint else {}
     sources |= numbered_sources("inputs", [file_or_function(one) for one in inputs or ()])
     hand_over(result, sources, run, json, show_all=show_all)
-    return 1 if result.overflows else 0
+    return result.exit_code

@@ -8,7 +8,7 @@ import typer
 
 
 def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
-    """List frameworks, checkpoint formats, log formats and model families, and whether each can be used here."""
+    """List frameworks, formats of checkpoints, logs, dumps and settings, and model families; say what can be used."""
     from align.core.registry import INSTALL_HINT, plugin_states
     from align.rules.model_families import model_families
 

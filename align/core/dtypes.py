@@ -82,7 +82,7 @@ def is_complex(name: str) -> bool:
     return name.startswith("complex")
 
 
-Format = Literal["float16", "HF32", "float32"]
+Format = Literal["float16", "HF32", "TF32", "float32"]
 
 LARGEST_FLOAT16: Final = 65504.0  # format: (2 - 2^-10) * 2^15
 
@@ -104,11 +104,26 @@ class Emulation:
     """Roundings by the names of operators as the framework that runs them calls them.
 
     On a chip that `saturates`, what is beyond float16 becomes its largest number and NaN becomes 0; on others IEEE 754
-    holds.
+    holds. Those `reordered` add in another order.
     """
 
     operators: Mapping[str, OperatorRounding]
     saturates: bool = False
+    reordered: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class GradientsMet:
+    """Gradients inside of one module that one operator is given or makes and that the chip would hold in float16.
+
+    `exponents` counts those other than zero by the exponent of their largest power of two; `largest` is a magnitude.
+    """
+
+    module: str
+    operator: str
+    entry: str
+    largest: float
+    exponents: Mapping[int, int]
 
 
 NOT_EMULATED: Final = ""

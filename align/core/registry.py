@@ -31,15 +31,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
-PluginKind = Literal["frameworks", "formats", "losslogs", "foreign"]
+PluginKind = Literal["frameworks", "formats", "losslogs", "foreign", "settings"]
 PACKAGES: dict[PluginKind, str] = {
     "frameworks": "align.models.frameworks",
     "formats": "align.checkpoints.formats",
     "losslogs": "align.curves.losslogs",
     "foreign": "align.traces.foreign",
+    "settings": "align.hyperparameters.readers",
 }
 RESULT_VIEWS = "align.report.result_views"
 INSTALL_HINT = {
+    "yaml": "pip install PyYAML",
     "torch": 'pip install "mindalign[torch]"',
     "onnx": 'pip install "mindalign[onnx]"',
     "onnxscript": 'pip install "mindalign[onnx-export]"',

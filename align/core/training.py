@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
+    from align.core.dtypes import Array, Emulation, GradientsMet
     from align.core.parameters import Shape
     from align.core.protocols import Batch, Model
     from align.core.traces import Capture
@@ -53,6 +53,17 @@ class BatchParts:
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
     by_position: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class GradientReader(SettingsReader, Protocol):
+    """Looks at the gradients that a chip would hold in float16."""
+
+    def gradients_met(self, training: Training, emulation: Emulation, batch: Batch) -> tuple[GradientsMet, ...]:
+        """Those on the way back from the loss, by module and operator; without a loss from the sum of all outputs.
+
+        Raises UserCodeError where that fails, InputsError for a batch that fits neither the model nor its loss.
+        """
 
 
 @runtime_checkable

@@ -57,7 +57,9 @@
     │   ├── UnusedPatternsError
     │   ├── RunFolderError
     │   ├── FolderInUseError
-    │   └── ReportError
+    │   ├── ReportError
+    │   │                       settings
+    │   └── UnreadableSettingsError
     ├── NonfiniteFoundError     a watched training was to stop where it is not finite: exit code 1
     └── NotAlignedError         the sides were compared and differ: exit code 1
 
@@ -69,3 +71,4 @@ from align.errors.checkpoints import *  # noqa: F403
 from align.errors.logs import *  # noqa: F403
 from align.errors.models import *  # noqa: F403
 from align.errors.own_files import *  # noqa: F403
+from align.errors.settings import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Which switch of an Ascend chip a model suffers from: all are set widest, then halved until one that matters is left.
+"""Which switch of an Ascend chip or a GPU a model suffers from: all are set widest, then halved until one is left.
 
 A switch is emulated by the casts that it stands for: no card is needed, and the lines to run on one are part of the
 result. What no switch widens (operators that the chip has in float16 only) stays in every run.
@@ -7,7 +7,7 @@ result. What no switch widens (operators that the chip has in float16 only) stay
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from align.forward.running.measure_noise import measure_noise
 from align.forward.running.predict_errors import emulation_findings
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import open_side
-from align.rules.ascend_rules import ascend_switches, ascend_target
+from align.rules.ascend_rules import ascend_target
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
 from align.words.catalogue import sentence
@@ -55,12 +55,13 @@ def bisect_switches(  # noqa: PLR0913 - the options of one command
     `switches` say. `limit` and `loss` are as for `align.bisect_precision`; without a limit the output's is that of a
     port in float32. Raises UsageError for an unknown chip or switch, and where all switches are widest already.
 
-    >>> bisect_switches("model.py:build", target="ascend:950", inputs={}, switches={"conv_allow_hf32": "False"})
+    >>> widest = {"conv_allow_hf32": "False", "deterministic": "True"}
+    >>> bisect_switches("model.py:build", target="ascend:950", inputs={}, switches=widest)
     Traceback (most recent call last):
     align.errors.UsageError: all switches of ascend:950 are at their most precise value already
-    Hint: set one otherwise with --switch: precision_mode, conv_allow_hf32, matmul_allow_hf32
+    Hint: set one otherwise with --switch: precision_mode, conv_allow_hf32, matmul_allow_hf32, deterministic
     """
-    chip = ascend_target(target, framework, switches)
+    chip = replace(ascend_target(target, framework, switches), reorders=True)
     narrow = _narrow(chip, target)
     opened, arrays = open_side(side), read_inputs(inputs)
     if not isinstance(opened.runner, ChipEmulator):
@@ -79,7 +80,7 @@ def bisect_switches(  # noqa: PLR0913 - the options of one command
         moved = tuple(_moved(bench, name, matters) for name in narrow)
     return SwitchBisection(
         model=opened.label,
-        target=f"ascend:{chip.chip.id}",
+        target=chip.chip.label,
         framework=chip.driver,
         judged="loss" if loss else "output",
         switches=moved,
@@ -103,8 +104,6 @@ def _narrow(chip: AscendTarget, target: str) -> tuple[str, ...]:
     """
     changing = chip.changing()
     found = [one.id for one in _switches(chip) if chip.switches[one.id] != one.values[0]]
-    if not changing:
-        raise UsageError.of("ascend_usage.no_switch", target=target, framework=chip.driver)
     if not found:
         raise UsageError.of("ascend_usage.all_widest", target=target, switches=[*changing])
     return tuple(found)
@@ -112,7 +111,7 @@ def _narrow(chip: AscendTarget, target: str) -> tuple[str, ...]:
 
 def _switches(chip: AscendTarget) -> tuple[AscendSwitch, ...]:
     """Those on which something depends there."""
-    return tuple(switch for switch in ascend_switches() if switch.id in chip.changing())
+    return tuple(switch for switch in chip.own_switches if switch.id in chip.changing())
 
 
 def _shows(everything: Movement, widest: Movement) -> bool:
@@ -138,7 +137,7 @@ class _Bench:
         """Run with these switches as they are."""
         key = frozenset(narrow)
         if key not in self.runs:
-            wide = {one.id: one.values[0] for one in ascend_switches() if one.id not in key}
+            wide = {one.id: one.values[0] for one in self.chip.own_switches if one.id not in key}
             emulation = self.chip.with_switches(wide).emulation()
             assert isinstance(self.side.runner, ChipEmulator)  # noqa: S101 - for the type checker: it was asked before
             sink, model = KeptOutputs(), self.side.runner.emulated(self.side.model, emulation)
@@ -151,7 +150,7 @@ class _Bench:
 
 
 def _moved(bench: _Bench, name: str, matters: Sequence[str]) -> SwitchMoved:
-    switch = next(one for one in ascend_switches() if one.id == name)
+    switch = next(one for one in bench.chip.own_switches if one.id == name)
     alone = bench.move((name,))
     return SwitchMoved(
         switch=name,
@@ -167,7 +166,7 @@ def _moved(bench: _Bench, name: str, matters: Sequence[str]) -> SwitchMoved:
 
 def _verdict(moved: Sequence[SwitchMoved], everything: Movement, widest: Movement, chip: AscendTarget) -> Verdict:
     coverage = Coverage("switches", len(moved))
-    target = f"ascend:{chip.chip.id}"
+    target = chip.chip.label
     if everything.factor <= 1.0:
         return Verdict(Outcome.PREDICTED, sentence("switches_verdict.within", target=target), coverage)
     if widest.factor > 1.0:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from math import inf, log2
 from pathlib import Path
@@ -15,59 +16,71 @@ from typing import TYPE_CHECKING
 from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, rounded_as
 from align.core.progress import silent
 from align.core.protocols import ChipEmulator
+from align.core.training import GradientReader, Trainer, Training
 from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.forward.emulation_result import AppliedRule, EmulationResult, ExpectedError, Overflow
 from align.forward.isolation.isolated_calls import NoiseIsolation
+from align.forward.loss_scales import loss_scales
 from align.forward.running.measure_noise import failure_of
 from align.forward.running.predict_errors import emulation_findings
 from align.forward.running.run_both_models import trace_run
+from align.forward.thresholds import MOST_FLUSHED
 from align.measure.measure_arrays import measure
 from align.models.describe_sides import describe_host
 from align.models.fit_inputs import run_fitted
-from align.models.inputs import describe_inputs, read_batches
+from align.models.inputs import batches_of, describe_inputs, read_batches
 from align.models.open_side import open_side
-from align.rules.ascend_rules import ascend_switches, ascend_target
+from align.models.user_code import find_function
+from align.rules.ascend_rules import ascend_target
 from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from align.core.dtypes import Array, EmulatedCalls
     from align.core.measurements import Measurement
     from align.core.progress import Progress
-    from align.core.protocols import Inputs, Model
+    from align.core.protocols import Batch, Inputs, Model
     from align.core.traces import Capture, Trace
+    from align.forward.emulation_result import LossScales
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
     from align.rules.ascend_rules import AscendTarget, Driver, OperatorEntry
 
+SUM = "sum"  # what stands for the sum of all that the model returns
 STAGES = 3  # no limit: what progress is reported of
 
 
-def emulate_model(
+def emulate_model(  # noqa: PLR0913 - the options of one command
     side: str | Model | Side,
     *,
     target: str,
     inputs: InputsSource,
     framework: Driver = "mindspore",
     switches: Mapping[str, str] | None = None,
+    loss: str | Callable[..., Any] | None = None,
     progress: Progress = silent,
 ) -> EmulationResult:
     """Run a torch model as an Ascend chip does, operator by operator, and measure each layer against its plain run.
 
     `target` is `ascend:CHIP`; `framework`, the one that will drive the chip, decides with `switches` which operators
-    compute in a coarser format. Raises UsageError for a chip or switch that is not known, CannotRunError for a model of
-    another framework, and for one of which no operator computes otherwise there.
+    compute in a coarser format. With a `loss` the way back is looked at, too: which loss scales fit. It is a function
+    of what the model returns and of the inputs that the model does not take, `module:function` of one, or `sum`, the
+    sum of all that the model returns. Raises UsageError for a chip or switch that is not known, CannotRunError for a
+    model of another framework, and for one of which no operator computes otherwise there.
 
     >>> emulate_model("model.py:build", target="ascend:9000", inputs={})
     Traceback (most recent call last):
     align.errors.UsageError: no chip is called 'ascend:9000'
-    Hint: known: ascend:910a, ascend:310p, ascend:910b, ascend:910c, ascend:950
+    Hint: known: ascend:910a, ascend:310p, ascend:910b, ascend:910c, ascend:950, gpu:ampere
     """
     chip = ascend_target(target, framework, switches)
-    opened, batches = open_side(side), read_batches(inputs)
+    opened, given = open_side(side), batches_of(read_batches(inputs))
+    function = _loss_function(loss)
+    batches = _without_targets(opened, given, function)
     emulated = _emulated(opened, chip)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         progress("emulate", 0, STAGES)
@@ -80,8 +93,46 @@ def emulate_model(
         progress("emulate", 2, STAGES)
         reason = failure_of(opened.runner, emulated, took, alone)
         layers = tuple(_rows(trace, _operators(calls, _coarse(chip)), together.found, alone.found))
+    scales = None if loss is None else _scales(opened, chip, given, loss, function)
     progress("emulate", STAGES, STAGES)
-    return _result(opened, chip, took, layers, calls, (*emulation_findings(calls, chip, reason),))
+    result = _result(opened, chip, took, layers, calls, (*emulation_findings(calls, chip, reason),))
+    return replace(result, scales=scales, findings=(*_scale_findings(scales), *result.findings))
+
+
+def _loss_function(loss: str | Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """The function that is meant; None for the sum."""
+    if not isinstance(loss, str):
+        return loss
+    return None if loss == SUM else find_function(loss)
+
+
+def _without_targets(opened: Side, given: Sequence[Batch], loss: Callable[..., Any] | None) -> list[Batch]:
+    """What of each batch the model itself takes."""
+    if loss is None or not isinstance(opened.reader, Trainer):
+        return [*given]
+    return [opened.reader.split_batch(Training(opened.model, loss), one).inputs for one in given]
+
+
+def _scales(
+    opened: Side,
+    chip: AscendTarget,
+    given: Sequence[Batch],
+    loss: str | Callable[..., Any],
+    function: Callable[..., Any] | None,
+) -> LossScales | None:
+    """The loss scales that fit all batches."""
+    assert isinstance(opened.reader, GradientReader)  # noqa: S101 - for the type checker: it emulates
+    reader, label = opened.reader, loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    met = [reader.gradients_met(Training(opened.model, function), chip.emulation(), one) for one in given]
+    return loss_scales(label, [one for batch in met for one in batch])
+
+
+def _scale_findings(scales: LossScales | None) -> Iterator[Finding]:
+    """Say where no scale fits."""
+    if scales is not None and scales.flushed > MOST_FLUSHED:
+        message = sentence("emulation_finding.no_scale", share=scales.flushed, keep=[*scales.keep])
+        first = scales.keep[0] if scales.keep else ""
+        yield Finding("no-loss-scale", "warning", first or sentence("model_part.model"), message)
 
 
 def _emulated(opened: Side, chip: AscendTarget) -> Model:
@@ -191,7 +242,7 @@ def _result(
     sizes = [one.largest for one in calls if one.largest]
     return EmulationResult(
         model=opened.label,
-        target=f"ascend:{chip.chip.id}",
+        target=chip.chip.label,
         product=chip.chip.product,
         framework=chip.driver,
         switches=dict(chip.switches),
@@ -200,6 +251,7 @@ def _result(
         at_risk=_at_risk(layers, frozenset(one.module for one in overflows)),
         overflows=overflows,
         headroom=LARGEST_FLOAT16 / max(sizes) if sizes else None,
+        scales=None,
         findings=(*map(_overflow_finding, overflows), *findings),
         inputs=describe_inputs(took),
         environment={opened.reader.name: opened.reader.environment(), "host": describe_host()},
@@ -228,7 +280,7 @@ def _applied(entry: OperatorEntry, calls: Sequence[EmulatedCalls], chip: AscendT
 
 def _keeping_line(entry: OperatorEntry, chip: AscendTarget) -> str:
     """The line that keeps an operator in float32, "" where the chip has none."""
-    switches = {switch.id: switch for switch in ascend_switches()}
+    switches = {switch.id: switch for switch in chip.own_switches}
     return switches[entry.switch].line(chip.driver, entry.keeps) if entry.switch else ""
 
 

@@ -81,12 +81,47 @@ class Overflow:
 
 
 @dataclass(frozen=True, slots=True)
+class GradientLayer:
+    """Gradients of a module that become float16: how large they are, how many are not zero, how many are flushed.
+
+    `smallest` is a power of two; `flushed` is the share that becomes zero at the highest loss scale.
+    """
+
+    module: str
+    operator: str
+    entry: str
+    largest: float
+    smallest: float
+    elements: int
+    flushed: float
+
+
+@dataclass(frozen=True, slots=True)
+class LossScales:
+    """The powers of two that fit as a loss scale, from `lowest` to `highest`: no gradient overflows.
+
+    At the highest a share of `flushed` becomes zero, without a scale `flushed_unscaled`. Where that is too many at any
+    scale, `keep` are the modules to keep in float32. `loss` says what was differentiated.
+    """
+
+    loss: str
+    highest: float
+    lowest: float
+    flushed: float
+    flushed_unscaled: float
+    overflows_unscaled: bool
+    keep: tuple[str, ...]
+    layers: tuple[GradientLayer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EmulationResult(ShownResult):
     """A model as it is expected to compute on a chip: nothing of it is verified on hardware.
 
     `framework` drives the chip, `switches` are in force. `at_risk` are the keys of the layers that compute in a coarser
     format, the largest expected error first. `headroom` is the factor by which the largest number that becomes float16
-    is below the end of that range; None where nothing becomes float16.
+    is below the end of that range; None where nothing becomes float16. `scales` are the loss scales that fit; None
+    where no loss was given, or no gradient becomes float16.
     """
 
     result_kind = "emulate"
@@ -100,6 +135,12 @@ class EmulationResult(ShownResult):
     at_risk: tuple[str, ...]
     overflows: tuple[Overflow, ...]
     headroom: float | None
+    scales: LossScales | None
     findings: tuple[Finding, ...]
     inputs: dict[str, dict[str, object]]
     environment: dict[str, dict[str, str]]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something is expected to overflow, or no loss scale fits."""
+        return int(bool(self.overflows) or any(one.code == "no-loss-scale" for one in self.findings))

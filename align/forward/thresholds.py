@@ -249,6 +249,11 @@ number would call more of the layers behind a fault different on all three sides
 
 # predictions: what a chip is expected to do as the limit
 
+MOST_FLUSHED: Final = 0.01
+"""So large a share of the gradients that are not zero may be flushed to zero at a loss scale.
+Choice: below it a step moves as in float32 to two digits; a larger share shows as layers that learn slowly.
+"""
+
 BLIND_LIMIT: Final = 1.0
 """A limit by a prediction that is this share of a layer's typical value (RMS) shows no fault in it.
 Choice: an output of zeros would pass.

@@ -65,7 +65,7 @@ def rebuild_layer(
     Parameters that it lacked without the changes start as the constructor makes them. Of a layer whose class is derived
     from the builder's, attributes are changed where it keeps such.
     """
-    known = {name: value for name, place in builder.kept_at.items() if (value := _reach(layer, place)) is not None}
+    known = kept_arguments(layer, builder.kept_at)
     wanted = wanted_arguments(builder.cls)
     for before, after in proposed_arguments(settings, wanted, known, changes):
         with suppress(UserCodeError):  # a constructor that refuses what it is given
@@ -103,6 +103,11 @@ def _changed(
     builder.fill(built.changed, layer)
     copied = builder.copy(layer)
     return copied if copy_changed_setting(copied, built, builder.types) else None
+
+
+def kept_arguments(layer: Model, kept_at: Mapping[str, str]) -> Arguments:
+    """Arguments of a live layer that its parts keep, by the places of these."""
+    return {name: value for name, place in kept_at.items() if (value := _reach(layer, place)) is not None}
 
 
 def _reach(value: Any, place: str) -> Any:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from align.core.verdicts import Outcome, Verdict
 from align.errors import RunFolderError
+from align.report.foreseen import emulated_reason
 from align.runs.climb_ladder import TEXTS
 from align.runs.evidence import changed_file, read_files_of
-from align.runs.ladder_result import JUDGED, LadderResult, RungResult, RungState, judge_ladder
+from align.runs.ladder_result import FORESEEN, JUDGED, OF_NO_PORT, LadderResult, RungResult, RungState, judge_ladder
 from align.runs.run_folder import COMMANDS, KINDS, LADDER, RunFolder
 from align.runs.rung import rungs, shown
 from align.words.catalogue import say, sentence, word
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from align.runs.unfinished_runs import UnfinishedRun
     from align.words.message_words import Sentence
 
-SHOWN = (*JUDGED.values(), "stale")  # states in which a rung has a result of its own
+SHOWN = (*JUDGED.values(), "stale", "foreseen")  # states in which a rung has a result of its own
 Documents = dict[str, dict[str, Any]]
 
 
@@ -156,8 +157,7 @@ class _Results:
         run, document = self.folder.unfinished(kind), self.documents.get(kind)
         if document is not None:
             result = _of_document(self.folder, kind, document)
-            state = word("outcome", document["verdict"]["outcome"])
-            return _unfinished(result, run, state) if run else result
+            return _unfinished(result, run, _stated(kind, document)) if run else result
         if run is not None:
             reason = f"{unfinished_text(run)}; {say('rung.no_result')}"
             return RungResult(kind, JUDGED[Outcome.NOT_COMPARED], reason, kind=kind)
@@ -177,11 +177,21 @@ def _unfinished(rung: RungResult, run: UnfinishedRun, state: str) -> RungResult:
     return replace(rung, state=JUDGED[Outcome.NOT_COMPARED], reason=reason, culprits=())
 
 
+def _stated(kind: str, document: dict[str, Any]) -> str:
+    """What a result says, in a word."""
+    return word("rung_state", "foreseen") if kind in FORESEEN else word("outcome", document["verdict"]["outcome"])
+
+
 def _of_document(folder: RunFolder, kind: str, document: dict[str, Any]) -> RungResult:
     try:
+        if kind in FORESEEN:
+            reason = emulated_reason(document) if kind == "emulate" else str(document["verdict"]["reason"])
+            return RungResult(kind, "foreseen", reason, asked=False, kind=kind)
         verdict = document["verdict"]
+        asked = kind == "determinism" or kind not in OF_NO_PORT
         state = JUDGED[Outcome(verdict["outcome"])]
-        return RungResult(kind, state, str(verdict["reason"]), kind=kind, culprits=_culprits(kind, document))
+        culprits = _culprits(kind, document)
+        return RungResult(kind, state, str(verdict["reason"]), asked=asked, kind=kind, culprits=culprits)
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError.of("report_usage.no_verdict", file=folder.file(kind), error=repr(error)) from error
 

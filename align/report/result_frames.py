@@ -95,12 +95,19 @@ def loss_frame(document: dict[str, Any]) -> pd.DataFrame:
     return _frame([{"step": step, "loss": loss} for step, loss in enumerate(document["losses"], 1)])
 
 
+def memory_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a sample of a process that was followed: seconds since the start, and bytes."""
+    pairs = zip(document["seconds"], document["resident"], strict=True)
+    return _frame([{"seconds": seconds, "resident": resident} for seconds, resident in pairs])
+
+
 FRAMES = {
     "map": pair_frame,
     "forward": layer_frame,
     "step": parameter_frame,
     "steps": loss_frame,
     "loss": point_frame,
+    "memory": memory_frame,
 }
 # What other kinds list: a field, or a field of each entry of a field.
 ROWS = {
@@ -111,12 +118,15 @@ ROWS = {
     "diff": ("tensors",),
     "doctor": ("switches",),
     "emulate": ("layers",),
+    "scan": ("calls",),
     "generate": ("comparisons", "positions"),
+    "hyperparameters": ("differences",),
     "initial": ("parameters",),
     "inspect": ("tensors",),
     "ladder": ("rungs",),
     "lint": ("findings",),
     "log": ("metrics",),
+    "crash": ("steps",),
     "nonfinite": ("before",),
     "params": ("sides", "parameters"),
     "power": ("parameters",),

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from align.core.verdicts import Verdict
 
 
+# Kinds that came later stand beside `kinds/`, whose modules are as many as one takes in.
+IN_PARTS = {
+    "crash": "align.report.kind_parts.crash_steps",
+    "emulate": "align.report.kind_parts.emulated_chip",
+    "hyperparameters": "align.report.kind_parts.compared_settings",
+    "memory": "align.report.kind_parts.followed_memory",
+    "scan": "align.report.kind_parts.scanned_calls",
+}
+
+
 def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
     """Print the document of a result; `show_all` leaves nothing out. Raises RunFolderError for an unknown schema."""
     print_blocks(result_blocks(document, show_all=show_all))
@@ -33,16 +43,13 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
         from align.report.kind_parts.report_summary import summary_blocks
 
         return summary_blocks(document)
-    if kind == "emulate":
-        from align.report.kind_parts.emulated_chip import emulate_blocks
-
-        return emulate_blocks(document, show_all=show_all)
     if kind == "switches":
         from align.report.kind_parts.chip_switches import switches_blocks
 
         return switches_blocks(document)
-    if kind.isidentifier() and find_spec(f"align.report.kinds.{kind}") is not None:
-        module = import_module(f"align.report.kinds.{kind}")
+    module_name = IN_PARTS.get(kind, f"align.report.kinds.{kind}")
+    if kind.isidentifier() and find_spec(module_name) is not None:
+        module = import_module(module_name)
         blocks: list[Block] = getattr(module, f"{kind}_blocks")(document, show_all=show_all)
         return blocks
     raise RunFolderError.of("report_usage.unknown_schema", schema=repr(document.get("schema")))

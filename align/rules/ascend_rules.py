@@ -1,4 +1,4 @@
-"""What is known of Ascend chips (`mappings/ascend/`): which operators compute in a coarser format, and which switch.
+"""What is known of Ascend chips (`mappings/ascend/`) and GPUs (`mappings/gpu/`): what computes coarser, which switch.
 
 Each entry names its source and how sure it is. A configuration is a chip, the framework that drives it (MindSpore's and
 torch_npu's defaults differ) and the values of the switches; which entries hold follows from these.
@@ -17,30 +17,40 @@ from align.rules.layer_rules import mappings_folder, read_rules
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-Driver = Literal["mindspore", "torch_npu"]
+Driver = Literal["mindspore", "torch_npu", "torch"]
 Certainty = Literal["documented", "read in the vendor's source", "reported in an issue", "concluded"]
 OperatorClass = Literal[
     "only in float16",
     "float32 by default in float16",
     "float32 by default in HF32",
+    "float32 by default in TF32",
     "float32 unless a switch says otherwise",
     "slow in float32",
     "flushes or saturates",
+    "added in another order",
 ]
 T = TypeVar("T")
 MAKER: Final = "ascend:"
+MAKERS: Final = ("ascend", "gpu")  # folders of mappings/
 SATURATES: Final = "flushes or saturates"
+REORDERS: Final = "added in another order"
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A chip by the names that people give it; `product` is its series."""
+    """A chip by the names that people give it; `product` is its series, `maker` the folder that knows of it."""
 
     id: str
     names: tuple[str, ...]
     product: str
     source: str
     certainty: Certainty
+    maker: str = MAKERS[0]
+
+    @property
+    def label(self) -> str:
+        """What names it as a target."""
+        return f"{self.maker}:{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +117,36 @@ class OperatorEntry:
 
 @dataclass(frozen=True, slots=True)
 class AscendTarget:
-    """A chip, the framework that drives it, the value of each switch, and which of them somebody has set."""
+    """A chip, the framework that drives it, the value of each switch, and which of them somebody has set.
+
+    The order of sums counts only if it `reorders`: it is no format, and what it moves is rounding noise.
+    """
 
     chip: Chip
     driver: Driver
     switches: Mapping[str, str]
     given: tuple[str, ...] = ()
+    reorders: bool = False
+
+    @property
+    def own_switches(self) -> tuple[AscendSwitch, ...]:
+        """All switches of its maker."""
+        return ascend_switches(self.chip.maker)
 
     def entries(self) -> tuple[OperatorEntry, ...]:
         """What holds there, in the order of the files: the first entry of an operator counts."""
-        return tuple(entry for entry in operator_entries() if entry.holds(self))
+        return tuple(entry for entry in self.known() if entry.holds(self))
 
     def known(self) -> tuple[OperatorEntry, ...]:
         """What is known of the chip with this framework, under any switches."""
-        here = (entry for entry in operator_entries() if self.chip.id in entry.chips)
-        return tuple(entry for entry in here if not entry.frameworks or self.driver in entry.frameworks)
+        here = (entry for entry in operator_entries(self.chip.maker) if self.chip.id in entry.chips)
+        counted = (entry for entry in here if self.reorders or entry.operator_class != REORDERS)
+        return tuple(entry for entry in counted if not entry.frameworks or self.driver in entry.frameworks)
 
     def changing(self) -> tuple[str, ...]:
         """The switches on which something depends there; a chip that has one value only has no use for the others."""
         depending = {name for entry in self.known() for name in entry.when}
-        return tuple(switch.id for switch in ascend_switches() if switch.id in depending)
+        return tuple(switch.id for switch in self.own_switches if switch.id in depending)
 
     def without_effect(self) -> tuple[str, ...]:
         """The switches that somebody has set though nothing depends on them there."""
@@ -135,7 +155,7 @@ class AscendTarget:
     def coarser_by(self) -> tuple[str, ...]:
         """The switches at their most precise value of which another value rounds something."""
         rounding = {name for entry in self.known() if entry.computes != "float32" for name in entry.when}
-        precise = {one.id for one in ascend_switches() if self.switches[one.id] == one.values[0]}
+        precise = {one.id for one in self.own_switches if self.switches[one.id] == one.values[0]}
         return tuple(name for name in self.changing() if name in rounding & precise)
 
     def emulation(self) -> Emulation:
@@ -143,10 +163,11 @@ class AscendTarget:
         holding = self.entries()
         found: dict[str, OperatorRounding] = {}
         for entry in holding:
-            if entry.operator_class != SATURATES:
+            if entry.operator_class not in (SATURATES, REORDERS):
                 rounding = OperatorRounding(entry.id, entry.computes, entry.result)
                 found = {**dict.fromkeys(entry.torch, rounding), **found}
-        return Emulation(found, any(entry.operator_class == SATURATES for entry in holding))
+        reordered = frozenset(name for entry in holding if entry.operator_class == REORDERS for name in entry.torch)
+        return Emulation(found, any(entry.operator_class == SATURATES for entry in holding), reordered)
 
     def with_switches(self, values: Mapping[str, str]) -> AscendTarget:
         """The same chip under other switches."""
@@ -154,15 +175,18 @@ class AscendTarget:
 
 
 def ascend_target(name: str, driver: Driver = "mindspore", switches: Mapping[str, str] | None = None) -> AscendTarget:
-    """The chip that a name as `ascend:910b` means, with its default switches but for these.
+    """The chip that a name as `ascend:910b` or `gpu` means, with its default switches but for these.
 
-    Raises UsageError for a chip, a switch or a value that is not known.
+    Raises UsageError for a chip, a switch or a value that is not known, and for a framework that does not drive it.
 
     >>> ascend_target("ascend:910B4").switches["conv_allow_hf32"]
     'True'
     """
     chip = _chip(name)
-    known = {switch.id: switch for switch in ascend_switches()}
+    known = {switch.id: switch for switch in ascend_switches(chip.maker)}
+    drivers = [*known["deterministic"].write]
+    if driver not in drivers:
+        raise UsageError.of("ascend_usage.other_framework", name=driver, target=chip.label, known=drivers)
     values = {switch: _default(known[switch], chip.id, driver) for switch in known}
     for switch, value in (switches or {}).items():
         if switch not in known:
@@ -175,11 +199,13 @@ def ascend_target(name: str, driver: Driver = "mindspore", switches: Mapping[str
 
 
 def _chip(name: str) -> Chip:
-    wanted = name.lower().removeprefix(MAKER).removeprefix("ascend")
-    for chip in ascend_chips():
-        if name.lower().startswith(MAKER) and wanted in (chip.id, *chip.names):
+    maker, _, wanted = name.lower().partition(":")
+    chips = [chip for one in MAKERS for chip in ascend_chips(one)]
+    for chip in chips:
+        names = (chip.id, *chip.names, *([""] if name.lower() == "gpu" else []))
+        if maker == chip.maker and wanted.removeprefix(maker) in names:
             return chip
-    raise UsageError.of("ascend_usage.unknown_chip", name=name, known=[f"{MAKER}{chip.id}" for chip in ascend_chips()])
+    raise UsageError.of("ascend_usage.unknown_chip", name=name, known=[chip.label for chip in chips])
 
 
 def _default(switch: AscendSwitch, chip: str, driver: str) -> str:
@@ -187,27 +213,27 @@ def _default(switch: AscendSwitch, chip: str, driver: str) -> str:
 
 
 @cache
-def ascend_chips() -> tuple[Chip, ...]:
-    """All chips that are known."""
-    return _read("chips", "chip", lambda table: Chip(**{**table, "names": tuple(table["names"])}))
+def ascend_chips(maker: str = MAKERS[0]) -> tuple[Chip, ...]:
+    """All chips of a maker that are known."""
+    return _read(maker, "chips", "chip", lambda table: Chip(**{**table, "names": tuple(table["names"])}, maker=maker))
 
 
 @cache
-def ascend_switches() -> tuple[AscendSwitch, ...]:
-    """All switches that are known."""
-    return _read("switches", "switch", _switch)
+def ascend_switches(maker: str = MAKERS[0]) -> tuple[AscendSwitch, ...]:
+    """All switches of a maker's chips that are known."""
+    return _read(maker, "switches", "switch", _switch)
 
 
 @cache
-def operator_entries() -> tuple[OperatorEntry, ...]:
+def operator_entries(maker: str = MAKERS[0]) -> tuple[OperatorEntry, ...]:
     """What is known of operators, file by file."""
-    files = sorted(path.stem for path in (mappings_folder() / "ascend").glob("*.toml"))
-    found = [_read(name, "operator", _entry) for name in files if name not in ("chips", "switches")]
+    files = sorted(path.stem for path in (mappings_folder() / maker).glob("*.toml"))
+    found = [_read(maker, name, "operator", _entry) for name in files if name not in ("chips", "switches")]
     return tuple(entry for entries in found for entry in entries)
 
 
-def _read(name: str, key: str, make: Callable[[dict[str, Any]], T]) -> tuple[T, ...]:
-    path = mappings_folder() / "ascend" / f"{name}.toml"
+def _read(maker: str, name: str, key: str, make: Callable[[dict[str, Any]], T]) -> tuple[T, ...]:
+    path = mappings_folder() / maker / f"{name}.toml"
     return read_rules(path, lambda document: tuple(make(table) for table in document[key]))
 
 

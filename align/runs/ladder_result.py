@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     from align.words.message_words import Sentence
 
-OF_NO_PORT = ("doctor", "determinism")  # kinds of results that hold no side against the other
+FORESEEN = ("emulate", "switches")  # kinds of results that say what a chip is expected to do
+OF_NO_PORT = ("doctor", "determinism", "precision", *FORESEEN)  # kinds that hold no side against the other
 OF_VALUES = ("forward", "generate", "validate", "step", "loss")  # kinds that compare what the sides compute
-RungState = Literal["passed", "failed", "could not compare", "blocked", "stale", "not run", "not available"]
+RungState = Literal["passed", "failed", "could not compare", "blocked", "stale", "not run", "not available", "foreseen"]
 JUDGED: dict[Outcome, RungState] = {
     Outcome.ALIGNED: "passed",
     Outcome.NOT_ALIGNED: "failed",
@@ -85,6 +86,8 @@ def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
     caveats = _caveats(rungs, lacking)
     if failed:
         return Verdict(Outcome.NOT_ALIGNED, _failures(failed), coverage, caveats)
+    if not asked and (alone := [rung.name for rung in rungs if rung.kind in OF_NO_PORT and rung.state != "not run"]):
+        return Verdict(Outcome.NOT_COMPARED, sentence("ladder.one_model", names=alone), coverage, caveats)
     if not passed or len(passed) < len(asked):
         open_rungs = [f"{rung.name} ({rung.state})" for rung in asked if rung.state != "passed"]
         return Verdict(Outcome.NOT_COMPARED, sentence("ladder.incomplete", names=open_rungs), coverage, caveats)

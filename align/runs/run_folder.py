@@ -31,8 +31,13 @@ FURTHER_VERSIONS = {"loss": 3, "log": 3, "report": 3}  # of kinds whose form had
 LADDER = ("map", "convert", "forward", "step", "loss")
 # In the order in which a report shows them; those that are no rung of the ladder only where there is a result.
 BEFORE_STEP = ("params", "initial", "determinism", "nonfinite")
-KINDS = ("map", "convert", "diff", "lint", "forward", "validate", "generate", *BEFORE_STEP, "step", "loss")
-COMMANDS = {"determinism": "check-determinism"}  # of kinds whose command bears another name
+OF_FORWARD = ("bisect", "precision", "switches", "emulate")
+KINDS = ("map", "convert", "diff", "lint", "forward", *OF_FORWARD, "validate", "generate", *BEFORE_STEP, "step", "loss")
+COMMANDS = {  # of kinds whose command bears another name, or needs an option
+    "determinism": "check-determinism",
+    "precision": "bisect --precision DTYPE",
+    "switches": "bisect --switches TARGET",
+}
 
 
 class Result(Protocol):

@@ -39,7 +39,7 @@ class Page:
 
     def write_files(self) -> None:
         """Write the blocks of code that begin with the name of a file into the current folder."""
-        for block in [*self.blocks("python"), *self.blocks("toml")]:
+        for block in [block for kind in ("python", "toml", "sh", "yaml") for block in self.blocks(kind)]:
             if named := re.match(r"# (\S+\.\w+)\n", block):
                 Path(named[1]).write_text(block, encoding="utf-8")
 

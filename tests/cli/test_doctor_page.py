@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import align
+from align.cli.main import main
 from align.lint import examine_environment as examined
+from align.lint.advise_on_crash import CrashAdvice
+from align.lint.follow_memory import MemoryFollowed, MemoryTrend
 from align.report.kinds.doctor import doctor_blocks
 from align.runs.run_folder import as_document
 
@@ -37,3 +44,37 @@ def test_the_page_names_every_option_and_finding(page):
     assert set(re.findall(r"^\| `([a-z][a-z-]+)` ", table, re.MULTILINE)) == set(
         re.findall(r'Finding\("([a-z-]+)"', source)
     )
+
+
+@pytest.mark.parametrize("value", [CrashAdvice, MemoryFollowed, MemoryTrend])
+def test_the_page_of_the_run_folder_names_every_field(value):
+    page = Path(__file__).parents[2] / "docs" / "run-folder.md"
+    named = set(re.findall(r"`([^`\s]+)`", page.read_text("utf-8")))
+    assert {field.name for field in dataclasses.fields(value)} <= named
+
+
+def test_the_page_quotes_what_to_run_after_a_crash(page, capsys):
+    (quoted,) = (block for block in page.blocks("console") if "--crash" in block)
+    command, *lines = quoted.splitlines()
+    assert main(command.split()[2:]) == 0
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if " ".join(line.split()) not in printed] == []
+    assert main(["doctor", "--crash", "npu", "--all"]) == 0
+    assert "www.hiascend.com" in capsys.readouterr().out
+    assert main(["doctor", "--crash", "tpu"]) == 2
+    assert "write one of: cpu, cuda, mlu, npu" in capsys.readouterr().err
+
+
+def test_a_process_is_followed_and_what_was_seen_is_kept(page, capsys):
+    code = "import time\nkept = []\nfor _ in range(250): kept.append(b'x' * 200_000); time.sleep(0.01)"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        line = ["doctor", "--follow", str(process.pid), "--every", "0.03", "--run", "run"]
+        assert main(line) == 1
+    printed = capsys.readouterr().out
+    assert "LEAKS: host memory grows by" in printed
+    assert "MB a minute" in printed
+    document = json.loads(Path("run/memory.json").read_text(encoding="utf-8"))
+    assert document["trend"]["low"] > 0
+    assert main(["doctor", "--follow", str(process.pid)]) == 2
+    assert "runs here" in capsys.readouterr().err
+    assert main(["doctor", "--follow", "1", "--every", "0"]) == 2

@@ -13,7 +13,8 @@ from align.errors import CannotRunError, UsageError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 INPUTS = {"x": np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)}
-ALL_NARROW = {"precision_mode": "allow_fp32_to_fp16", "conv_allow_hf32": "True", "matmul_allow_hf32": "True"}
+ASCEND = {"deterministic": "True"}
+ALL_NARROW = {**ASCEND, "precision_mode": "allow_fp32_to_fp16", "conv_allow_hf32": "True", "matmul_allow_hf32": "True"}
 
 
 def model(*, convolves: bool = True, recurs: bool = False) -> Any:
@@ -30,7 +31,7 @@ def model(*, convolves: bool = True, recurs: bool = False) -> Any:
 
 @pytest.mark.frameworks
 def test_the_switch_that_matters_is_found_and_the_line_that_widens_it() -> None:
-    asked = {"conv_allow_hf32": "True", "matmul_allow_hf32": "True", "inf_nan_mode": "0"}
+    asked = {"conv_allow_hf32": "True", "matmul_allow_hf32": "True", "inf_nan_mode": "0"}  # deterministic as it is
     found = align.bisect_switches(model(convolves=False), target="ascend:910b", inputs=INPUTS, switches=asked)
     assert [one.switch for one in found.switches if one.matters] == ["matmul_allow_hf32"]
     moved = {one.switch: one.alone_factor for one in found.switches}
@@ -79,8 +80,42 @@ def test_what_cannot_be_halved_is_refused() -> None:
     with pytest.raises(CannotRunError, match="is emulated on the torch reference"):
         align.bisect_switches(array, target="ascend:910b", inputs={"x": np.ones(3, np.float32)})
     for target in ("ascend:310p", "ascend:910a"):
-        with pytest.raises(UsageError, match="no switch changes what"):
-            align.bisect_switches(array, target=target, inputs={"x": np.ones(3, np.float32)})
+        with pytest.raises(UsageError, match=r"all switches of .* are at their most precise value already"):
+            align.bisect_switches(array, target=target, inputs={"x": np.ones(3, np.float32)}, switches=ASCEND)
+    with pytest.raises(UsageError, match="torch_npu does not drive gpu:ampere") as caught:
+        align.bisect_switches(array, target="gpu", inputs={"x": np.ones(3, np.float32)}, framework="torch_npu")
+    assert str(caught.value).endswith("give --framework: mindspore, torch")
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("framework", "line"),
+    [
+        ("torch", "torch.backends.cudnn.allow_tf32 = False"),
+        ("mindspore", "mindspore.device_context.gpu.op_precision.conv_allow_tf32(False)"),
+    ],
+)
+def test_tf32_of_a_gpu_is_found_among_its_switches(framework: Any, line: str) -> None:
+    found = align.bisect_switches(model(), target="gpu", inputs=INPUTS, framework=framework)
+    assert found.target == "gpu:ampere"
+    assert {one.switch: one.value for one in found.switches} == {"conv_allow_tf32": "True", "deterministic": "False"}
+    assert [one.write for one in found.switches if one.matters] == [line]
+    moved = {one.switch: one.alone for one in found.switches}
+    assert 1e-5 < moved["conv_allow_tf32"] < 2e-3
+    assert len(found.widest_lines) == 3
+
+
+@pytest.mark.frameworks
+def test_deterministic_moves_no_more_than_rounding_and_matters_where_the_limit_is_as_small() -> None:
+    found = align.bisect_switches(model(), target="ascend:310p", inputs=INPUTS, limit=1e-3)
+    (one,) = found.switches
+    assert (one.switch, one.value, one.matters) == ("deterministic", "False", False)
+    assert one.write == "mindspore.set_deterministic(True)"
+    wide = {"conv_allow_hf32": "False"}
+    tight = align.bisect_switches(model(), target="ascend:910b", inputs=INPUTS, switches=wide, limit=1e-9)
+    assert [one.switch for one in tight.switches if one.matters] == ["deterministic"]
+    assert 0.0 < tight.all_moved < 1e-6
+    assert tight.widest_moved == 0.0
 
 
 @pytest.mark.frameworks
@@ -95,7 +130,7 @@ def test_what_no_switch_is_tried_on_is_a_finding() -> None:
         def forward(self, x: Any) -> Any:
             return self.pair(x, x)
 
-    switches = {"matmul_allow_hf32": "True", "inf_nan_mode": "1"}
+    switches = {"matmul_allow_hf32": "True", "inf_nan_mode": "1", **ASCEND}
     x = np.ones((2, 3), np.float32)
     found = align.bisect_switches(Net(), target="ascend:950", inputs={"x": x}, switches=switches)
     assert found.verdict.outcome is Outcome.PREDICTED

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 
 from align.errors import UsageError
 from align.rules.ascend_rules import (
+    MAKERS,
     Certainty,
+    Driver,
     OperatorClass,
     OperatorEntry,
     ascend_chips,
@@ -18,12 +21,15 @@ from align.rules.ascend_rules import (
     operator_entries,
 )
 
+DRIVERS: dict[str, Driver] = {"ascend": "torch_npu", "gpu": "torch"}
 RELEASE = re.compile(r"\d+\.\d+( to \d+\.\d+)?")
-ADDRESS = re.compile(r"https://(www\.)?(hiascend\.com|mindspore\.cn|gitcode\.com|github\.com|gitee\.com)/\S+")
+ADDRESS = re.compile(
+    r"https://(www\.)?(hiascend\.com|mindspore\.cn|gitcode\.com|github\.com|gitee\.com|docs\.pytorch\.org)/\S+"
+)
 
 
 def test_each_entry_has_chips_a_release_a_source_a_certainty_and_a_class(assert_each) -> None:
-    known = {chip.id for chip in ascend_chips()}
+    known = {chip.id for maker in MAKERS for chip in ascend_chips(maker)}
 
     def is_whole(entry: OperatorEntry) -> None:
         assert entry.operators
@@ -34,7 +40,7 @@ def test_each_entry_has_chips_a_release_a_source_a_certainty_and_a_class(assert_
         assert entry.certainty in get_args(Certainty)
         assert entry.operator_class in get_args(OperatorClass)
 
-    assert_each(is_whole, operator_entries())
+    assert_each(is_whole, [entry for maker in MAKERS for entry in operator_entries(maker)])
 
 
 def test_ids_are_unique_and_files_are_all_read() -> None:
@@ -43,24 +49,25 @@ def test_ids_are_unique_and_files_are_all_read() -> None:
 
 
 def test_each_switch_that_an_entry_names_is_known_and_changes_what_the_entry_says(assert_each) -> None:
-    switches = {switch.id: switch for switch in ascend_switches()}
-
-    def changes_it(entry: OperatorEntry) -> None:
-        target = ascend_target(f"ascend:{entry.chips[0]}", switches={entry.switch: entry.when[entry.switch][0]})
+    def changes_it(chip: str, entry: OperatorEntry) -> None:
+        target = replace(ascend_target(chip, switches={entry.switch: entry.when[entry.switch][0]}), reorders=True)
+        switches = {switch.id: switch for switch in target.own_switches}
         assert entry in target.entries()
         assert entry not in target.with_switches({entry.switch: entry.keeps}).entries()
         assert entry.keeps in switches[entry.switch].values
 
-    assert_each(changes_it, [entry for entry in operator_entries() if entry.switch])
+    entries = [(f"{maker}:{one.chips[0]}", one) for maker in MAKERS for one in operator_entries(maker) if one.switch]
+    assert_each(changes_it, entries)
 
 
 def test_switches_have_a_default_everywhere_and_lines_for_both_frameworks() -> None:
-    for switch in ascend_switches():
+    for maker, switch in [(one, switch) for one in MAKERS for switch in ascend_switches(one)]:
         assert RELEASE.fullmatch(switch.cann)
         assert ADDRESS.fullmatch(switch.source)
-        for chip in ascend_chips():
-            for driver in ("mindspore", "torch_npu"):
-                value = ascend_target(f"ascend:{chip.id}", driver).switches[switch.id]
+        assert switch.write.keys() == {"mindspore", DRIVERS[maker]}
+        for chip in ascend_chips(maker):
+            for driver in ("mindspore", DRIVERS[maker]):
+                value = ascend_target(chip.label, driver).switches[switch.id]
                 assert value in switch.values
                 assert switch.line(driver, value)
 
@@ -69,6 +76,7 @@ def test_a_chip_goes_by_the_names_that_people_give_it() -> None:
     names = ("ascend:910B", "ascend:910b4", "ascend:Ascend910B1", "Ascend:a2")
     assert {ascend_target(name).chip.id for name in names} == {"910b"}
     assert ascend_target("ascend:910ProB").chip.id == "910a"
+    assert {ascend_target(name).chip.label for name in ("gpu", "gpu:H100", "GPU:ampere")} == {"gpu:ampere"}
 
 
 @pytest.mark.parametrize("name", ["ascend:920", "910b", "cuda:0", "ascend:", ""])
@@ -109,7 +117,10 @@ def test_the_operators_of_torch_that_entries_name_exist(assert_each) -> None:
     def is_there(name: str) -> None:
         assert hasattr(torch.ops.aten, name) or callable(getattr(torch, name, None))
 
-    assert_each(is_there, sorted({name for entry in operator_entries() for name in entry.torch} - {"*"}))
+    assert_each(
+        is_there,
+        sorted({name for maker in MAKERS for entry in operator_entries(maker) for name in entry.torch} - {"*"}),
+    )
 
 
 def test_a_value_that_the_driving_framework_ignores_is_refused() -> None:

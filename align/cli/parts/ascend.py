@@ -16,7 +16,10 @@ SwitchOption = Annotated[
     typer.Option("--switch", metavar="NAME=VALUE", help="A switch of the chip, such as precision_mode=VALUE; repeat."),
 ]
 FrameworkOption = Annotated[
-    str, typer.Option("--framework", metavar="NAME", help="What will drive the chip: mindspore or torch_npu.")
+    str,
+    typer.Option(
+        "--framework", metavar="NAME", help="What will drive the chip: mindspore, torch_npu, or torch on a GPU."
+    ),
 ]
 
 

@@ -159,8 +159,9 @@ def of_missing(_evidence: CurveEvidence, _step: int) -> list[str]:
 
 
 def of_length(evidence: CurveEvidence, _step: int) -> list[str]:
-    """Leave out what one log alone has at its end."""
-    return [sentence("loss_next.unlike_lengths", command=compare_logs(f"--last-step {evidence.last_common}"))]
+    """Leave out what one log alone has at its end; and what to run if the shorter training crashed."""
+    command = compare_logs(f"--last-step {evidence.last_common}")
+    return [sentence("loss_next.unlike_lengths", command=command), sentence("loss_next.crashed")]
 
 
 def of_nothing(_evidence: CurveEvidence, _step: int) -> list[str]:

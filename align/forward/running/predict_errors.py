@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.rules.ascend_rules import AscendTarget, Driver
 
-DRIVERS: dict[str, Driver] = {"torch": "torch_npu"}  # of a candidate's framework; MindSpore for all others
+TORCH_DRIVERS: dict[str, Driver] = {"gpu": "torch"}  # by maker, where torch is the candidate; torch_npu for all others
 
 
 def refuse_unknown(emulate: str | None, switches: Mapping[str, str] | None) -> None:
@@ -52,7 +52,9 @@ def chip_of(emulate: str | None, switches: Mapping[str, str] | None, sides: tupl
     if not isinstance(sides[0].runner, ChipEmulator):
         facts = {"side": sides[0].label, "framework": sides[0].reader.name}
         raise CannotRunError.of("emulation_error.no_torch_model", **facts)
-    return ascend_target(emulate, DRIVERS.get(sides[1].reader.name, "mindspore"), switches)
+    maker = emulate.lower().partition(":")[0]
+    by_torch = sides[1].reader.name == "torch"
+    return ascend_target(emulate, TORCH_DRIVERS.get(maker, "torch_npu") if by_torch else "mindspore", switches)
 
 
 def with_prediction(noise: Noise, side: Side, inputs: Inputs, trace: Trace, chip: AscendTarget) -> Noise:
@@ -79,7 +81,7 @@ def with_prediction(noise: Noise, side: Side, inputs: Inputs, trace: Trace, chip
 def _nothing_rounded(calls: Sequence[EmulatedCalls], chip: AscendTarget) -> Iterator[Finding]:
     coarse = {entry.id for entry in chip.entries() if entry.computes != "float32"}
     if not any(one.entry in coarse for one in calls):
-        message = sentence("emulation_finding.nothing", target=f"ascend:{chip.chip.id}", framework=chip.driver)
+        message = sentence("emulation_finding.nothing", target=chip.chip.label, framework=chip.driver)
         yield Finding("nothing-emulated", "warning", sentence("model_part.model"), message)
 
 
@@ -93,7 +95,7 @@ def emulation_findings(calls: Sequence[EmulatedCalls], chip: AscendTarget, reaso
             message = sentence("emulation_finding.hidden", operator=one.operator)
             yield Finding("not-emulated", "warning", one.module or sentence("model_part.model"), message)
     for name in chip.without_effect():
-        message = sentence("emulation_finding.no_effect", target=f"ascend:{chip.chip.id}", framework=chip.driver)
+        message = sentence("emulation_finding.no_effect", target=chip.chip.label, framework=chip.driver)
         yield Finding("switch-without-effect", "warning", name, message)
 
 
@@ -101,7 +103,7 @@ def predicted(result: ForwardComparison, chip: AscendTarget | None) -> ForwardCo
     """A comparison by a prediction: models that agree are within it and no more, and the verdict says so."""
     if chip is None:
         return result
-    target = f"ascend:{chip.chip.id}"
+    target = chip.chip.label
     prediction = Prediction(target, chip.chip.product, chip.driver, dict(chip.switches))
     verdict = _verdict(result.verdict, target)
     caveats = (*verdict.caveats, *_blind(result, target))

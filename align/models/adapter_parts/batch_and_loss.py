@@ -96,7 +96,7 @@ def _refuse_unfit(training: Training, batch: Batch, takes: _Takes, parts: BatchP
     if fault:
         names = [*dict.fromkeys((*takes.places, *takes.names))] or ["nothing"]
         raise InputsError.of("batch_fault.unfit", batch=[*batch], takes=names, fault=fault)
-    if training.loss is not None and not parts.targets:
+    if training.loss is not None and not parts.targets and _target_fault(training.loss, ()):
         raise InputsError.of("batch_fault.nothing_for_loss", batch=[*batch])
 
 

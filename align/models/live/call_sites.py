@@ -39,6 +39,12 @@ def user_line(home: str) -> str:
     return ""
 
 
+def user_place() -> str:
+    """`file:line` as messages name it, of the innermost frame of the user's model around here; "" if there is none."""
+    file, _, line = user_line("").rpartition(":")
+    return f"{_shown(Path(file))}:{line}" if file else ""
+
+
 def raised_at(error: BaseException) -> str:
     """`file:line` of the user's code that an exception came through last; "" if it came through none.
 

@@ -1,7 +1,7 @@
 """A run as a JUnit file, which CI systems show: one test case for each rung.
 
-What was not run, and what is not available or blocked, is skipped, which is no pass; what could not be compared, and
-what is stale, is an error.
+What was not run, is only foreseen, not available or blocked, is skipped, which is no pass; what could not be compared,
+and what is stale, is an error.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ELEMENTS: dict[RungState, str] = {
     "blocked": "skipped",
     "not run": "skipped",
     "not available": "skipped",
+    "foreseen": "skipped",
 }
 COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 HOST = "localhost"  # what the schema wants where no host is known: a run may have been copied from another one

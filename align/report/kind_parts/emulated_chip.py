@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import log2
 from typing import Any
 
 from align.core.traces import capture_key
+from align.report.foreseen import relative_error
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks
 from align.report.rendering.format_values import format_number, layer_name
 from align.report.thresholds import MOST_AT_RISK
@@ -16,11 +18,49 @@ def emulate_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
     return [
         _layers(document, show_all=show_all),
         _rules(document["rules"]),
+        *_scales(document),
         *findings_blocks(document["findings"]),
         *_keeping(document["rules"]),
         Lines(say("emulation.sources"), tuple(say("emulation.source", **one) for one in document["rules"]), "quiet"),
         Lines("", tuple(_notes(document)), "open"),
     ]
+
+
+def _scales(document: dict[str, Any]) -> list[Block]:
+    """The gradients that become float16, the largest first, and the loss scales that fit them."""
+    scales = document.get("scales")
+    if scales is None:
+        return []
+    columns = (
+        Column(say("emulation.layer"), "path"),
+        Column(say("emulation.operators"), "words"),
+        Column(say("emulation.largest"), "number"),
+        Column(say("emulation.smallest"), "number"),
+        Column(say("emulation.flushed"), "number"),
+    )
+    rows = tuple(
+        Row(
+            (
+                one["module"] or say("emulation.output"),
+                one["operator"],
+                format_number(one["largest"]),
+                format_number(one["smallest"]),
+                _share(one["flushed"]),
+            )
+        )
+        for one in scales["layers"][:MOST_AT_RISK]
+    )
+    shares = {key: _share(scales[key]) for key in ("flushed", "flushed_unscaled")}
+    bounds = {key: round(log2(scales[key])) for key in ("lowest", "highest")}
+    line = say("emulation.scale_line", highest=scales["highest"])
+    return [
+        Table(say("emulation.gradients", loss=scales["loss"]), columns, rows),
+        Lines("", (say("emulation.scales", **bounds, **shares), line)),
+    ]
+
+
+def _share(share: float) -> str:
+    return f"{format_number(100 * share)} %"
 
 
 def _keeping(rules: list[dict[str, Any]]) -> list[Block]:
@@ -54,18 +94,11 @@ def _row(one: dict[str, Any]) -> Row:
         name,
         one["class_name"],
         ", ".join(one["operators"]),
-        _relative(found),
-        _relative(alone) if one["module"] else "",
+        relative_error(found),
+        relative_error(alone) if one["module"] else "",
         format_number(found["max_abs"]) if found else "",
     )
     return Row(cells, "bad" if overflows else "plain")
-
-
-def _relative(figures: dict[str, Any] | None) -> str:
-    """The relative error; what is NaN or Inf on one side alone has none."""
-    if figures is None:
-        return ""
-    return "inf" if figures["non_finite_mismatch"] else format_number(figures["relative_l2"])
 
 
 def _rules(rules: list[dict[str, Any]]) -> Table:

@@ -21,6 +21,7 @@ TONES: dict[str, Tone] = {
     "stale": "open",
     "not run": "quiet",
     "not available": "quiet",
+    "foreseen": "open",
 }
 
 

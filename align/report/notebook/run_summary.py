@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.json_data import own_fields
 from align.core.verdicts import Outcome, ShownResult, Verdict
 from align.errors import RunFolderError
+from align.report.foreseen import emulated_coverage
 from align.report.judged_run import judged_run
 from align.report.kind_parts.ladder_commands import next_steps
 from align.report.kind_parts.ladder_culprits import rung_reason
@@ -81,6 +82,8 @@ def _rung(run: JudgedRun, rung: RungResult) -> ReportRung:
 
 def _coverage(rung: RungResult, document: dict[str, Any]) -> Mapping[str, Any]:
     """How much of the two sides a rung rests on: of a result that several read, its own part."""
+    if rung.kind == "emulate":
+        return emulated_coverage(document)
     own: Mapping[str, Any] = document["verdict"]["coverage"]
     return next((one.judge(document).coverage for one in rungs() if _reads(one, rung)), own)
 

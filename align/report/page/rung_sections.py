@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from align.report.page.page_rungs import PageRung
 
 MARKS = {"passed": "✓", "failed": "✗", "could not compare": "!", "blocked": "⊘", "stale": "↻", "not run": "·"}
+MARKS["foreseen"] = "≈"
 # The plots of a rung, by its name or the kind of its result.
 PLOTS = {
     "map": ("coverage",),
@@ -112,7 +113,7 @@ def _blocks(rung: PageRung, document: dict[str, Any], *, has_cards: bool) -> str
     if has_cards:
         on_cards = _on_cards(rung.result.kind, document, blocks)
         blocks = [_folded(block) for block in blocks if block not in on_cards]
-    if isinstance(blocks[-1], Lines) and not blocks[-1].title:
+    if "verdict" in document and isinstance(blocks[-1], Lines) and not blocks[-1].title:
         blocks[-1] = Lines("", blocks[-1].lines[1:], "quiet")
     return "".join(block_html(block, _name(rung, block)) for block in blocks)
 

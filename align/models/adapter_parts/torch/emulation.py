@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, EmulatedCalls
 from align.models.adapter_parts.torch.emulated_recurrence import run_recurrent
 from align.models.adapter_parts.torch.function_modes import run_under
+from align.models.adapter_parts.torch.reordered_sums import reordered
 from align.models.adapter_parts.torch.state import is_scripted
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ MATRICES = {
     "addmm": (1, 2), "_addmm_activation": (1, 2), "baddbmm": (1, 2), "addbmm": (1, 2), "addmv": (1, 2), "mm": (0, 1),
     "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "vdot": (0, 1), "linear": (0, 1),
 }  # fmt: skip
-CONVOLVED = (0, 1)  # no limit: places of input and weight; HF32 leaves the bias alone
+CONVOLVED = (0, 1)  # no limit: places of input and weight; HF32 and TF32 leave the bias alone
 RECURRENT = frozenset({"lstm", "gru"})
 ATTENTION = "scaled_dot_product_attention"
 
@@ -44,7 +45,7 @@ HIDDEN_PRODUCTS = {
 }  # fmt: skip
 TORCHS_OWN = frozenset({"aten", "prim", "prims"})  # no limit: namespaces whose operators are known; others are not
 FIRST_BEYOND = 65520.0  # format: what is less is rounded to the largest number of float16
-HF32_DROPPED = 12  # format: of float32's 23 bits of fraction, HF32 has 11
+DROPPED_BITS = {"HF32": 12, "TF32": 13}  # format: of float32's 23 bits of fraction, HF32 has 11 and TF32 10
 
 
 def emulate(model: Model, emulation: Emulation) -> None:
@@ -104,7 +105,7 @@ class _Emulating:
         fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         self._stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
-        self._stack.enter_context(_attention_apart())
+        self._stack.enter_context(attention_apart())
         for path, module in self._seen.model.named_modules():
             if not is_scripted(module):
                 self._follow(path, module)
@@ -136,6 +137,8 @@ def _dispatch_mode(seen: _Seen) -> Any:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = func.overloadpacket.__name__.removesuffix("_")
             rule = rules.get(name) if func.namespace in TORCHS_OWN else None
+            if name in seen.emulation.reordered and func.namespace in TORCHS_OWN and _is_wide(args[0]):
+                args = reordered(name, args)
             if rule is None or not _is_wide(args[0]):
                 output = func(*args, **(kwargs or {}))
                 if hidden := _hidden(func, args, output, seen.emulation):
@@ -173,7 +176,7 @@ def _function_mode(seen: _Seen) -> Any:
         ) -> Any:
             name = getattr(func, "__name__", "")
             if name == ATTENTION:  # the code may have chosen a kernel itself
-                with _attention_apart():
+                with attention_apart():
                     return func(*args, **(kwargs or {}))
             if name not in RECURRENT:
                 return func(*args, **(kwargs or {}))
@@ -189,7 +192,7 @@ def _function_mode(seen: _Seen) -> Any:
     return Recurrent()
 
 
-def _attention_apart() -> Any:
+def attention_apart() -> Any:
     """Attention by its two products."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -217,7 +220,7 @@ def _is_wide(value: Any) -> bool:
 def _rounded_arguments(
     name: str, args: tuple[Any, ...], rule: OperatorRounding, emulation: Emulation, note: Callable[[Any], None]
 ) -> list[Any]:
-    places = MATRICES.get(name) or (CONVOLVED if rule.computes == "HF32" else range(len(args)))
+    places = MATRICES.get(name) or (CONVOLVED if rule.computes in DROPPED_BITS else range(len(args)))
     return [
         round_to(one, rule.computes, emulation, note) if place in places and _is_wide(one) else one
         for place, one in enumerate(args)
@@ -236,8 +239,8 @@ def _rounded_result(output: Any, rule: OperatorRounding, emulation: Emulation, n
 
 def round_to(value: Any, form: str, emulation: Emulation, note: Callable[[Any], None] | None) -> Any:
     """A copy of a tensor rounded to a format, in its own dtype; `note` hears of what becomes float16."""
-    if form == "HF32":
-        return _round_to_hf32(value)
+    if form in DROPPED_BITS:
+        return _round_fraction(value, DROPPED_BITS[form])
     if form != "float16":
         return value
     if note is not None:
@@ -248,11 +251,14 @@ def round_to(value: Any, form: str, emulation: Emulation, note: Callable[[Any], 
     return rounded.to(value.dtype)
 
 
-def _round_to_hf32(value: Any) -> Any:
-    """Round to the nearest number of 11 bits of fraction, ties to even, the default of Ascend's SetHF32."""
+def _round_fraction(value: Any, dropped: int) -> Any:
+    """Round to the nearest number with so many bits of fraction fewer, ties to even, the default of Ascend's SetHF32.
+
+    Of TF32 no page says how it is rounded; to the nearest it is off least.
+    """
     import torch
 
     bits = value.float().contiguous().view(torch.int32)
-    half = (1 << (HF32_DROPPED - 1)) - 1
-    rounded = (bits >> HF32_DROPPED).bitwise_and_(1).add_(bits).add_(half).bitwise_and_(-(1 << HF32_DROPPED))
+    half = (1 << (dropped - 1)) - 1
+    rounded = (bits >> dropped).bitwise_and_(1).add_(bits).add_(half).bitwise_and_(-(1 << dropped))
     return rounded.view(torch.float32).to(value.dtype)

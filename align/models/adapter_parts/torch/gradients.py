@@ -142,6 +142,13 @@ def differentiate(
         torch.autograd.grad(mix, ends, allow_unused=True)
 
 
+def sum_of_outputs(outputs: Any, *_unused: Any) -> Any:
+    """The sum of all numbers that a model returns and that have a gradient, as a loss."""
+    import torch
+
+    return sum(_real(leaf).sum() for _, leaf in leaves(outputs) if torch.is_tensor(leaf) and leaf.requires_grad)
+
+
 def influences(model: Model, call: Callable[[], Any]) -> tuple[dict[str, float], float]:
     """Expected change of the outputs, as a share of their size, if a parameter changes by its own root mean square.
 

@@ -12,14 +12,16 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from align.core.training import Training
 from align.errors import UserCodeError
 from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, split_batch
 from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
-from align.models.adapter_parts.torch.gradients import TorchGradients
+from align.models.adapter_parts.torch.emulated_backward import gradients_met
+from align.models.adapter_parts.torch.gradients import TorchGradients, sum_of_outputs
 from align.models.adapter_parts.torch.optimizers import schedulers_of, set_rates_zero, step_schedulers
-from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
+from align.models.adapter_parts.torch.state import evaluated, is_scripted, restored, same_random_numbers, uncompiled
 from align.models.recompute_layers import layers_run_once, note_recompute
 from align.models.record_calls import bind_inputs
 from align.models.spilled_arrays import SpilledArrays
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
+    from align.core.dtypes import Array, Emulation, GradientsMet
     from align.core.protocols import Batch, Model
-    from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink, Training
+    from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink
 
     Schedules = Sequence[tuple[Any, Sequence[Any]]]  # optimizers, with the schedulers of each
 
@@ -76,6 +78,23 @@ class TorchTrainer:
                     )
                     loss = run_user_code(step, partial(UserCodeError, "the training step of the torch model"))
                 sink.end(number, loss_of_step(loss, _array), ((name, to_array(one)) for name, one in tensors.items()))
+
+    def gradients_met(self, training: Training, emulation: Emulation, batch: Batch) -> tuple[GradientsMet, ...]:
+        """Differentiate a copy in evaluation mode; see GradientReader."""
+        copying = partial(UserCodeError, "copying the torch model")
+        model, loss = run_user_code(partial(copy.deepcopy, training.model), copying), training.loss or sum_of_outputs
+        parts = self.split_batch(Training(model, training.loss), batch)
+        args, kwargs = bind_inputs(
+            model.forward, {name: self.as_tensor(one, model) for name, one in parts.inputs.items()}
+        )
+        targets = [self.as_tensor(one, model) for one in parts.targets.values()]
+
+        def call() -> Any:
+            return loss(model(*args, **kwargs), *targets)
+
+        failed = partial(UserCodeError, "the backward pass of the torch model")
+        with evaluated(model):
+            return run_user_code(partial(gradients_met, model, emulation, call), failed)
 
     def split_batch(self, training: Training, batch: Batch) -> BatchParts:
         """By the names of what the model takes; see Trainer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,20 @@ pytestmark = pytest.mark.frameworks
 HALF = OperatorRounding("test", "float16", "float16")
 HALF_IN = OperatorRounding("test", "float16", "float32")
 HF32 = OperatorRounding("test", "HF32", "float32")
+TF32 = OperatorRounding("test", "TF32", "float32")
 NOTHING = OperatorRounding("test", "float32", "float32")
 
 
-def emulated(model: Any, *inputs: Any, saturates: bool = False, **operators: OperatorRounding) -> tuple[Any, Any]:
+def emulated(
+    model: Any, *inputs: Any, saturates: bool = False, reordered: tuple[str, ...] = (), **operators: OperatorRounding
+) -> tuple[Any, Any]:
     """What a copy returns, and the calls that were emulated."""
     import torch
 
     from align.models.adapter_parts.torch.emulation import emulate, emulated_calls
 
     copied = copy.deepcopy(model).eval()
-    emulate(copied, Emulation(operators, saturates))
+    emulate(copied, Emulation(operators, saturates, frozenset(reordered)))
     with torch.no_grad():
         return copied(*inputs), emulated_calls(copied)
 
@@ -72,19 +76,67 @@ def test_a_product_of_float16_is_numpys_to_one_unit_in_the_last_place(rounding: 
     assert [(one.operator, one.entry, one.calls) for one in calls] == [("addmm", "test", 1)]
 
 
-def test_hf32_keeps_eleven_bits_of_fraction_and_rounds_ties_to_even() -> None:
+@pytest.mark.parametrize(("rounding", "bits"), [(HF32, 11), (TF32, 10)])
+def test_hf32_and_tf32_keep_their_bits_of_fraction_and_round_ties_to_even(rounding: Any, bits: int) -> None:
     import torch
 
     class Product(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return x @ torch.ones(1, 1)
 
-    unit = 2.0**-11
+    unit = 2.0**-bits
     given = [1 + unit, 1 + unit / 2, 1 + 3 * unit / 2, -1 - unit / 2 - unit / 8, 3e38, np.inf, np.nan, 0.0]
     kept = [1 + unit, 1.0, 1 + 2 * unit, -1 - unit, 3e38, np.inf, np.nan, 0.0]
-    found, _ = emulated(Product(), torch.tensor(given)[:, None], mm=HF32)
-    np.testing.assert_allclose(found[:, 0].numpy(), np.array(kept, np.float32), rtol=2.0**-13)
+    found, _ = emulated(Product(), torch.tensor(given)[:, None], mm=rounding)
+    np.testing.assert_allclose(found[:, 0].numpy(), np.array(kept, np.float32), rtol=2.0 ** -(bits + 2))
     assert found[:4, 0].tolist() == kept[:4]
+
+
+def adding_layers() -> dict[str, tuple[Any, Any]]:
+    import torch
+    from torch import nn
+
+    class Adding(nn.Module):
+        """Adds rows to places, many to one, by both functions."""
+
+        def forward(self, x: Any) -> Any:
+            places = torch.arange(x.shape[0]) % 3
+            summed = torch.zeros(3, x.shape[1], dtype=x.dtype).index_add(0, places, x)
+            scattered = torch.zeros(3, x.shape[1], dtype=x.dtype)
+            return summed, scattered.scatter_add_(0, places[:, None].expand_as(x), x)
+
+    torch.manual_seed(0)
+    image = torch.randn(2, 12, 9, 9)
+    return {
+        "convolution": (nn.Conv2d(12, 8, 3), image),
+        "grouped": (nn.Conv2d(12, 8, 3, groups=4), image),
+        "transposed": (nn.ConvTranspose2d(12, 8, 3, groups=2, stride=2), image),
+        "unbatched": (nn.Conv1d(12, 8, 3), image[0, :, 0]),
+        "linear": (nn.Linear(300, 20), torch.randn(30, 300)),
+        "attention": (nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), torch.randn(2, 90, 32)),
+        "indexed": (Adding(), torch.randn(999, 4)),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["convolution", "grouped", "transposed", "unbatched", "linear", "attention", "indexed"]
+)
+def test_sums_in_another_order_are_as_near_to_float64_as_the_usual_one_and_are_not_it(name: str) -> None:
+    import torch
+
+    from align.rules.ascend_rules import ascend_target
+
+    order = replace(ascend_target("ascend:910b", switches={"conv_allow_hf32": "False"}), reorders=True)
+    layer, given = adding_layers()[name]
+    layer.eval()
+    found, _ = emulated(layer, given, reordered=(*order.emulation().reordered,))
+    with torch.no_grad():
+        plain, exact = layer(given), copy.deepcopy(layer).double()(given.double())
+    pairs = zip(*(one if isinstance(one, tuple) else (one,) for one in (found, plain, exact)), strict=True)
+    for other, usual, truth in pairs:
+        noise, usual_noise = ((one.double() - truth).norm() / truth.norm() for one in (other, usual))
+        assert 0.0 < float(noise) < 4 * float(usual_noise) + 1e-7
+        assert not torch.equal(other, usual)
 
 
 def recurrent_layers() -> dict[str, tuple[Any, tuple[Any, ...]]]:

@@ -1,0 +1,187 @@
+"""Two sides' parameters compared: single ones, derived ones, and settings that only their spelling pairs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from align.hyperparameters.hyperparameter_result import ComparedHyperparameter, OneSidedHyperparameter, SideValue
+from align.hyperparameters.meaning.derived_values import (
+    batch_quantity,
+    common_forms,
+    duration_quantity,
+    warmup_quantity,
+)
+from align.hyperparameters.meaning.named_parameters import Held
+from align.hyperparameters.meaning.setting_values import same_value, shown_value
+from align.rules.hyperparameter_rules import hyperparameter_rules
+from align.words.catalogue import say, sentence, word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from align.hyperparameters.meaning.derived_values import Form, Quantity
+    from align.hyperparameters.meaning.named_parameters import Meaning
+    from align.hyperparameters.settings_format import Setting
+    from align.rules.hyperparameter_rules import Parameter
+
+OTHERS, BOOKKEEPING, ENVIRONMENT = "other settings", "bookkeeping", "environment"
+_HUB_NAME = re.compile(r"[A-Za-z][\w-]*/[\w.-]*[A-Z\d][\w.-]*")
+NOT_GIVEN = SideValue("", "", "", "not given", "")
+# Derived quantities: the parameters that they stand for, the first names them in the order of all.
+QUANTITIES: tuple[tuple[str, Callable[[Meaning], Quantity]], ...] = (
+    ("warmup_steps", warmup_quantity),
+    ("global_batch", batch_quantity),
+    ("max_steps", duration_quantity),
+)
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What a comparison has found so far, by kind, with the order of each."""
+
+    differs: list[tuple[int, ComparedHyperparameter]] = field(default_factory=list)
+    unsettled: list[tuple[int, ComparedHyperparameter]] = field(default_factory=list)
+    without_effect: list[tuple[int, ComparedHyperparameter]] = field(default_factory=list)
+    equal: list[tuple[int, ComparedHyperparameter]] = field(default_factory=list)
+    one_sided: list[tuple[int, OneSidedHyperparameter]] = field(default_factory=list)
+
+
+def compare_meanings(reference: Meaning, candidate: Meaning) -> Comparison:
+    """Compare all parameters in their order, then what is left over."""
+    found = Comparison()
+    for parameter in hyperparameter_rules().parameters:
+        quantity = dict(QUANTITIES).get(parameter.id)
+        if quantity is not None:
+            _compare_quantity(parameter, quantity(reference), quantity(candidate), found)
+        elif not parameter.part:
+            _compare_single(parameter, reference, candidate, found)
+    _compare_others(reference, candidate, found)
+    return found
+
+
+def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning, found: Comparison) -> None:
+    one, other = reference.held.get(parameter.id), candidate.held.get(parameter.id)
+    counts = _counts(parameter, reference) and _counts(parameter, candidate)
+    if one is None and other is None:
+        return
+    if one is None or other is None:
+        if (one or other).origin != "default" and counts:  # type: ignore[union-attr]
+            _add_one_sided(parameter.order, parameter.id, parameter.title, one, other, found)
+        return
+    compared = _compared(parameter, one, other, parameter.why)
+    if same_value(one.value, other.value) or _same_share(one, other):
+        found.equal.append((parameter.order, compared))
+    elif why := _open_because(parameter, one, other, same_trainer=reference.trainer is candidate.trainer):
+        found.unsettled.append((parameter.order, _compared(parameter, one, other, why)))
+    elif parameter.group in hyperparameter_rules().unsettling or not counts:
+        found.without_effect.append((parameter.order, compared))
+    else:
+        found.differs.append((parameter.order, compared))
+
+
+def _same_share(one: Held, other: Held) -> bool:
+    """Tell whether both are one share of a learning rate: where that differs, it is said there."""
+    return one.share is not None and other.share is not None and same_value(one.share, other.share)
+
+
+def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer: bool) -> str:
+    """Say why unlike texts may stand for the same: paths, and names that a trainer gives; "" for all else."""
+    if parameter.kind == "place" and not _named_weights(one, other):
+        return sentence("hyperparameters.place")
+    return "" if parameter.kind != "own name" or same_trainer else sentence("hyperparameters.own_name")
+
+
+def _named_weights(one: Held, other: Held) -> bool:
+    """Tell whether both are names of a hub, `owner/name`: then they name what they stand for."""
+    return all(_HUB_NAME.fullmatch(held.text) is not None for held in (one, other))
+
+
+def _counts(parameter: Parameter, meaning: Meaning) -> bool:
+    """Tell whether what a parameter needs is so on a side, as far as that is known."""
+    return all(
+        name not in meaning.held or any(same_value(meaning.held[name].value, one) for one in values)  # type: ignore[arg-type]
+        for name, values in parameter.needs.items()
+    )
+
+
+def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quantity, found: Comparison) -> None:
+    one, other = reference.first, candidate.first
+    if one is None or other is None:
+        if one is not other and (one or other).origin != "default":  # type: ignore[union-attr]
+            _add_one_sided(parameter.order, parameter.id, parameter.title, one, other, found)
+        return
+    form = next(common_forms(reference, candidate), None)
+    none = [side for side in (reference, candidate) if "nothing" in side.forms]
+    if form == "batch of a rank" and ("batch" in reference.forms) != ("batch" in candidate.forms):
+        form = None
+    if form is None and not none:
+        forms = [word("hyperparameter_form", next(iter(side.forms))) for side in (reference, candidate)]
+        why = sentence("hyperparameters.unlike_forms", reference=forms[0], candidate=forms[1])
+        found.unsettled.append((parameter.order, _compared(parameter, one, other, why)))
+        return
+    if form is not None:
+        one, other = reference.forms[form], candidate.forms[form]
+    same = len(none) == 2 or (form is not None and not none and same_value(one.value, other.value))
+    compared = _compared(parameter, one, other, parameter.why, _unit(form, reference, candidate))
+    (found.equal if same else found.differs).append((parameter.order, compared))
+
+
+def _unit(form: Form | None, reference: Quantity, candidate: Quantity) -> tuple[str, str]:
+    """The units of both values."""
+    forms = [
+        form or next(iter(one for one in side.forms if one != "nothing"), "steps") for side in (reference, candidate)
+    ]
+    first, second = (word("hyperparameter_unit", str(one)) for one in forms)
+    return first, second
+
+
+def _compared(
+    parameter: Parameter, one: Held, other: Held, why: str, units: tuple[str, str] = ("", "")
+) -> ComparedHyperparameter:
+    first, second = _side_value(one, units[0]), _side_value(other, units[1])
+    return ComparedHyperparameter(parameter.id, parameter.title, parameter.group, first, second, why)
+
+
+def _side_value(held: Held | None, unit: str = "") -> SideValue:
+    """What is shown of a side; names of choices as they are spelled, since the common form is for comparing only."""
+    if held is None:
+        return NOT_GIVEN
+    is_name = isinstance(held.value, str) and not held.how
+    value = f"{held.text if is_name else shown_value(held.value)} {unit}".strip()
+    return SideValue(value, held.text, held.place, held.origin, held.how)
+
+
+def _add_one_sided(order: int, name: str, title: str, one: Held | None, other: Held | None, found: Comparison) -> None:
+    side: Literal["reference", "candidate"] = "candidate" if one is None else "reference"
+    found.one_sided.append((order, OneSidedHyperparameter(side, name, title, True, _side_value(one or other))))
+
+
+def _compare_others(reference: Meaning, candidate: Meaning, found: Comparison) -> None:
+    """Pair by spelling what no table knows; and what no loss depends on."""
+    first = len(hyperparameter_rules().parameters)
+    for name in sorted({*reference.others, *candidate.others}):
+        one, other = reference.others.get(name), candidate.others.get(name)
+        if one is not None and other is not None:
+            same = same_value(one.value, other.value)
+            (found.equal if same else found.differs).append((first, _spelled(name, one, other, OTHERS)))
+        else:
+            setting = one or other
+            side: Literal["reference", "candidate"] = "candidate" if one is None else "reference"
+            value = _side_value(_plain(setting))  # type: ignore[arg-type]
+            found.one_sided.append((first, OneSidedHyperparameter(side, name, name, False, value)))
+    for name in sorted(reference.without_effect.keys() & candidate.without_effect.keys()):
+        one, other = reference.without_effect[name], candidate.without_effect[name]
+        if not same_value(one.value, other.value):
+            group = ENVIRONMENT if name.startswith(f"{ENVIRONMENT}.") else BOOKKEEPING
+            found.without_effect.append((first, _spelled(name, one, other, group)))
+
+
+def _spelled(name: str, one: Setting, other: Setting, group: str) -> ComparedHyperparameter:
+    why = sentence("hyperparameters.unknown") if group == OTHERS else say("hyperparameters.no_effect")
+    return ComparedHyperparameter(name, name, group, _side_value(_plain(one)), _side_value(_plain(other)), why)
+
+
+def _plain(setting: Setting) -> Held:
+    return Held(setting.value, shown_value(setting.value), setting.place)

@@ -1,0 +1,208 @@
+"""The parameters that the settings of one side stand for, by the tables of names; what stands in none is left over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from align.hyperparameters.meaning.setting_values import (
+    as_number,
+    as_switch,
+    in_one_form,
+    is_given,
+    listed_values,
+    same_value,
+    shown_value,
+)
+from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules, plain_choice, plain_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from align.hyperparameters.settings_format import Setting, Value
+    from align.rules.hyperparameter_rules import Parameter, SpelledName, Trainer
+
+Origin = Literal["given", "default", "derived"]
+RATE = "learning_rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The value of a parameter in its common form, as it was given, and where; `how` says how it was computed.
+
+    `share` is of what is given as one of the learning rate.
+    """
+
+    value: Value
+    text: str
+    place: str
+    origin: Origin = "given"
+    how: str = ""
+    share: float | None = None
+
+
+@dataclass(slots=True)
+class Meaning:
+    """What one side says: parameters by id, and settings that no table of names knows, by plain name."""
+
+    trainer: Trainer | None
+    held: dict[str, Held] = field(default_factory=dict)
+    others: dict[str, Setting] = field(default_factory=dict)
+    without_effect: dict[str, Setting] = field(default_factory=dict)
+
+    def number(self, name: str) -> float | None:
+        """The number of a parameter; None if it has none."""
+        found = self.held.get(name)
+        return as_number(found.value) if found is not None else None
+
+    def place(self, name: str) -> str:
+        """Where a parameter is given."""
+        return self.held[name].place if name in self.held else ""
+
+
+def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
+    """Give each setting its parameter; of several settings of one parameter the table's first name counts."""
+    meaning = Meaning(trainer)
+    by_name = {plain_name(one.name): one for one in settings}
+    ranks: dict[str, int] = {}
+    for name, setting in by_name.items():
+        fits = [*_parameters_of(name, setting, by_name, trainer)]
+        for rank, parameter, spelled in fits:
+            if rank <= ranks.get(parameter.id, rank):
+                held = _held(setting, parameter, spelled, trainer)
+                if held is not None:
+                    ranks[parameter.id] = rank
+                    meaning.held[parameter.id] = held
+        if not fits and is_given(setting.value):
+            _leave_over(name, setting, meaning)
+    _scale_by_rate(meaning)
+    return meaning
+
+
+def fill_defaults(meaning: Meaning) -> None:
+    """Take the trainer's defaults for what is not given; one of several forms of a thing stands for all of them."""
+    trainer, given = meaning.trainer, set(meaning.held)
+    for name, value in trainer.defaults.items() if trainer else ():
+        if name not in given and not given & _FORMS.get(name, set()):
+            parameter = hyperparameter_rules().parameter(name)
+            found = in_one_form(value, parameter.kind, parameter.same)  # type: ignore[arg-type]
+            place = trainer.sources.get(name, trainer.source)  # type: ignore[union-attr]
+            meaning.held[name] = Held(found, shown_value(value), place, "default")  # type: ignore[arg-type]
+
+
+_FORMS = {
+    "warmup_steps": {"warmup_ratio", "warmup_epochs", "warmup_samples"},
+    "warmup_epochs": {"warmup_ratio", "warmup_steps", "warmup_samples"},
+    "epochs": {"max_steps", "train_samples"},
+    "micro_batch": {"global_batch"},
+    "accumulation": {"global_batch"},
+}
+
+
+def _parameters_of(
+    name: str, setting: Setting, beside: Mapping[str, Setting], trainer: Trainer | None
+) -> Iterator[tuple[int, Parameter, SpelledName]]:
+    """All parameters that a setting speaks of, with the rank of its name; a trainer's names rule out general ones."""
+    rules = hyperparameter_rules()
+    own = False
+    for ident, names in trainer.names.items() if trainer else ():
+        for rank, spelled in enumerate(names):
+            if fits_name(name, spelled.name):
+                own = True
+                if _holds(spelled, name, setting, beside):
+                    yield rank, rules.parameter(ident), spelled
+    if own:
+        return
+    head, _, rest = name.partition(".")
+    for parameter in rules.parameters:
+        for rank, spelled in enumerate(parameter.names):
+            short = rest if head in rules.sections and rest else name
+            if spelled.name in (name, short) and _holds(spelled, name, setting, beside):
+                yield 100 + rank, parameter, spelled
+
+
+def _holds(spelled: SpelledName, name: str, setting: Setting, beside: Mapping[str, Setting]) -> bool:
+    """Tell whether the conditions of a name hold: its own value, and what stands beside it."""
+    folder = name.rpartition(".")[0]
+
+    def stands(key: str, value: object) -> bool:
+        found = beside.get(plain_name(f"{folder}.{key}" if folder else key))
+        return found is not None and same_value(found.value, value)  # type: ignore[arg-type]
+
+    if spelled.only and not same_value(setting.value, spelled.only):
+        return False
+    wanted = all(
+        stands(key, value) or (key == "by_epoch" and value and not _named(folder, key, beside))
+        for key, value in spelled.where.items()
+    )
+    return wanted and not any(stands(key, value) for key, value in spelled.unless.items())
+
+
+def _named(folder: str, key: str, beside: Mapping[str, Setting]) -> bool:
+    return plain_name(f"{folder}.{key}") in beside
+
+
+def _held(setting: Setting, parameter: Parameter, spelled: SpelledName, trainer: Trainer | None) -> Held | None:
+    """The value that a setting gives a parameter; None where it leaves it to the program."""
+    value, how = setting.value, ""
+    if not is_given(value):
+        return None
+    if spelled.gives:
+        if not spelled.only and as_switch(value) is False:
+            return None
+        value = spelled.gives
+        how = f"{setting.name} = {shown_value(setting.value)}"
+    elif spelled.means != "plain":
+        value, how = _converted(value, spelled.means)
+        if value is None:
+            return None
+    own = trainer.values.get(parameter.id, {}) if trainer else {}
+    same = {**parameter.same, **{plain_choice(key): one for key, one in own.items()}}
+    found = in_one_form(value, parameter.kind, same)
+    if trainer and any(same_value(found, off) for off in trainer.off.get(parameter.id, ())):  # type: ignore[arg-type]
+        return None
+    return Held(found, shown_value(setting.value), setting.place, "given" if not how else "derived", how)
+
+
+def _converted(value: Value, means: str) -> tuple[Value, str]:
+    """A value as the parameter's meaning, and how it was computed."""
+    kind, _, argument = means.partition(" ")
+    if kind == "element":
+        listed = listed_values(value)
+        return (listed[int(argument)], "") if len(listed) > int(argument) else (None, "")
+    if kind == "not":
+        return not as_switch(value), f"not {shown_value(value)}"
+    number = as_number(value)
+    return (None, "") if number is None else _CONVERSIONS[kind](number, shown_value(value))
+
+
+_CONVERSIONS: dict[str, Callable[[float, str], tuple[Value, str]]] = {
+    "one_minus": lambda number, text: (1.0 - number, f"1 - {text}"),
+    "percent": lambda number, text: (number / 100, f"{text} / 100"),
+    "power_of_two": lambda number, text: (2.0 ** min(number, 127.0), f"2^{text}"),
+    "times_rate": lambda number, text: (number, f"{text} × {RATE}"),
+}
+
+
+def _scale_by_rate(meaning: Meaning) -> None:
+    """Multiply what is given as a share of the learning rate; without one it is left out."""
+    rate = meaning.number(RATE)
+    for name, held in [*meaning.held.items()]:
+        if held.how.endswith(f"× {RATE}"):
+            share = as_number(held.value)
+            if rate is None or share is None:
+                del meaning.held[name]
+            else:
+                how = f"{shown_value(share)} × {shown_value(rate)}"
+                meaning.held[name] = Held(share * rate, held.text, held.place, "derived", how, share)
+
+
+def _leave_over(name: str, setting: Setting, meaning: Meaning) -> None:
+    """Keep a setting under its plain name, or among those that no loss depends on."""
+    trainer = meaning.trainer
+    ignored = (*hyperparameter_rules().without_effect, *(trainer.ignored if trainer else ()))
+    if any(fits_name(name, pattern) for pattern in ignored):
+        meaning.without_effect[name] = setting
+        return
+    alike = trainer.alike if trainer else {}
+    meaning.others[next((other for pattern, other in alike.items() if fits_name(name, pattern)), name)] = setting

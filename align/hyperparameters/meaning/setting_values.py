@@ -1,0 +1,112 @@
+"""Values in one form: 1e-4 and 0.0001, True and on, 10 % and 0.1, adamw_torch and AdamW are each one value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.hyperparameters.reader_parts.literals import printed_value
+from align.hyperparameters.thresholds import SAME_NUMBER
+from align.rules.hyperparameter_rules import plain_choice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.hyperparameters.settings_format import Scalar, Value
+    from align.rules.hyperparameter_rules import ParameterKind
+
+TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+NOTHING = ("", "none", "null", "auto", "~")
+PERCENT = "%"
+
+
+def is_given(value: Value) -> bool:
+    """Tell whether a value says anything: None, an empty text and DeepSpeed's "auto" leave it to the program."""
+    return value is not None and not (isinstance(value, str) and value.strip().lower() in NOTHING)
+
+
+def in_one_form(value: Value, kind: ParameterKind, same: Mapping[str, str]) -> Value:
+    """A value as its kind has it; what is none of that kind stays a text.
+
+    >>> in_one_form("1e-4", "number", {}), in_one_form("on", "switch", {}), in_one_form("10%", "number", {})
+    (0.0001, True, 0.1)
+    """
+    if kind == "number":
+        return _as_number(value)
+    if kind == "switch":
+        found = as_switch(value)
+        return str(value) if found is None else found
+    if kind in ("choice", "own name"):
+        name = plain_choice(str(value))
+        return same.get(name, name)
+    if kind == "numbers":
+        listed = listed_values(value)
+        numbers = [as_number(one) for one in listed]
+        return tuple(one if one is not None else str(given) for one, given in zip(numbers, listed, strict=True))
+    return shown_value(value).strip()
+
+
+def as_number(value: Value) -> float | None:
+    """The number that a value is, also in a text and as a share in percent; None for what is none."""
+    if isinstance(value, bool) or value is None or isinstance(value, tuple):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value) if abs(value) < 1e308 else None
+    text = value.strip().rstrip(",").replace("_", "")
+    share = text.endswith(PERCENT)
+    try:
+        number = float(text.removesuffix(PERCENT))
+    except ValueError:
+        return None
+    return number / 100 if share else number
+
+
+def as_switch(value: Value) -> bool | None:
+    """True or False for the words of a switch, None for others."""
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    return True if word in TRUE else False if word in FALSE else None
+
+
+def listed_values(value: Value) -> tuple[Scalar, ...]:
+    """The values of a list, also of one in a text: `0.9,0.95`, `[0.9, 0.95]`, `0.9 0.95`."""
+    if isinstance(value, tuple):
+        return tuple(one.rstrip(",") if isinstance(one, str) else one for one in value)
+    found = printed_value(value) if isinstance(value, str) else value
+    if isinstance(found, tuple):
+        return found
+    return tuple(str(value).replace(",", " ").split()) if isinstance(value, str) else (value,)
+
+
+def same_value(one: Value, other: Value) -> bool:
+    """Tell whether two values are the same, numbers up to their last bits, whatever they are spelled like."""
+    if isinstance(one, tuple) or isinstance(other, tuple):
+        both = listed_values(one), listed_values(other)
+        return len(both[0]) == len(both[1]) and all(map(same_value, *both))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return as_switch(one) == as_switch(other) is not None
+    numbers = as_number(one), as_number(other)
+    if numbers[0] is not None and numbers[1] is not None:
+        return abs(numbers[0] - numbers[1]) <= SAME_NUMBER * max(abs(numbers[0]), abs(numbers[1]))
+    return str(one).strip().casefold() == str(other).strip().casefold()
+
+
+def shown_value(value: Value) -> str:
+    """A value as a table shows it.
+
+    >>> shown_value(0.0001), shown_value(512.0), shown_value((0.9, 0.95))
+    ('0.0001', '512', '0.9, 0.95')
+    """
+    if isinstance(value, tuple):
+        return ", ".join(map(shown_value, value))
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _as_number(value: Value) -> Value:
+    """A number; of a list of equal ones, such as both sides of an image, the one; else the text."""
+    if isinstance(value, tuple) and len({*value}) == 1:
+        value = value[0]
+    number = as_number(value)
+    return shown_value(value) if number is None else number

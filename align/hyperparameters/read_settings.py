@@ -1,0 +1,66 @@
+"""The settings of one side: a file, several with commas between, of which the last counts, or a folder of a capture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.registry import check_packages
+from align.errors import MissingFileError, UnreadableSettingsError
+from align.hyperparameters.settings_format import settings_formats
+from align.hyperparameters.settings_source import SettingsSource
+from align.hyperparameters.thresholds import DEEPEST_SETTINGS
+from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from align.hyperparameters.settings_format import Setting, SettingsFormat
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsRead:
+    """All settings of a side in the order in which they count, and the forms that they were read in."""
+
+    label: str
+    formats: tuple[str, ...]
+    settings: tuple[Setting, ...]
+
+
+def read_settings_of(side: str | Path) -> SettingsRead:
+    """Read a side; raises MissingFileError, or UnreadableSettingsError for what holds no settings."""
+    settings: list[Setting] = []
+    formats: dict[str, None] = {}
+    for path in settings_files(side):
+        for one in _formats_of(SettingsSource(path)):
+            formats[one.name] = None
+            settings.extend(_read(one, SettingsSource(path)))
+    if not settings:
+        raise UnreadableSettingsError(str(side), say("settings_fault.nothing"))
+    return SettingsRead(str(side), tuple(formats), tuple(settings))
+
+
+def settings_files(side: str | Path) -> list[Path]:
+    """The files that a side names; commas stand between several. Raises MissingFileError."""
+    names = [str(side)] if Path(side).exists() else str(side).split(",")
+    found = [Path(name.strip()) for name in names]
+    for path in found:
+        if not path.exists():
+            raise MissingFileError(path, "settings file")
+    return found
+
+
+def _formats_of(source: SettingsSource) -> list[SettingsFormat]:
+    """The readers that know a source; those of the last resort only where no other does."""
+    known = [one for one in settings_formats().values() if one.recognizes(source)]
+    chosen = [one for one in known if one.certain] or known
+    if not chosen:
+        raise UnreadableSettingsError(source.shown, say("settings_fault.unknown"))
+    return chosen
+
+
+def _read(reader: SettingsFormat, source: SettingsSource) -> list[Setting]:
+    check_packages(reader)
+    try:
+        return list(reader.read(source))
+    except RecursionError as error:
+        raise UnreadableSettingsError(source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS)) from error

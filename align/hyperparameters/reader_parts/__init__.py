@@ -1,0 +1,1 @@
+"""What readers of settings share: sources, nested values, literals, words of a shell."""

@@ -1,0 +1,169 @@
+"""A Python file of settings as a tree of values, found by its syntax alone."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import TYPE_CHECKING
+
+from align.errors import UnreadableSettingsError
+from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles
+from align.hyperparameters.reader_parts.nested_settings import DELETE, Leaf, Tree, merged
+from align.hyperparameters.thresholds import DEEPEST_SETTINGS
+from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from align.hyperparameters.settings_source import SettingsSource
+
+OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.FloorDiv: lambda a, b: a // b,
+}
+READ_BASE = "read_base"
+ADD_ARGUMENT = "add_argument"
+SWITCHES = {"store_true": False, "store_false": True}
+
+
+class PythonConfig:
+    """One file, and those that it is made from."""
+
+    def __init__(self, source: SettingsSource, files: BaseFiles | None = None) -> None:
+        self._source, self._files = source, files or BaseFiles(source)
+        self._names: dict[str, Tree] = {}
+        self._replaces = False
+
+    def tree(self) -> Tree:
+        """What the file says, over what its bases say; raises UnreadableSettingsError if it is no Python."""
+        module = self._parsed()
+        base = self._bases(module)
+        self._names = dict(base)
+        self._replaces = any(map(_reads_base, module.body))
+        for statement in module.body:
+            self._take(statement)
+        own = {name: value for name, value in self._names.items() if not name.startswith("__")}
+        return own | dict(self._options(module))
+
+    def _parsed(self) -> ast.Module:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of odd escapes in a text
+                return ast.parse(self._source.whole_text())
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            line = getattr(error, "lineno", None) or 1
+            place = self._source.place(line)
+            raise UnreadableSettingsError(place, say("settings_fault.no_python", error=error)) from error
+
+    def _bases(self, module: ast.Module) -> dict[str, Tree]:
+        found: dict[str, Tree] = {}
+        for name in self._base_names(module):
+            inside = self._files.within(name, self._source, lambda one: PythonConfig(one, self._files).tree())
+            found = merged(found, inside)
+        return found
+
+    def _base_names(self, module: ast.Module) -> Iterator[str]:
+        for one in module.body:
+            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and one.targets[0].id in BASES:
+                given = self._value(one.value, 0)
+                yield from (str(leaf.value) for leaf in (given if isinstance(given, list) else [given]))
+            elif _reads_base(one):
+                for line in one.body:  # type: ignore[attr-defined]
+                    if isinstance(line, ast.ImportFrom) and line.module:
+                        yield "../" * (line.level - 1) + line.module.replace(".", "/") + ".py"
+
+    def _take(self, statement: ast.stmt) -> None:
+        """Take an assignment, also to a key of what there is, and the fields of a class of settings."""
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            self._assign(statement.targets[0], statement.value)
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            self._assign(statement.target, statement.value)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            self._update(statement.value)
+        elif isinstance(statement, ast.ClassDef) and statement.decorator_list:
+            for one in statement.body:
+                self._take(one)
+
+    def _update(self, call: ast.Call) -> None:
+        """`name.update(key=value)` and `name.update(dict(...))`, which merge nested dicts, as mmengine's do."""
+        name = getattr(getattr(call.func, "value", None), "id", "")
+        if getattr(call.func, "attr", "") == "update" and isinstance(self._names.get(name), dict):
+            made = [self._value(one, 0) for one in call.args]
+            made.append({one.arg: self._value(one.value, 0) for one in call.keywords if one.arg})
+            for one in made:
+                if isinstance(one, dict):
+                    self._names[name] = merged(self._names[name], one)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name) and target.id not in BASES:
+            made = self._value(value, 0)
+            there = self._names.get(target.id)
+            merges = isinstance(there, dict) and not self._replaces
+            self._names[target.id] = merged(there, made) if merges else _without_flag(made)
+        elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+            holder = self._value(target.value, 0)
+            if isinstance(holder, dict) and isinstance(target.value, ast.Name):
+                new = {str(target.slice.value): self._value(value, 0)}
+                self._names[target.value.id] = merged(holder, new)
+
+    def _value(self, node: ast.expr, depth: int) -> Tree:
+        if depth > DEEPEST_SETTINGS:
+            raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            return {str(getattr(key, "value", "")): self._value(one, depth + 1) for key, one in pairs}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+            return {one.arg: self._value(one.value, depth + 1) for one in node.keywords if one.arg}
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return [self._value(one, depth + 1) for one in node.elts]
+        return self._single(node, depth)
+
+    def _single(self, node: ast.expr, depth: int) -> Tree:
+        place = self._source.place(node.lineno)
+        if isinstance(node, ast.Constant):
+            known = isinstance(node.value, (str, int, float)) or node.value is None
+            return Leaf(node.value if known else str(node.value), place)  # type: ignore[arg-type]
+        if isinstance(node, ast.Name) and node.id in self._names:
+            return self._names[node.id]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inside = self._value(node.operand, depth + 1)
+            if isinstance(inside, Leaf) and isinstance(inside.value, (int, float)):
+                return Leaf(-inside.value, place)
+        if isinstance(node, ast.BinOp):
+            return Leaf(self._computed(node, depth), place)
+        text = node.value if isinstance(node, ast.Constant) else ast.unparse(node)
+        return Leaf(str(text).rpartition(".")[2] if isinstance(node, ast.Attribute) else str(text), place)
+
+    def _computed(self, node: ast.BinOp, depth: int) -> str | int | float:
+        """A sum or product of numbers; else its text."""
+        left, right = (self._value(one, depth + 1) for one in (node.left, node.right))
+        numbers = [one.value for one in (left, right) if isinstance(one, Leaf) and isinstance(one.value, (int, float))]
+        if len(numbers) == 2 and type(node.op) in OPERATORS and (numbers[1] or isinstance(node.op, ast.Mult | ast.Add)):
+            result: int | float = OPERATORS[type(node.op)](*numbers)
+            return result
+        return ast.unparse(node)
+
+    def _options(self, module: ast.Module) -> Iterator[tuple[str, Tree]]:
+        """The defaults of `parser.add_argument("--name", default=...)`, wherever it stands."""
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == ADD_ARGUMENT:
+                names = [one.value for one in node.args if isinstance(one, ast.Constant)]
+                long = next((str(one) for one in names if str(one).startswith("--")), "")
+                given = {one.arg: one.value for one in node.keywords}
+                if long and "default" in given:
+                    yield long.lstrip("-").replace("-", "_"), self._value(given["default"], 0)
+                elif long and getattr(given.get("action"), "value", "") in SWITCHES:
+                    value = SWITCHES[given["action"].value]  # type: ignore[attr-defined]
+                    yield long.lstrip("-").replace("-", "_"), Leaf(value, self._source.place(node.lineno))
+
+
+def _reads_base(statement: ast.stmt) -> bool:
+    """Tell `with read_base():`, whose names are Python's own: what is assigned to one replaces it."""
+    return isinstance(statement, ast.With) and READ_BASE in ast.unparse(statement.items[0])
+
+
+def _without_flag(tree: Tree) -> Tree:
+    return {name: one for name, one in tree.items() if name != DELETE} if isinstance(tree, dict) else tree

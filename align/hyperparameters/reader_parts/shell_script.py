@@ -1,0 +1,224 @@
+"""What a shell script gives to its programs: variables filled in, options of commands, variables of the environment.
+
+Nothing is run. A variable that the script does not set stays as it is written, and is no value.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.hyperparameters.reader_parts.shell_words import shell_statements
+from align.hyperparameters.settings_format import Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TypeAlias
+
+    from align.hyperparameters.reader_parts.shell_words import Quoting, Word
+    from align.hyperparameters.settings_source import SettingsSource
+
+    Pieces: TypeAlias = list[tuple[str, Quoting]]
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
+_VARIABLE = re.compile(r"\$\(\((?P<sum>[^()]*)\)\)|\$\{(?P<inside>[^{}]*(?:\{[^{}]*\})?[^{}]*)\}|\$(?P<name>\w+)")
+_DEFAULT = re.compile(r"(?P<name>\w+)(?:\[[@*0-9]*\])?(?::?[-=](?P<default>.*))?$", re.DOTALL)
+_OPTION = re.compile(r"--?[A-Za-z][\w.-]*$|--?[A-Za-z][\w.-]*=")
+_OVERRIDE = re.compile(r"\+?[A-Za-z_][\w.]*=")
+DECLARING = ("export", "declare", "local", "readonly", "typeset", "set")
+NO_PROGRAMS = (
+    "echo",
+    "mkdir",
+    "cd",
+    "pip",
+    "pip3",
+    "wget",
+    "curl",
+    "tar",
+    "rm",
+    "cp",
+    "ls",
+    "kill",
+    "pkill",
+    "tee",
+    "grep",
+    "sed",
+    "awk",
+    "git",
+    "nohup.out",
+    "source",
+    ".",
+    "conda",
+    "module",
+)
+SCRIPTS = (".py", ".sh")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word with everything filled in, and its line."""
+
+    text: str
+    line: int
+
+
+class ShellScript:
+    """A script, read from its beginning to its end."""
+
+    def __init__(self, source: SettingsSource) -> None:
+        self._source = source
+        self._variables: dict[str, list[Token]] = {}
+        self._plain: dict[str, Setting] = {}
+
+    def settings(self) -> list[Setting]:
+        """The options of all commands in order, and the environment; of a script without options its variables."""
+        found: list[Setting] = []
+        for words in shell_statements(self._source.whole_text()):
+            found.extend(self._statement(words))
+        options = [one for one in found if not one.name.startswith("environment.")]
+        return found if options else [*found, *self._plain.values()]
+
+    def _statement(self, words: list[Word]) -> Iterator[Setting]:
+        exported = bool(words) and words[0].raw in DECLARING
+        rest = words[1:] if exported else words
+        while rest and (match := _ASSIGNMENT.match(rest[0].raw)):
+            rest = self._assign(match[1], rest)
+            if exported or rest:
+                yield from self._exported(match[1])
+        if rest and not exported and rest[0].raw not in NO_PROGRAMS:
+            yield from self._options([token for word in rest for token in self._filled(word)])
+
+    def _exported(self, name: str) -> Iterator[Setting]:
+        if tokens := self._variables.get(name):
+            text = " ".join(one.text for one in tokens)
+            yield Setting(f"environment.{name}", text, self._source.place(tokens[0].line))
+
+    def _assign(self, name: str, words: list[Word]) -> list[Word]:
+        """Keep a variable, or an array up to its closing parenthesis; return the words behind."""
+        first, *rest = words
+        before = self._variables.get(name, []) if first.raw[len(name)] == "+" else []
+        if first.raw.endswith("=("):
+            end = next((at for at, word in enumerate(rest) if word.raw == ")"), len(rest))
+            self._variables[name] = [*before, *(token for word in rest[:end] for token in self._filled(word))]
+            return rest[end + 1 :]
+        value = type(first)(first.line, _without_name(first.pieces))
+        tokens = [*before, *self._filled(value, split=False)]
+        self._variables[name] = tokens
+        if tokens and "$" not in tokens[0].text:
+            text = " ".join(one.text for one in tokens)
+            self._plain[name] = Setting(name.lower(), text, self._source.place(first.line))
+        return rest
+
+    def _filled(self, word: Word, *, split: bool = True) -> list[Token]:
+        """The words that a word becomes: an unquoted variable may be many."""
+        text, only = "", len(word.pieces) == 1
+        pieces = _joined(word.pieces)
+        if split and len(pieces) == 1 and pieces[0][1] != "'":
+            whole = _VARIABLE.fullmatch(pieces[0][0])
+            known = self._variables.get(self._name_of(whole)) if whole else None
+            if known is not None and not (pieces[0][1] and only and "@" not in pieces[0][0]):
+                return list(known) if pieces[0][1] else [piece for token in known for piece in _pieces(token)]
+        for piece, quote in pieces:
+            text += piece if quote == "'" else _VARIABLE.sub(self._value, piece)
+        return [Token(text, word.line)]
+
+    def _name_of(self, match: re.Match[str]) -> str:
+        if match["name"]:
+            return match["name"]
+        inside = _DEFAULT.match(match["inside"] or "")
+        return inside["name"] if inside else ""
+
+    def _value(self, match: re.Match[str]) -> str:
+        if match["sum"] is not None:
+            return _computed(_VARIABLE.sub(self._value, match["sum"]), self._variables) or match[0]
+        name, default = self._name_of(match), None
+        if match["inside"] is not None and (parts := _DEFAULT.match(match["inside"])):
+            default = parts["default"]
+        if tokens := self._variables.get(name):
+            return " ".join(one.text for one in tokens)
+        return match[0] if default is None else _VARIABLE.sub(self._value, default.strip("\"'"))
+
+    def _options(self, tokens: list[Token]) -> Iterator[Setting]:
+        """`--name value ...`, `--name=value`, a switch without a value; `name=value` behind the program."""
+        tokens = [piece for token in tokens for piece in (_pieces(token) if " --" in token.text else [token])]
+        place, behind = 0, False
+        while place < len(tokens):
+            token = tokens[place]
+            place += 1
+            behind = behind or token.text.endswith(SCRIPTS)
+            if not _OPTION.match(token.text):
+                if behind and _OVERRIDE.match(token.text):
+                    name, _, value = token.text.partition("=")
+                    yield from self._setting(name.lstrip("+"), [value], token.line)
+                continue
+            name, equals, value = token.text.partition("=")
+            values = [value] if equals else []
+            while not equals and place < len(tokens) and not _OPTION.match(tokens[place].text):
+                if tokens[place].text.endswith(SCRIPTS) and values:
+                    break
+                values.append(tokens[place].text)
+                place += 1
+            yield from self._setting(name.lstrip("-"), values, token.line)
+
+    def _setting(self, name: str, values: list[str], line: int) -> Iterator[Setting]:
+        known = [one for one in values if "$" not in one]
+        if len(known) == len(values):
+            value = True if not values else values[0] if len(values) == 1 else tuple(values)
+            yield Setting(name, value, self._source.place(line))
+
+
+def _joined(pieces: Pieces) -> Pieces:
+    """Pieces of one quoting together."""
+    found: Pieces = []
+    for text, quote in pieces:
+        if found and found[-1][1] == quote:
+            found[-1] = found[-1][0] + text, quote
+        else:
+            found.append((text, quote))
+    return found
+
+
+def _without_name(pieces: Pieces) -> Pieces:
+    """The pieces of `NAME=value` behind the sign."""
+    joined = _joined(pieces)
+    first, quote = joined[0]
+    rest = first.partition("=")[2]
+    return [*([(rest, quote)] if rest else []), *joined[1:]]
+
+
+def _pieces(token: Token) -> Iterator[Token]:
+    """The words of a text, each with its line."""
+    for match in re.finditer(r"\S+", token.text):
+        text = match[0].strip("\"'")
+        if text and text != "\\":
+            yield Token(text, token.line + token.text.count("\n", 0, match.start()))
+
+
+def _computed(text: str, variables: dict[str, list[Token]]) -> str:
+    """A sum or product of whole numbers, "" for anything else; names stand for variables."""
+    named = re.sub(
+        r"[A-Za-z_]\w*", lambda name: "".join(one.text for one in variables.get(name[0], [])) or name[0], text
+    )
+    try:
+        tree = ast.parse(named.strip(), mode="eval").body
+        return str(_number(tree))
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        return ""
+
+
+def _number(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.BinOp):
+        left, right = _number(node.left), _number(node.right)
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Sub):
+            return left - right
+        if isinstance(node.op, ast.Mult):
+            return left * right
+        if isinstance(node.op, ast.Div):
+            return left // right
+    raise ValueError(ast.dump(node))

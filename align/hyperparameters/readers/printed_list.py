@@ -1,0 +1,75 @@
+"""The last resort: lines `name: value`, `name = value` or `| name | value |` in a row, as programs print settings.
+
+What a logger puts before a line is taken off; lines that are further in belong to the name above them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from align.errors import UnreadableSettingsError
+from align.hyperparameters.reader_parts.literals import printed_value
+from align.hyperparameters.settings_format import Setting
+from align.hyperparameters.thresholds import LEAST_LINES_OF_A_LIST
+from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.hyperparameters.settings_source import SettingsSource
+
+_PREFIX = re.compile(r"^(?:\[[^\]]*\] ?|\d{4}-\d\d-\d\d[ T][\d:.,]+ |(?:INFO|WARNING|DEBUG)[: ]+| ?[|-] )*")
+_LINE = re.compile(r"^(?P<indent>\s*)(?:-\s)?(?P<name>[A-Za-z_][\w.-]*)\s*(?::|=)(?:\s+|(?<==))(?P<value>.*?),?\s*$")
+_HEADER = re.compile(r"^(?P<indent>\s*)(?P<name>[A-Za-z_][\w.-]*)\s*:\s*$")
+_TABLE = re.compile(
+    r"^\W*[|\u2500-\u257f\ufffd]\s+(?P<name>[A-Za-z_][\w.-]*)\s+[|\u2500-\u257f\ufffd]+\s+(?P<value>\S.*?)\s+[|\u2500-\u257f\ufffd]+\s*$"
+)
+
+
+class PrintedList:
+    """Logs with a list of settings."""
+
+    name = "printed-list"
+    summary = "a log or a text with lines `name: value`"
+    requires: tuple[str, ...] = ()
+    certain = False
+
+    def recognizes(self, source: SettingsSource) -> bool:
+        """Any text may be one."""
+        return source.is_text
+
+    def read(self, source: SettingsSource) -> Iterator[Setting]:
+        """Read lines that stand in a row, each name as it comes first."""
+        found = {one.name: one for one in reversed([*_rows(source)])}
+        if not found:
+            raise UnreadableSettingsError(source.shown, say("settings_fault.nothing"))
+        yield from reversed(found.values())
+
+
+def _rows(source: SettingsSource) -> Iterator[Setting]:
+    block: list[Setting] = []
+    above: list[tuple[int, str]] = []
+    for number, line in enumerate(source.text.splitlines(), 1):
+        bare = line[_PREFIX.match(line).end() :] if _PREFIX.match(line) else line  # type: ignore[union-attr]
+        header, row = _HEADER.match(bare), _TABLE.match(line) or _LINE.match(bare)
+        if header or row:
+            _leave(above, len((header or row)["indent"]) if "indent" in (header or row).groupdict() else 0)  # type: ignore[union-attr,index]
+        if header:
+            above.append((len(header["indent"]), header["name"]))
+        elif row:
+            name = ".".join([*(one for _, one in above), row["name"]])
+            block.append(Setting(name, printed_value(row["value"]), source.place(number)))
+        elif bare.strip(" -=_*"):
+            yield from block if len(block) >= LEAST_LINES_OF_A_LIST else ()
+            block, above = [], []
+    yield from block if len(block) >= LEAST_LINES_OF_A_LIST else ()
+
+
+def _leave(above: list[tuple[int, str]], indent: int) -> None:
+    """Leave the names that are as far in as this line, or further."""
+    while above and above[-1][0] >= indent:
+        above.pop()
+
+
+PLUGIN = PrintedList()

@@ -1,0 +1,135 @@
+"""YAML: MindFormers, PaddleClas, LLaMA-Factory, MindCV and the like, read as nodes and never built into objects.
+
+Nodes have lines, a tag of Python stays a tag, and aliases cost what they stand for only as far as the limit of
+settings goes. `__BASE__` and `_base_` name files that come before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from align.errors import UnreadableSettingsError
+from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles
+from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree, flat_settings, merged
+from align.hyperparameters.thresholds import DEEPEST_SETTINGS, LONGEST_YAML_BYTES, MOST_SETTINGS
+from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from align.hyperparameters.settings_format import Scalar, Setting
+    from align.hyperparameters.settings_source import SettingsSource
+
+MERGE = "tag:yaml.org,2002:merge"
+NULL, BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
+WHOLE, FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+STANDARD = "tag:yaml.org,2002:"
+PYTHON = "tag:yaml.org,2002:python/"
+TRUE = ("true", "yes", "on")
+
+
+class YamlSettings:
+    """YAML files."""
+
+    name = "yaml"
+    summary = "YAML configurations: MindFormers, PaddleClas, LLaMA-Factory, MindCV, GPT-NeoX"
+    requires: tuple[str, ...] = ("yaml",)
+    certain = True
+
+    def recognizes(self, source: SettingsSource) -> bool:
+        """By its name."""
+        return source.suffix in (".yaml", ".yml")
+
+    def read(self, source: SettingsSource) -> list[Setting]:
+        """Read all settings, those of its bases first."""
+        files = BaseFiles(source)
+        return flat_settings(_with_bases(source, files), source.shown)
+
+
+def _with_bases(source: SettingsSource, files: BaseFiles) -> Tree:
+    tree = _tree(source)
+    named: Tree = next((tree.pop(name) for name in BASES if isinstance(tree, dict) and name in tree), [])
+    result: Tree = {}
+    for one in named if isinstance(named, list) else [named]:
+        if isinstance(one, Leaf):
+            result = merged(result, files.within(str(one.value), source, lambda base: _with_bases(base, files)))
+    return merged(result, tree)
+
+
+def _tree(source: SettingsSource) -> Tree:
+    import yaml
+
+    text = source.whole_text(LONGEST_YAML_BYTES)
+    try:
+        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        return _Nodes(source).mapping_of_all(nodes)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark is not None else 1
+        problem = getattr(error, "problem", None) or "unknown"
+        raise UnreadableSettingsError(source.place(line), say("settings_fault.no_yaml", error=problem)) from error
+    except RecursionError as error:
+        raise UnreadableSettingsError(source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS)) from error
+
+
+class _Nodes:
+    """The values of nodes; each visit is counted, so that aliases of aliases end."""
+
+    def __init__(self, source: SettingsSource) -> None:
+        self._source, self._left = source, 2 * MOST_SETTINGS
+
+    def mapping_of_all(self, nodes: list[Any]) -> Tree:
+        """What all documents of a file hold together."""
+        found: Tree = {}
+        for node in nodes:
+            if type(node).__name__ != "MappingNode":
+                raise UnreadableSettingsError(self._source.shown, say("settings_fault.no_names"))
+            found = merged(found, self._value(node, 0))
+        return found
+
+    def _value(self, node: Any, depth: int) -> Tree:
+        self._count(node, depth)
+        kind = type(node).__name__
+        if kind == "MappingNode":
+            return self._mapping(node, depth)
+        if kind == "SequenceNode":
+            return [self._value(one, depth + 1) for one in node.value]
+        return Leaf(_scalar(node), self._source.place(node.start_mark.line + 1))
+
+    def _mapping(self, node: Any, depth: int) -> dict[str, Tree]:
+        found: dict[str, Tree] = {}
+        for key, value in node.value:
+            if key.tag == MERGE:
+                given = value.value if type(value).__name__ == "SequenceNode" else [value]
+                for one in given:
+                    inside = self._value(one, depth + 1)
+                    found = {**inside, **found} if isinstance(inside, dict) else found
+            elif type(key).__name__ == "ScalarNode":
+                found[str(key.value)] = self._value(value, depth + 1)
+        return found
+
+    def _count(self, node: Any, depth: int) -> None:
+        self._left -= 1
+        if node.tag.startswith(PYTHON) or not node.tag.startswith(STANDARD):
+            place = self._source.place(node.start_mark.line + 1)
+            raise UnreadableSettingsError(place, say("settings_fault.tag", tag=node.tag))
+        if depth > DEEPEST_SETTINGS:
+            raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
+        if self._left < 0:
+            raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_many", most=MOST_SETTINGS))
+
+
+def _scalar(node: Any) -> Scalar:
+    """YAML 1.1 takes 1e-4 for a text, since it lacks a point; the comparison takes it for the number that is meant."""
+    text = str(node.value)
+    if node.tag == NULL:
+        return None
+    if node.tag == BOOL:
+        return text.lower() in TRUE
+    try:
+        if node.tag == WHOLE:
+            return int(text.replace("_", ""), 0) if not text.lstrip("+-").startswith("0") or "x" in text else int(text)
+        return float(text.replace("_", "")) if node.tag == FLOAT else text
+    except ValueError:  # such as 1:30, a number to the base 60
+        return text
+
+
+PLUGIN = YamlSettings()

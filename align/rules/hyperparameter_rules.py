@@ -1,0 +1,189 @@
+"""What hyperparameters are called, what they do to a loss, and what trainers take by default.
+
+`mappings/hyperparameters/parameters.toml` lists them in that order; each other file there is a trainer with its own
+names, the signs that it is known by, and its defaults with a public address. The heads of the files explain the keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from align.errors import MappingRuleError
+from align.rules.layer_rules import mappings_folder, read_rules
+from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place"]
+FOLDER: Final = "hyperparameters"
+PARAMETERS, WITHOUT_EFFECT = "parameters.toml", "without_effect.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class SpelledName:
+    """A name of a parameter; `*` stands for any part. What the fields say stands in the head of `parameters.toml`."""
+
+    name: str
+    means: str = "plain"
+    gives: str = ""
+    only: str = ""
+    where: Mapping[str, object] = field(default_factory=dict)
+    unless: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One hyperparameter, whatever it is called; `order` counts them by what they do to a loss."""
+
+    id: str
+    title: str
+    group: str
+    kind: ParameterKind
+    names: tuple[SpelledName, ...]
+    why: str
+    order: int
+    part: bool = False
+    same: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """A trainer: the signs that it is known by, its own names, the defaults that hold if nothing is given."""
+
+    id: str
+    title: str
+    source: str
+    signs: tuple[str, ...]
+    names: Mapping[str, tuple[SpelledName, ...]]
+    defaults: Mapping[str, object]
+    sources: Mapping[str, str]
+    values: Mapping[str, Mapping[str, str]]
+    off: Mapping[str, tuple[object, ...]]
+    ignored: tuple[str, ...]
+    alike: Mapping[str, str]
+    like: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HyperparameterRules:
+    """All parameters in their order, the trainers, and names that no loss depends on."""
+
+    parameters: tuple[Parameter, ...]
+    groups: tuple[str, ...]
+    unsettling: frozenset[str]
+    sections: frozenset[str]
+    trainers: tuple[Trainer, ...]
+    without_effect: tuple[str, ...]
+
+    def parameter(self, name: str) -> Parameter:
+        """The parameter of an id."""
+        return next(one for one in self.parameters if one.id == name)
+
+
+@cache
+def hyperparameter_rules() -> HyperparameterRules:
+    """The rules of `mappings/hyperparameters/`; raises MappingRuleError for a malformed file.
+
+    >>> hyperparameter_rules().parameter("learning_rate").group
+    'learning rate'
+    """
+    folder = mappings_folder() / FOLDER
+    others = sorted(path for path in folder.glob("*.toml") if path.name not in (PARAMETERS, WITHOUT_EFFECT))
+    head, parameters = read_rules(folder / PARAMETERS, _parameters)
+    names = {one.id for one in parameters}
+    own = [_checked(path, read_rules(path, _trainer), names) for path in others]
+    trainers = tuple(_like(one, own) for one in own)
+    without = read_rules(folder / WITHOUT_EFFECT, lambda document: tuple(map(plain_name, document["names"])))
+    return HyperparameterRules(
+        parameters,
+        tuple(head["groups"]),
+        frozenset(head["unsettling"]),
+        frozenset(head["sections"]),
+        trainers,
+        without,
+    )
+
+
+def plain_name(name: str) -> str:
+    """A name without what spellings differ by: case, and `-` for `_`.
+
+    >>> plain_name("--Learning-Rate")
+    'learning_rate'
+    """
+    return name.lstrip("-").replace("-", "_").lower()
+
+
+def plain_choice(text: str) -> str:
+    """A value's name without case and separators, so that `AdamW`, `adam_w` and `adam-w` are one.
+
+    >>> plain_choice("Adam-W")
+    'adamw'
+    """
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
+@cache
+def fits_name(name: str, pattern: str) -> bool:
+    """Tell whether a plain name fits a pattern; `*` stands for anything."""
+    return name == pattern or ("*" in pattern and fnmatchcase(name, pattern))
+
+
+def _parameters(document: dict[str, Any]) -> tuple[dict[str, Any], tuple[Parameter, ...]]:
+    tables = document.pop("parameter")
+    return document, tuple(_parameter(order, table) for order, table in enumerate(tables))
+
+
+def _parameter(order: int, table: dict[str, Any]) -> Parameter:
+    same = {plain_choice(other): value for value, others in table.pop("same", {}).items() for other in (value, *others)}
+    needs = {name: tuple(values) for name, values in table.pop("needs", {}).items()}
+    names = tuple(map(_spelled, table.pop("names")))
+    return Parameter(**table, names=names, same=same, needs=needs, order=order)
+
+
+def _spelled(given: str | dict[str, Any]) -> SpelledName:
+    if isinstance(given, str):
+        return SpelledName(plain_name(given))
+    table = dict(given)
+    where = {**table.pop("where", {}), **table.pop("beside", {})}
+    return SpelledName(plain_name(table.pop("name")), only=table.pop("if", ""), where=where, **table)
+
+
+def _trainer(document: dict[str, Any]) -> Trainer:
+    names = {name: tuple(map(_spelled, given)) for name, given in document.get("names", {}).items()}
+    alike = {plain_name(name): plain_name(other) for name, other in document.get("alike", {}).items()}
+    return Trainer(
+        document["id"],
+        document["title"],
+        document["source"],
+        tuple(map(plain_name, document["signs"])),
+        names,
+        document.get("defaults", {}),
+        document.get("sources", {}),
+        document.get("values", {}),
+        {name: tuple(values) for name, values in document.get("off", {}).items()},
+        tuple(map(plain_name, document.get("ignored", {}).get("names", ()))),
+        alike,
+        document.get("like", ""),
+    )
+
+
+def _like(trainer: Trainer, trainers: list[Trainer]) -> Trainer:
+    """A trainer with what it has of another one: names that it has no own of, and values that mean: not set."""
+    if not trainer.like:
+        return trainer
+    other = next(one for one in trainers if one.id == trainer.like)
+    names, off = {**other.names, **trainer.names}, {**other.off, **trainer.off}
+    return replace(trainer, names=names, off=off, ignored=(*other.ignored, *trainer.ignored))
+
+
+def _checked(path: Path, trainer: Trainer, known: set[str]) -> Trainer:
+    named = {*trainer.names, *trainer.defaults, *trainer.values, *trainer.off, *trainer.sources}
+    if strange := sorted(named - known):
+        raise MappingRuleError(path, say("rule_file.unknown_parameters", names=strange))
+    return trainer

@@ -1,0 +1,202 @@
+"""A port's layers as a file: nested cells with the names of the torch model, `construct` left to fill in.
+
+Modules of equal layers share one class. The file imports whatever is left to do: what has no counterpart is a cell that
+says so when it is called.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.atomic_files import write_text
+from align.core.module_outline import ModelOutliner
+from align.errors import CannotRunError, DestinationError
+from align.models.open_side import open_side
+from align.scan.skeleton.layer_code import constructors, layer_code
+from align.scan.thresholds import CODE_WIDTH
+from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.core.module_outline import ModuleOutline, OutlinedTensor
+    from align.core.protocols import Model
+    from align.models.open_side import Side
+
+INDENT = " " * 4
+BODY = 2 * INDENT
+
+
+def write_skeleton(side: str | Model | Side, file: Path | str, *, force: bool = False) -> Path:
+    """Write the layers of a torch model in MindSpore into a file, whole or not at all; return its path.
+
+    Raises DestinationError for a file that is there, unless it is to be replaced by `force`, CannotRunError for a
+    model of another framework.
+    """
+    destination = Path(file)
+    if destination.exists() and not force:
+        raise DestinationError.of("scan_error.skeleton_exists", path=destination)
+    opened = open_side(side)
+    if not isinstance(opened.reader, ModelOutliner):
+        raise CannotRunError.of("scan_error.no_torch_model", side=opened.label, framework=opened.reader.name)
+    text = skeleton_text(opened.reader.outline(opened.model), opened.reader.ties(opened.model), opened.label)
+    compile(text, str(destination), "exec")
+    write_text(destination, text)
+    return destination
+
+
+def skeleton_text(model: ModuleOutline, ties: Sequence[tuple[str, str]], label: str) -> str:
+    """The file; its function `build` returns the port."""
+    classes = _Classes()
+    root = classes.made(model)
+    tied = [*_again(model, ""), *((one, first) for one, first in ties)]
+    head = say("skeleton.head", label=label)
+    code = "\n\n\n".join([*classes.helpers(), *classes.texts, _build(root, tied, classes)])
+    return f'"""{head}"""\n\n{_imports(code)}\n\n\n{code}\n'
+
+
+def _imports(code: str) -> str:
+    """What the code uses."""
+    lines = [say("skeleton.future")]
+    lines += [say("skeleton.ordered")] if "OrderedDict(" in code else []
+    names = ", ".join(name for name in ("Parameter", "mint", "nn", "ops") if re.search(rf"\b{name}\b[.(]", code))
+    module = "import mindspore\n" if "(mindspore," in code else ""
+    return "\n\n".join([*lines, f"{module}from mindspore import {names}"])
+
+
+def _build(root: str, tied: Sequence[tuple[str, str]], classes: _Classes) -> str:
+    lines = ["def build():", f'{INDENT}"""{say("skeleton.build")}"""', f"{INDENT}net = {root}"]
+    for one, first in tied:
+        lines.append(INDENT + say("skeleton.again", place=_access(one, classes), first=_access(first, classes)))
+    return "\n".join([*lines, f"{INDENT}return net"])
+
+
+def _again(module: ModuleOutline, path: str) -> Iterator[tuple[str, str]]:
+    """Paths of modules that stand somewhere else already, and where."""
+    for child in module.children:
+        inner = f"{path}.{child.name}" if path else child.name
+        if child.same_as:
+            yield inner, child.same_as
+        else:
+            yield from _again(child, inner)
+
+
+def _access(path: str, classes: _Classes) -> str:
+    """A path as code: `.blocks[0].attn`; the weight of an embedding has a name of its own."""
+    owner, _, leaf = path.rpartition(".")
+    leaf = classes.renamed.get((classes.class_at.get(owner, ""), leaf), leaf)
+    names = [*owner.split("."), leaf] if owner else [leaf]
+    return "".join(f"[{name}]" if name.isdigit() else f".{name}" for name in names)
+
+
+class _Classes:
+    """The classes of the file, each written once; `class_at` says which class of mindspore.nn stands at a path."""
+
+    renamed = {("nn.Embedding", "weight"): "embedding_table"}  # noqa: RUF012 - never changed
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.class_at: dict[str, str] = {}
+        self._made: dict[tuple[str, str], str] = {}
+        self._names: dict[str, int] = {}
+        self._uses: set[str] = set()
+
+    def helpers(self) -> Iterator[str]:
+        """What the classes use of the file's own."""
+        for name in ("parameter", "Missing"):
+            if name in self._uses:
+                yield say(f"skeleton.{name.lower()}")
+
+    def made(self, module: ModuleOutline, path: str = "") -> str:
+        """The expression that makes a module."""
+        if module.kind == "layer" or (module.classes and module.classes[0] in constructors()):
+            return self._layer(module, path)
+        if module.kind in ("sequence", "list", "dict"):
+            return self._holder(module, path)
+        return f"{self._class(module, path)}()"
+
+    def _layer(self, module: ModuleOutline, path: str) -> str:
+        code = layer_code(module)
+        self.class_at[path] = code.cls
+        if code.call:
+            return code.call
+        if module.tensors or module.children:
+            return f"{self._class(module, path, todo=code.todo)}()"
+        self._uses.add("Missing")
+        return f"Missing({code.todo[0]!r})"
+
+    def _holder(self, module: ModuleOutline, path: str) -> str:
+        cls = {"sequence": "nn.SequentialCell", "list": "nn.CellList", "dict": "nn.CellDict"}[module.kind]
+        own = [one for one in module.children if not one.same_as]
+        items = [(one.name, self.made(one, f"{path}.{one.name}" if path else one.name)) for one in own]
+        if module.kind == "dict":
+            return _call(cls, [f'"{name}": {made}' for name, made in items], "{", "}")
+        if module.kind == "sequence" and [name for name, _ in items] != [*map(str, range(len(items)))]:
+            return _call(cls, [f'("{name}", {made})' for name, made in items], "OrderedDict([", "])")
+        runs = [(made, len([*same])) for made, same in groupby(made for _, made in items)]
+        repeated = [f"*({made} for _ in range({count}))" if count > 1 else made for made, count in runs]
+        return _call(cls, repeated, "[" if module.kind == "list" else "", "]" if module.kind == "list" else "")
+
+    def _class(self, module: ModuleOutline, path: str, todo: Sequence[str] = ()) -> str:
+        """The name of the class of a module, written if there is none of equal layers."""
+        base, first = "nn.Cell", f"{BODY}super().__init__()"
+        if module.kind == "derived" and (code := layer_code(module)).call:
+            base, todo = code.cls, (*todo, *code.todo, say("skeleton.derived", torch=module.classes[0]))
+            first = f"{BODY}super().__init__({code.inner})"
+            self.class_at[path] = code.cls
+        lines = [f"{BODY}# TODO: {one}" for one in todo] + [first]
+        if base == "nn.Cell":
+            lines += [line for one in module.tensors for line in self._tensor(one)]
+        lines += [line for child in module.children if not child.same_as for line in self._child(child, path)]
+        body = "\n".join([f"{INDENT}def __init__(self):", *lines, "", *_construct(module)])
+        name = module.class_name
+        key = (name, f"{base}\n{body}")
+        if key not in self._made:
+            self._names[name] = self._names.get(name, 0) + 1
+            number = self._names[name]
+            self._made[key] = name if number == 1 else f"{name}{number}"
+            said = say("skeleton.class_of", torch=module.classes[0] if module.classes else name)
+            self.texts.append(f'class {self._made[key]}({base}):\n{INDENT}"""{said}"""\n\n{body}')
+        return self._made[key]
+
+    def _tensor(self, one: OutlinedTensor) -> Iterator[str]:
+        if not one.kept:
+            yield f"{BODY}# {say('skeleton.buffer', name=one.name, shape=str(one.shape), dtype=one.dtype)}"
+            return
+        self._uses.add("parameter")
+        kind = "" if one.dtype == "float32" else f', dtype="{one.dtype}"'
+        trained = "" if one.trainable else ", requires_grad=False"
+        made = f'parameter("{one.name}", {one.shape}{kind}{trained})'
+        is_name = one.name.isidentifier()
+        yield f"{BODY}self.{one.name} = {made}" if is_name else f'{BODY}self.insert_param_to_cell("{one.name}", {made})'
+
+    def _child(self, child: ModuleOutline, path: str) -> Iterator[str]:
+        inner = f"{path}.{child.name}" if path else child.name
+        made = self.made(child, inner)
+        if child.kind == "layer" and (code := layer_code(child)).todo:
+            yield from (f"{BODY}# TODO: {one}" for one in code.todo)
+        indented = made.replace("\n", f"\n{BODY}")
+        if child.name.isidentifier():
+            yield f"{BODY}self.{child.name} = {indented}"
+        else:
+            yield f'{BODY}self.insert_child_to_cell("{child.name}", {indented})'
+
+
+def _construct(module: ModuleOutline) -> Iterator[str]:
+    yield f"{INDENT}def construct(self{', ' if module.takes else ''}{module.takes}):"
+    if module.line:
+        yield f"{BODY}# {module.line}"
+    yield from (f"{BODY}# {line}".rstrip() for line in module.forward.splitlines())
+    yield f'{BODY}raise NotImplementedError("{module.class_name}.construct")'
+
+
+def _call(cls: str, items: Sequence[str], before: str, after: str) -> str:
+    """A call on one line where there is room, else with one item a line."""
+    line = f"{cls}({before}{', '.join(items)}{after})"
+    if len(line) <= CODE_WIDTH and "\n" not in line:
+        return line
+    inner = "".join(f"{INDENT}{one},\n".replace("\n", f"\n{INDENT}").rstrip(" ") for one in items)
+    return f"{cls}({before}\n{inner}{after})"
