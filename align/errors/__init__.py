@@ -60,8 +60,8 @@
     │   ├── ReportError
     │   │                       settings
     │   └── UnreadableSettingsError
-    ├── NonfiniteFoundError     a watched training was to stop where it is not finite: exit code 1
     └── NotAlignedError         the sides were compared and differ: exit code 1
+        └── NonfiniteFoundError a watched training was to stop where it is not finite
 
 The wording sits here, so that the code that raises states only the facts.
 """

@@ -54,10 +54,8 @@ class NotAlignedError(AlignError):
     exit_code = 1
 
 
-class NonfiniteFoundError(AlignError):
+class NonfiniteFoundError(NotAlignedError):
     """A training that is watched came to a NaN, an Inf or an explosion, and was to stop there."""
-
-    exit_code = 1
 
 
 class UsageError(CannotRunError):

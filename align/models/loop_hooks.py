@@ -7,14 +7,14 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.core.loops import LoopCall
 from align.models.live.call_sites import user_line
+from align.models.loop_watcher import LoopCall
 from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from align.core.loops import LoopForms, LoopSink
+    from align.models.loop_watcher import LoopForms, LoopSink
 
 
 def line_of_user(home: str) -> str:

@@ -27,6 +27,7 @@ IN_PARTS = {
     "emulate": "align.report.kind_parts.emulated_chip",
     "hyperparameters": "align.report.kind_parts.compared_settings",
     "memory": "align.report.kind_parts.followed_memory",
+    "nonfinite": "align.report.kind_parts.found_nonfinite",
     "scan": "align.report.kind_parts.scanned_calls",
 }
 

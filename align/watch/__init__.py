@@ -2,5 +2,5 @@
 
 Offers `watch_nonfinite` and `locate_nonfinite` with their result: the first NaN, Inf or explosion of a training, where
 it began and why. Loops are seen by the hooks of `align.models.loop_hooks`; no line of the user's code is traced. Uses
-core, curves, models, rules, training, words.
+core, models, training, words.
 """

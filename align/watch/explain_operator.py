@@ -76,38 +76,38 @@ def _where(cause: str, mask: Any) -> Asked | None:
 
 
 def _log(given: Operands) -> Asked | None:
-    return _where("log of 0", given.first == 0) or _where("log of a negative number", given.first < 0)
+    return _where("log-of-0", given.first == 0) or _where("log-of-negative", given.first < 0)
 
 
 def _log1p(given: Operands) -> Asked | None:
-    return _where("log of 0", given.first == -1) or _where("log of a negative number", given.first < -1)
+    return _where("log-of-0", given.first == -1) or _where("log-of-negative", given.first < -1)
 
 
 def _logit(given: Operands) -> Asked | None:
-    return _where("log of 0", (given.first <= 0) | (given.first >= 1))
+    return _where("log-of-0", (given.first <= 0) | (given.first >= 1))
 
 
 def _probability(given: Operands) -> Asked | None:
-    return _where("probability outside 0 to 1", (given.first < 0) | (given.first > 1)) or _logit(given)
+    return _where("probability-outside", (given.first < 0) | (given.first > 1)) or _logit(given)
 
 
 def _root(given: Operands) -> Asked | None:
-    return _where("root of a negative number", given.first < 0)
+    return _where("root-of-negative", given.first < 0)
 
 
 def _inverse_root(given: Operands) -> Asked | None:
-    return _where("division by 0", given.first == 0) or _root(given)
+    return _where("division-by-0", given.first == 0) or _root(given)
 
 
 def _inverse(given: Operands) -> Asked | None:
-    return _where("division by 0", given.first == 0)
+    return _where("division-by-0", given.first == 0)
 
 
 def _division(given: Operands) -> Asked | None:
     if given.second is None:
         return None
     divisor = np.broadcast_to(given.second, np.broadcast_shapes(given.first.shape, given.second.shape))
-    return _where("division by 0", divisor == 0)
+    return _where("division-by-0", divisor == 0)
 
 
 def _power(given: Operands) -> Asked | None:
@@ -115,18 +115,18 @@ def _power(given: Operands) -> Asked | None:
     if exponent is None:
         return None
     return (
-        _where("division by 0", (given.first == 0) & (exponent < 0))
-        or _where("root of a negative number", (given.first < 0) & (exponent != np.round(exponent)))
+        _where("division-by-0", (given.first == 0) & (exponent < 0))
+        or _where("root-of-negative", (given.first < 0) & (exponent != np.round(exponent)))
         or _where("overflow", np.isfinite(given.first))
     )
 
 
 def _exp(given: Operands) -> Asked | None:
-    return _where("exp overflow", given.first > EXP_LARGEST.get(given.dtype, EXP_LARGEST["float32"]))
+    return _where("exp-overflow", given.first > EXP_LARGEST.get(given.dtype, EXP_LARGEST["float32"]))
 
 
 def _sinh(given: Operands) -> Asked | None:
-    return _where("exp overflow", np.abs(given.first) > EXP_LARGEST.get(given.dtype, EXP_LARGEST["float32"]))
+    return _where("exp-overflow", np.abs(given.first) > EXP_LARGEST.get(given.dtype, EXP_LARGEST["float32"]))
 
 
 def _softmax(given: Operands) -> Asked | None:
@@ -137,14 +137,14 @@ def _softmax(given: Operands) -> Asked | None:
     for axis in axes:
         rows = (given.first == -np.inf).all(axis=axis, keepdims=True)
         if rows.any():
-            return "masked row", np.broadcast_to(rows, given.first.shape)
-    return _where("exp overflow", given.first == np.inf)
+            return "masked-row", np.broadcast_to(rows, given.first.shape)
+    return _where("exp-overflow", given.first == np.inf)
 
 
 def _attention(given: Operands) -> Asked | None:
     masks = [one for one in given.arrays[3:] if one.ndim > 1]
     found = next((one for one in masks if (one == -np.inf).all(axis=-1).any()), None)
-    return None if found is None else ("masked row", np.zeros(0, bool))
+    return None if found is None else ("masked-row", np.zeros(0, bool))
 
 
 def _product(given: Operands) -> Asked | None:
@@ -152,7 +152,7 @@ def _product(given: Operands) -> Asked | None:
         return None
     first, second = np.broadcast_arrays(given.first, given.second)
     mask = ((first == 0) & np.isinf(second)) | (np.isinf(first) & (second == 0))
-    return _where("0 * inf", mask)
+    return _where("0-times-inf", mask)
 
 
 def _difference(given: Operands) -> Asked | None:
@@ -160,20 +160,20 @@ def _difference(given: Operands) -> Asked | None:
         return None
     first, second = np.broadcast_arrays(given.first, given.second)
     if first.ndim and (first == -np.inf).all(axis=-1).any():  # a softmax written out
-        return "masked row", (first == -np.inf).all(axis=-1, keepdims=True)
-    return _where("inf - inf", np.isinf(first) & np.isinf(second))
+        return "masked-row", (first == -np.inf).all(axis=-1, keepdims=True)
+    return _where("inf-minus-inf", np.isinf(first) & np.isinf(second))
 
 
 def _arc(given: Operands) -> Asked | None:
-    return _where("arc of more than 1", np.abs(given.first) > 1)
+    return _where("arc-beyond-1", np.abs(given.first) > 1)
 
 
 def _mean(given: Operands) -> Asked | None:
-    return ("mean of nothing", np.zeros(0, bool)) if given.first.size == 0 else None
+    return ("mean-of-nothing", np.zeros(0, bool)) if given.first.size == 0 else None
 
 
 def _deviation(given: Operands) -> Asked | None:
-    return ("deviation of one value", np.zeros(0, bool)) if given.first.size == 1 or 1 in given.first.shape else None
+    return ("deviation-of-one-value", np.zeros(0, bool)) if given.first.size == 1 or 1 in given.first.shape else None
 
 
 def _cross_entropy(given: Operands) -> Asked | None:
@@ -181,36 +181,36 @@ def _cross_entropy(given: Operands) -> Asked | None:
     if targets is None or targets.ndim + 1 != given.first.ndim:
         return None
     ignored = given.named.get("ignore_index", -100)
-    return ("no target counts", np.zeros(0, bool)) if (targets == ignored).all() else None
+    return ("no-target-counts", np.zeros(0, bool)) if (targets == ignored).all() else None
 
 
 def _root_back(given: Operands) -> Asked | None:
-    return _where("root of 0", given.first == 0) or _root(given)
+    return _where("root-of-0", given.first == 0) or _root(given)
 
 
 def _power_back(given: Operands) -> Asked | None:
     if given.second is None:
         return None
-    return _where("root of 0", (given.first == 0) & (given.second < 1) & (given.second != 0)) or _power(given)
+    return _where("root-of-0", (given.first == 0) & (given.second < 1) & (given.second != 0)) or _power(given)
 
 
 def _norm_back(given: Operands) -> Asked | None:
     if not np.any(given.first):
-        return "norm of 0", np.ones(given.first.shape, bool)
+        return "norm-of-0", np.ones(given.first.shape, bool)
     axes = range(given.first.ndim - 1, -1, -1)
     rows = ((given.first == 0).all(axis=axis, keepdims=True) for axis in axes)
     found = next((one for one in rows if one.any()), None)
-    return None if found is None else ("norm of 0", np.broadcast_to(found, given.first.shape))
+    return None if found is None else ("norm-of-0", np.broadcast_to(found, given.first.shape))
 
 
 def _deviation_back(given: Operands) -> Asked | None:
     constant = given.first.size > 0 and bool((given.first == given.first.reshape(-1)[0]).all())
     rows = given.first.ndim > 1 and bool((given.first == given.first[..., :1]).all(axis=-1).any())
-    return ("deviation of equal values", np.zeros(0, bool)) if constant or rows else _deviation(given)
+    return ("deviation-of-equal-values", np.zeros(0, bool)) if constant or rows else _deviation(given)
 
 
 def _arc_back(given: Operands) -> Asked | None:
-    return _where("arc of more than 1", np.abs(given.first) >= 1)
+    return _where("arc-beyond-1", np.abs(given.first) >= 1)
 
 
 FORWARD: dict[str, Callable[[Operands], Asked | None]] = {

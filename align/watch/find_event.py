@@ -67,7 +67,7 @@ def backward_origin(seen: RecordedPass) -> Origin | None:
         if not isfinite(one.norm):
             return _described(_first_cause(one, set(), seen), seen)  # a loss may hide what its gradient shows
     record = max(takers, key=lambda one: one.order, default=first.place.producer)
-    cause = "float16 gradient overflow" if first.dtype == "float16" else "gradient overflow"
+    cause = "float16-gradient-overflow" if first.dtype == "float16" else "gradient-overflow"
     return _backward(first, record, cause, ())
 
 
@@ -156,7 +156,7 @@ def _described(record: Record, seen: RecordedPass) -> Origin:
     asked = _asked(record, seen, backward=False) if record.kept is not None else None
     if asked:
         return Origin(kind, "forward", record, "output", "", asked[0], record.dtype, _samples(asked[1], seen))
-    cause = "float16 overflow" if record.dtype == "float16" else "overflow" if kind == "Inf" else "computed"
+    cause = "float16-overflow" if record.dtype == "float16" else "overflow" if kind == "Inf" else "computed"
     return Origin(kind, "forward", record, "output", "", cause, record.dtype, _samples_of(record.output, seen))
 
 
@@ -189,7 +189,7 @@ def _asked(record: Record, seen: RecordedPass, *, backward: bool) -> tuple[str, 
     given = operands(record.kept or [], record.named or {}, seen.forms.as_array, record.dtype)
     found = (explain_backward if backward else explain_forward)(record.name, given)
     if found and found[0] == "overflow" and record.dtype == "float16":
-        return "float16 overflow", found[1]
+        return "float16-overflow", found[1]
     return found
 
 

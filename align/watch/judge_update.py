@@ -10,7 +10,7 @@ from align.watch.find_event import Origin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.loops import LoopForms, OptimizerState
+    from align.models.loop_watcher import LoopForms, OptimizerState
     from align.watch.nonfinite_result import NonfiniteKind
 
 
@@ -36,5 +36,5 @@ def _only_large(tensor: Any, norm: float, forms: LoopForms) -> bool:
 
 def _cause(state: OptimizerState, place: int) -> str:
     if state.epsilons.get(place) == 0:
-        return "epsilon 0"
-    return "rate not finite" if not isfinite(state.rates.get(place, 0.0)) else "update overflow"
+        return "epsilon-0"
+    return "rate-not-finite" if not isfinite(state.rates.get(place, 0.0)) else "update-overflow"

@@ -9,9 +9,8 @@ from align.errors import CannotRunError, NonfiniteFoundError, UsageError
 from align.models.inputs import read_inputs
 from align.training.open_training import batch_findings, open_training
 from align.training.watch_step import StepUnseen
-from align.watch.running_figures import RunningFigures
 from align.watch.thresholds import EXPLOSION_FACTOR, KEPT_STEPS, STEPS
-from align.watch.watch_nonfinite import NonfiniteWatch
+from align.watch.watch_nonfinite import NonfiniteWatch, running_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,7 +49,7 @@ def locate_nonfinite(  # noqa: PLR0913 - one parameter an option
     >>> import numpy as np
     >>> found = locate_nonfinite(made, batches=[{"input": np.ones((1, 2), "f"), "y": np.ones((1, 1), "f")}])
     >>> found.event.step, found.event.direction, found.event.cause
-    (0, 'backward', 'root of 0')
+    (0, 'backward', 'root-of-0')
     """
     if steps < 1:
         raise UsageError.of("training_error.no_steps", steps=steps)
@@ -61,7 +60,7 @@ def locate_nonfinite(  # noqa: PLR0913 - one parameter an option
     for one in given:
         batch_findings(opened, one)
     watch = NonfiniteWatch(
-        opened.side.model, RunningFigures(keep, factor), stop=True, steps_file=steps_file, loud=False
+        opened.side.model, running_figures(keep, factor), stop=True, steps_file=steps_file, loud=False
     )
     counted = _Counted(steps, progress)
     taken = [given[number % len(given)] for number in range(steps)]

@@ -16,7 +16,7 @@ from align.watch.operator_names import RISKY, VIEWS, plain_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from align.core.loops import LoopForms
+    from align.models.loop_watcher import LoopForms
 
 
 @dataclass(slots=True, eq=False)

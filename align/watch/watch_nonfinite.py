@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.loops import LoopWatcher
 from align.core.registry import model_readers
 from align.errors import CannotRunError, NonfiniteFoundError, UsageError
+from align.models.loop_watcher import LoopWatcher
 from align.watch.running_figures import RunningFigures
 from align.watch.step_lines import StepLines
 from align.watch.thresholds import EXPLOSION_FACTOR, KEPT_STEPS
@@ -46,13 +46,18 @@ def watch_nonfinite(
     ...     loss = torch.log(layer(torch.ones(1, 2)).sum() * 0)
     ...     loss.backward()
     >>> watch.result.event.cause
-    'log of 0'
+    'log-of-0'
     """
+    return NonfiniteWatch(model, running_figures(keep, factor), stop=stop, steps_file=steps_file)
+
+
+def running_figures(keep: int, factor: float) -> RunningFigures:
+    """Figures of `keep` steps; raises UsageError for a number that makes no sense."""
     if keep < 1:
         raise UsageError.of("watch_error.no_steps_kept", keep=keep)
     if not factor > 1:
         raise UsageError.of("watch_error.no_factor", factor=factor)
-    return NonfiniteWatch(model, RunningFigures(keep, factor), stop=stop, steps_file=steps_file)
+    return RunningFigures(keep, factor)
 
 
 class NonfiniteWatch:

@@ -18,7 +18,7 @@ from align.watch.thresholds import SKIPPED_IN_A_ROW
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.core.loops import LoopCall, LoopWatcher
+    from align.models.loop_watcher import LoopCall, LoopWatcher
     from align.watch.find_event import Origin
     from align.watch.running_figures import RunningFigures
 
@@ -226,7 +226,7 @@ class WatchedFramework:
         return self.forms.is_floating(value)
 
     def _name(self, parameter: Any) -> str:
-        return self.names.get(id(parameter), str(getattr(parameter, "name", None) or "a parameter"))
+        return self.names.get(id(parameter), str(getattr(parameter, "name", None) or ""))
 
     def _known_paths(self) -> dict[str, Any]:
         return {name: name.rpartition(".")[0] for name in self.names.values()}
@@ -253,7 +253,7 @@ def parameter_origin(bad: list[tuple[str, float]], seen: RecordedPass, paths: Ma
     records = [one for one in seen.records if one.path == paths.get(name, "")]
     record = records[0] if records else None
     dtype = record.dtype if record else ""
-    cause = "float16 gradient overflow" if dtype == "float16" else "gradient overflow"
+    cause = "float16-gradient-overflow" if dtype == "float16" else "gradient-overflow"
     return Origin(
         "Inf" if norm == norm and not isfinite(norm) else "NaN", "backward", record, "gradient", name, cause, dtype
     )

@@ -36,7 +36,7 @@ def worded(framework: WatchedFramework, origin: Origin) -> NonfiniteEvent:
         "better": better or 0.0,
         "samples": ", ".join(map(str, origin.samples)),
     }
-    key = origin.cause.replace(" ", "_").replace("*", "times").replace("-", "minus")
+    key = origin.cause.replace("-", "_")
     return NonfiniteEvent(
         origin.kind,
         framework.step,
@@ -157,7 +157,7 @@ def _scales(framework: WatchedFramework, origin: Origin) -> tuple[float | None, 
     scale = framework.loss_scale
     if origin.direction != "backward":
         return (scale if scale > 1 else None), None
-    if origin.cause != "float16 gradient overflow":
+    if origin.cause != "float16-gradient-overflow":
         return (scale if scale > 1 else None), None
     given = [one.gradient for one in origin.record.outputs if one.gradient is not None] if origin.record else []
     norms = [float(one.norm) for one in given if isfinite(one.norm)]

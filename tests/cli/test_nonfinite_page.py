@@ -38,7 +38,7 @@ def test_the_result_is_kept_and_the_steps_before_it_too(capsys: pytest.CaptureFi
     line = ["nonfinite", "train.py:training", "--batch", "train.py:batch", "--steps-file", "steps.jsonl"]
     assert main([*line, "--run", "run"]) == 1
     event = json.loads(Path("run/nonfinite.json").read_text(encoding="utf-8"))["event"]
-    assert (event["step"], event["layer"], event["cause"]) == (19, "head", "log of 0")
+    assert (event["step"], event["layer"], event["cause"]) == (19, "head", "log-of-0")
     rows = [json.loads(one) for one in Path("steps.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [one["step"] for one in rows[-3:-1]] == [17, 18]
     assert rows[-1]["event"]["step"] == 19

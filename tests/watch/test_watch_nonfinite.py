@@ -104,7 +104,7 @@ def test_a_loop_stops_where_it_is_asked_to() -> None:
     from _nonfinite_torch import Training
 
     training = Training(0, "log", 1, 0)
-    with pytest.raises(NonfiniteFoundError, match="log of 0"), align.watch_nonfinite(stop=True) as watch:
+    with pytest.raises(NonfiniteFoundError, match="log-of-0"), align.watch_nonfinite(stop=True) as watch:
         training.run(9)
     assert watch.result.steps == 2
 
@@ -128,7 +128,7 @@ def test_model_train_of_mindspore_is_watched_by_a_callback(faulty: bool) -> None
     model.train(1, batches, callbacks=[watch.callback("mindspore")], dataset_sink_mode=False)
     event = watch.result.event
     assert (event and (event.step, event.layer, event.direction, event.cause)) == (
-        (0, "1", "backward", "root of 0") if faulty else None
+        (0, "1", "backward", "root-of-0") if faulty else None
     )
 
 

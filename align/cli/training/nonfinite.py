@@ -15,17 +15,20 @@ from align.cli.parts.shared import (
     finish,
     progress_bar,
 )
-from align.watch.thresholds import EXPLOSION_FACTOR, KEPT_STEPS, STEPS
 
 
 def nonfinite_command(  # noqa: PLR0913 - one parameter an option
     factory: Annotated[str, typer.Argument(metavar="FACTORY", help=TRAINING_SIDE)],
     batch: BatchesOfStepsOption = None,
-    steps: Annotated[int, typer.Option(metavar="N", help="Steps to take, the batches over and over.")] = STEPS,
-    keep: Annotated[int, typer.Option(metavar="N", help="Steps of which figures are shown.")] = KEPT_STEPS,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="Steps to take, the batches over and over; 20 by default.")
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option(metavar="N", help="Steps of which figures are shown; 5 by default.")
+    ] = None,
     factor: Annotated[
-        float, typer.Option(help="A tensor explodes above so many times its running median.")
-    ] = EXPLOSION_FACTOR,
+        float | None, typer.Option(help="A tensor explodes above so many times its running median; 1000 by default.")
+    ] = None,
     loss_scale: Annotated[
         float, typer.Option(metavar="SCALE", help="What the loss is multiplied by on the way back.")
     ] = 1.0,
@@ -40,14 +43,15 @@ def nonfinite_command(  # noqa: PLR0913 - one parameter an option
     Exit code 0: nothing was found; 1: found; 2: it could not be run. In a loop of your own: align.watch_nonfinite().
     """
     from align.watch.locate_nonfinite import locate_nonfinite
+    from align.watch.thresholds import EXPLOSION_FACTOR, KEPT_STEPS, STEPS
 
     with progress_bar() as progress:
         result = locate_nonfinite(
             factory,
             batches=batch or [],
-            steps=steps,
-            keep=keep,
-            factor=factor,
+            steps=STEPS if steps is None else steps,
+            keep=KEPT_STEPS if keep is None else keep,
+            factor=EXPLOSION_FACTOR if factor is None else factor,
             loss_scale=loss_scale,
             steps_file=steps_file,
             progress=progress,

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.loops import OptimizerState
 from align.errors import CannotRunError
 from align.models.adapter_parts.mindspore.arrays import to_array
 from align.models.adapter_parts.mindspore.functions import operators_arguments
+from align.models.loop_watcher import OptimizerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from align.core.dtypes import Array
-    from align.core.loops import OperatorSink
     from align.core.protocols import Model
+    from align.models.loop_watcher import OperatorSink
 
 
 class MindSporeLoopForms:

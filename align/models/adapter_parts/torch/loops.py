@@ -10,17 +10,17 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from align.core.loops import OptimizerState
 from align.models.adapter_parts.torch.arrays import dtype_name, to_array
 from align.models.adapter_parts.torch.state import is_scripted
+from align.models.loop_watcher import OptimizerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
-    from align.core.loops import OperatorSink
     from align.core.protocols import Model
+    from align.models.loop_watcher import OperatorSink
 
 
 class TorchLoopForms:
