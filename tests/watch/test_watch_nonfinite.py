@@ -104,7 +104,7 @@ def test_a_loop_stops_where_it_is_asked_to() -> None:
     from _nonfinite_torch import Training
 
     training = Training(0, "log", 1, 0)
-    with pytest.raises(NonfiniteFoundError, match="log-of-0"), align.watch_nonfinite(stop=True) as watch:
+    with pytest.raises(NonfiniteFoundError, match="log of 0"), align.watch_nonfinite(stop=True) as watch:
         training.run(9)
     assert watch.result.steps == 2
 
