@@ -48,7 +48,7 @@ def scan_command(  # noqa: PLR0913 - one parameter an option
 
     scan_target(target)  # refused before the model is built
     if skeleton is not None:
-        from align.scan.skeleton.write_skeleton import write_skeleton
+        from align.scan.write_skeleton import write_skeleton
 
         write_skeleton(model, skeleton, force=force)
         typer.echo(say("skeleton.written", path=skeleton), err=json)

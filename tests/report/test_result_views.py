@@ -93,6 +93,9 @@ def test_all_that_the_public_functions_return_are_such_results():
     assert RESULTS.keys() >= {*run_folder.KINDS, "ladder", "report", "doctor", "trace", "power"}
 
 
+OUTCOMES = {"doctor": "NOT READY", "memory": "LEAKS"}
+
+
 @pytest.mark.parametrize("kind", RESULTS)
 def test_a_result_of_each_kind_shows_itself_and_has_a_frame(kind):
     result = example(RESULTS[kind])
@@ -101,7 +104,7 @@ def test_a_result_of_each_kind_shows_itself_and_has_a_frame(kind):
     assert shown.count("<table>") <= 1
     assert "a text" in shown
     if hasattr(result, "verdict"):
-        assert f"{'NOT READY' if kind == 'doctor' else 'NOT ALIGNED'}: a text" in shown
+        assert f"{OUTCOMES.get(kind, 'NOT ALIGNED')}: a text" in shown
     frame = result.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) >= 1

@@ -12,7 +12,7 @@ import align
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, DestinationError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.scan.skeleton.write_skeleton import write_skeleton
+from align.scan.write_skeleton import write_skeleton
 
 if TYPE_CHECKING:
     from pathlib import Path

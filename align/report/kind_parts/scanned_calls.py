@@ -25,11 +25,16 @@ def scan_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
 
 
 def _headline(document: dict[str, Any]) -> str:
-    counts = document["counts"]
+    counts = _counts(document)
     total = sum(counts.values())
     have = total - sum(counts[key] for key in ("no counterpart", "no kernel", "unknown"))
     facts = {key.replace(" ", "_"): counts[key] for key in counts}
     return say("scan.headline", have=have, total=total, target=document["target"], **facts)
+
+
+def _counts(document: dict[str, Any]) -> dict[str, int]:
+    """Calls by status; a status that no call has may be left out of the document."""
+    return {status: document["counts"].get(status, 0) for status in (*NEED_WORK, "same")}
 
 
 def _marks(document: dict[str, Any]) -> list[str]:
@@ -39,7 +44,7 @@ def _marks(document: dict[str, Any]) -> list[str]:
 
 
 def _tone(document: dict[str, Any]) -> Tone:
-    counts = document["counts"]
+    counts = _counts(document)
     if counts["no counterpart"] or counts["no kernel"]:
         return "bad"
     return "open" if counts["unknown"] else "good"

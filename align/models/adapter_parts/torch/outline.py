@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import LayerSettings
-from align.core.module_outline import ModuleOutline, OutlinedTensor
 from align.models.adapter_parts.torch.arrays import dtype_name
 from align.models.adapter_parts.torch.copies import KEPT_AT
 from align.models.adapter_parts.torch.settings import module_settings, public_classes
+from align.models.module_outline import ModuleOutline, OutlinedTensor
 from align.models.rebuild_from_settings import kept_arguments, proposed_arguments, wanted_arguments
 from align.models.source_lines import defined_at
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.layer_settings import Setting
-    from align.core.module_outline import ModuleKind
     from align.core.protocols import Model
+    from align.models.module_outline import ModuleKind
 
 OWN = "torch"
 HOLDING = ("ParameterList", "ParameterDict", "TransformerEncoder", "TransformerDecoder", "Transformer")

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
-from align.core.module_outline import ModelOutliner
 from align.errors import CannotRunError, DestinationError
+from align.models.module_outline import ModelOutliner
 from align.models.open_side import open_side
-from align.scan.skeleton.layer_code import constructors, layer_code
+from align.scan.layer_code import constructors, layer_code
 from align.scan.thresholds import CODE_WIDTH
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.core.module_outline import ModuleOutline, OutlinedTensor
     from align.core.protocols import Model
+    from align.models.module_outline import ModuleOutline, OutlinedTensor
     from align.models.open_side import Side
 
 INDENT = " " * 4

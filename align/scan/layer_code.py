@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.layer_settings import Setting
-    from align.core.module_outline import ModuleOutline
+    from align.models.module_outline import ModuleOutline
     from align.rules.setting_forms import Form
 
 TORCH, NN = "torch.nn.", "mindspore.nn."
