@@ -30,6 +30,7 @@ from align.report.result_frames import map_frame as map_frame
 from align.report.write_report import write_report as write_report
 from align.traces.capture_trace import capture_trace as capture_trace
 from align.traces.open_trace import show_trace as show_trace
+from align.training.bisect_training import bisect_training as bisect_training
 from align.training.capture_training_step import capture_training_step as capture_training_step
 from align.training.check_determinism import check_determinism as check_determinism
 from align.training.check_parameters import check_parameters as check_parameters

@@ -237,7 +237,7 @@ def recorded_calls(
         stack.callback(_take_off, handles)
         for path, module in modules:
             if path in stand_ins:
-                stack.enter_context(_answered(module, method, stand_ins[path]))
+                stack.enter_context(answered(module, method, stand_ins[path]))
             handles.append(module.register_forward_pre_hook(partial(_before, recorder, path), with_kwargs=True))
             handles.append(module.register_forward_hook(partial(_after, recorder, path), with_kwargs=True))
         yield
@@ -249,7 +249,7 @@ def _take_off(handles: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def _answered(module: Any, method: str, stand_in: Callable[..., Any]) -> Iterator[None]:
+def answered(module: Any, method: str, stand_in: Callable[..., Any]) -> Iterator[None]:
     """Let a module answer with the stand-in; past its own __setattr__, which may refuse a function."""
     object.__setattr__(module, method, stand_in)
     try:

@@ -124,6 +124,7 @@ ROWS = {
     "repro": ("outputs",),
     "switches": ("switches",),
     "trace": ("calls", "outputs"),
+    "training": ("layers",),
     "updates": ("tensors",),
     "validate": ("combinations",),
 }

@@ -26,6 +26,8 @@ def _kind(command: str, given: Mapping[str, object]) -> str:
     """The kind of result that a command makes: by some options it is another than that of its name."""
     if command == "map" and given.get("check"):
         return "check"
+    if command == "bisect" and given.get("train"):
+        return "training"
     if command == "bisect" and given.get("switches"):
         return "switches"
     if command == "bisect" and (given.get("precision") or given.get("device")):

@@ -43,6 +43,7 @@ from align.models.adapter_parts.mindspore.gradients import differentiate
 from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
 from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
+from align.models.adapter_parts.mindspore.substitutes import MindSporeSubstituter
 from align.models.adapter_parts.mindspore.training import MindSporeTrainer
 from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
@@ -84,7 +85,7 @@ for tensor, name in zip(tensors, weights.files, strict=True):
 )
 
 
-class MindSporeFramework(MindSporeOptimizers, MindSporeTrainer):
+class MindSporeFramework(MindSporeOptimizers, MindSporeTrainer, MindSporeSubstituter):
     """Adapter of mindspore.nn.Cell."""
 
     name = "mindspore"

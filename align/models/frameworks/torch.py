@@ -48,6 +48,7 @@ from align.models.adapter_parts.torch.state import (
     restored,
     writes,
 )
+from align.models.adapter_parts.torch.substitutes import TorchSubstituter
 from align.models.adapter_parts.torch.training import TorchTrainer
 from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
@@ -89,7 +90,7 @@ FORMS = ScriptForms(
 )
 
 
-class TorchFramework(TorchOptimizers, TorchTrainer):
+class TorchFramework(TorchOptimizers, TorchTrainer, TorchSubstituter):
     """Adapter of torch.nn.Module."""
 
     name = "torch"
