@@ -258,6 +258,13 @@ def answered(module: Any, method: str, stand_in: Callable[..., Any]) -> Iterator
         object.__delattr__(module, method)
 
 
+def twin_class(module: Any) -> type:
+    """The class of a second object over a module's tables: it is in training mode whenever the module is."""
+    mode = property(lambda _: module.training, lambda *_: None)
+    own = type(module)
+    return type(own.__name__, (own,), {"training": mode, "__module__": own.__module__, "__qualname__": own.__qualname__})
+
+
 def _before(recorder: CallRecorder, path: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return recorder.begin(path, args, kwargs, type(module).__name__)
 

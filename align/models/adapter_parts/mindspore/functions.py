@@ -50,7 +50,7 @@ def captured_operators(model: Model, recorder: CallRecorder) -> AbstractContextM
     class Operators(MsDispatchMode):  # type: ignore[misc]
         def __ms_dispatch__(self, func: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
             output = func(*args, **(kwargs or {}))
-            return recorded(func.name, _given(args), kwargs or {}, output) if called_by_user() else output
+            return recorded(func.name, operators_arguments(args), kwargs or {}, output) if called_by_user() else output
 
     return _with_indices(Operators(), recorded)
 
@@ -74,7 +74,7 @@ def _with_indices(operators: AbstractContextManager[Any], recorded: Callable[...
         mindspore.Tensor.__getitem__ = taken
 
 
-def _given(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def operators_arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments of an operator: those of older primitives come as (primitive, name, arguments)."""
     return args[2] if len(args) == 3 and isinstance(args[1], str) and isinstance(args[2], tuple) else args
 

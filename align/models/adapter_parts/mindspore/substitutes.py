@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import CannotRunError
 from align.models.nested_values import leaves, with_leaves
-from align.models.record_calls import answered
+from align.models.record_calls import answered, twin_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,8 @@ class MindSporeSubstituter:
         A shallow copy of a cell would be the same object under another name: both have one table of attributes.
         """
         cell = _cell(model, path)
-        bare = type(cell).__new__(type(cell))
+        twin = twin_class(cell)
+        bare = twin.__new__(twin)
         object.__setattr__(bare, "__dict__", {name: one for name, one in vars(cell).items() if name != "construct"})
         return bare
 

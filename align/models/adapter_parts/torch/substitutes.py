@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.models.adapter_parts.torch.copies import checked_device, moved
 from align.models.nested_values import leaves, with_leaves
-from align.models.record_calls import answered
+from align.models.record_calls import answered, twin_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +33,7 @@ class TorchSubstituter:
         """A shallow copy, whose tables of tensors and modules are the layer's; see LayerSubstituter."""
         layer = model.get_submodule(path)
         bare = copy.copy(layer)
+        object.__setattr__(bare, "__class__", twin_class(layer))
         vars(bare).pop("forward", None)
         vars(bare).update(_forward_hooks={}, _forward_pre_hooks={})
         vars(bare).update(_forward_hooks_with_kwargs={}, _forward_pre_hooks_with_kwargs={})

@@ -1,0 +1,117 @@
+"""Training loops of the user's own, watched: what a framework's adapter lets others see while a loop runs.
+
+A loop is not called by us: hooks sit on what it calls. Tensors and modules are the framework's own; a sink that keeps
+one keeps its memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from align.core.protocols import Plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
+
+    from align.core.dtypes import Array
+    from align.core.protocols import Model
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCall:
+    """One call of a module: its path, "" for the outermost; how often it was called before; its class and depth."""
+
+    path: str
+    number: int
+    class_name: str
+    depth: int
+
+
+class LoopSink(Protocol):
+    """Sees calls of modules and changes nothing. What it raises ends the user's loop."""
+
+    def entered(self, call: LoopCall, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """A module is called."""
+
+    def returned(
+        self, call: LoopCall, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+    ) -> None:
+        """It returned."""
+
+    def arrived(self, call: LoopCall, name: str, gradient: Any) -> None:
+        """A gradient came back to a tensor that the call returned; only asked of hooks that look `backward`."""
+
+
+class OperatorSink(Protocol):
+    """Sees operators and functional calls, inside modules and outside of them."""
+
+    def computed(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
+        """One of them returned."""
+
+
+class LoopForms(Protocol):
+    """What a framework does with tensors that are watched."""
+
+    def is_floating(self, value: Any) -> bool:
+        """Tell whether it is a tensor of floating numbers."""
+
+    def is_parameter(self, value: Any) -> bool:
+        """Tell whether it is a parameter of a model."""
+
+    def differentiable(self, value: Any) -> bool:
+        """Tell whether a gradient may come back to it."""
+
+    def on_gradient(self, tensor: Any, arrived: Callable[[Any], None]) -> bool:
+        """Have `arrived` called with the gradient that comes back to a tensor; False if none can."""
+
+    def norm(self, tensor: Any) -> Any:
+        """Root of the sum of squares: a number where that costs no waiting, else a tensor on its device.
+
+        One pass over the elements, in float32 at least. Not finite where an element is not, or where it overflows.
+        """
+
+    def norms(self, tensors: Iterable[Any]) -> list[float]:
+        """Norms as numbers, of what `norm` returned: waited for once."""
+
+    def address(self, tensor: Any) -> int:
+        """Where its memory begins."""
+
+    def kept(self, tensor: Any) -> Any:
+        """Return the tensor over the same memory, without its place on the way back."""
+
+    def as_array(self, value: Any) -> Array | None:
+        """Return a tensor's values, None for anything else."""
+
+    def dtype_of(self, tensor: Any) -> str:
+        """The dtype as NumPy calls it."""
+
+
+@runtime_checkable
+class LoopWatcher(Plugin, Protocol):
+    """Lets training loops of a framework be watched."""
+
+    @property
+    def loop_forms(self) -> LoopForms:
+        """What it does with tensors."""
+
+    def loaded(self) -> bool:
+        """Tell whether its framework is imported, and so whether a loop of it may run."""
+
+    def loop_modules(self, model: Model) -> list[tuple[str, Any]]:
+        """All modules of a model by path, "" for the model itself, each once."""
+
+    def outermost_calls(self, before: Callable[[Any], None]) -> AbstractContextManager[None]:
+        """Tell of each call of a module that no other module runs, before it runs; hooks may be put on it then."""
+
+    def optimizer_calls(
+        self, before: Callable[[Any, Any], None], after: Callable[[Any], None]
+    ) -> AbstractContextManager[None]:
+        """Tell of calls of any optimizer: `before(optimizer, gradients)`, by place in `held_by`, and `after`."""
+
+    def held_by(self, optimizer: Any) -> list[Any]:
+        """The parameters that an optimizer moves, in its order."""
+
+    def operators(self, sink: OperatorSink) -> AbstractContextManager[None]:
+        """Let a sink see what is computed; only those that user code asks for, or a framework's module that it runs."""

@@ -1,0 +1,176 @@
+"""MindSpore's part of watching a loop of the user's own (PYNATIVE): see LoopWatcher.
+
+It has no hooks for all cells or all optimizers, which are cells: while a loop is watched, `Cell.__call__` tells of
+them. Operators are met by its dispatch mode, as in `functions.py`; the tensors that a mode sees coming in are those that
+gradients come back to, those that it sees going out are not.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.errors import CannotRunError
+from align.models.adapter_parts.mindspore.arrays import to_array
+from align.models.adapter_parts.mindspore.functions import operators_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from align.core.dtypes import Array
+    from align.core.loops import OperatorSink
+    from align.core.protocols import Model
+
+
+class MindSporeLoopForms:
+    """See LoopForms."""
+
+    def is_floating(self, value: Any) -> bool:
+        """Complex ones do not count."""
+        return isinstance(value, sys.modules["mindspore"].Tensor) and value.is_floating_point()
+
+    def is_parameter(self, value: Any) -> bool:
+        """By its class."""
+        return isinstance(value, sys.modules["mindspore"].Parameter)
+
+    def differentiable(self, value: Any) -> bool:
+        """MindSpore tells only when a hook is put on it."""
+        return self.is_floating(value) and not self.is_parameter(value)
+
+    def on_gradient(self, tensor: Any, arrived: Callable[[Any], None]) -> bool:
+        """A hook of the tensor, if it takes one."""
+
+        def seen(gradient: Any) -> None:
+            arrived(gradient)  # what a hook returns would take the gradient's place
+
+        try:
+            tensor.register_hook(seen)
+        except RuntimeError:  # no gradient comes back to it
+            return False
+        return True
+
+    def norm(self, tensor: Any) -> Any:
+        """On the processor by NumPy, over the same memory; elsewhere the device is not waited for."""
+        mindspore = sys.modules["mindspore"]
+        if mindspore.get_context("device_target") != "CPU":
+            wide = tensor.astype(mindspore.float32)
+            return mindspore.ops.sqrt((wide * wide).sum())
+        flat = to_array(tensor).reshape(-1)
+        if flat.dtype.name not in ("float32", "float64"):
+            flat = flat.astype(np.float32)
+        with np.errstate(all="ignore"):
+            return float(np.sqrt(np.dot(flat, flat)))
+
+    def norms(self, tensors: Iterable[Any]) -> list[float]:
+        """One after the other."""
+        mindspore = sys.modules["mindspore"]
+        return [float(one.asnumpy()) if isinstance(one, mindspore.Tensor) else float(one) for one in tensors]
+
+    def address(self, tensor: Any) -> int:
+        """Views that begin where it does have the same one."""
+        return int(tensor.data_ptr())
+
+    def kept(self, tensor: Any) -> Any:
+        """The tensor itself: MindSpore writes into none that it returned."""
+        return tensor
+
+    def as_array(self, value: Any) -> Array | None:
+        """A copy, or a view."""
+        return to_array(value) if isinstance(value, sys.modules["mindspore"].Tensor) else None
+
+    def dtype_of(self, tensor: Any) -> str:
+        """In small letters."""
+        return str(tensor.dtype).lower()
+
+
+class MindSporeLoops:
+    """The part of the adapter that watches loops; see LoopWatcher."""
+
+    loop_forms = MindSporeLoopForms()
+
+    def loaded(self) -> bool:
+        """By the modules that are imported."""
+        return "mindspore" in sys.modules
+
+    def loop_modules(self, model: Model) -> list[tuple[str, Any]]:
+        """Each cell once."""
+        return list({id(cell): (path, cell) for path, cell in reversed([*model.cells_and_names()])}.values())[::-1]
+
+    @contextmanager
+    def outermost_calls(self, before: Callable[[Any], None]) -> Iterator[None]:
+        """Of cells that are no optimizers."""
+        from mindspore import nn
+
+        depth = [0]
+
+        def called(call: Any, cell: Any, args: Any, kwargs: Any) -> Any:
+            depth[0] += 1
+            try:
+                if depth[0] == 1 and not isinstance(cell, nn.Optimizer):
+                    before(cell)
+                return call(cell, *args, **kwargs)
+            finally:
+                depth[0] -= 1
+
+        with _around_calls(called):
+            yield
+
+    @contextmanager
+    def optimizer_calls(self, before: Callable[[Any, Any], None], after: Callable[[Any], None]) -> Iterator[None]:
+        """Of cells that are optimizers, wherever they are called."""
+        from mindspore import nn
+
+        def called(call: Any, cell: Any, args: Any, kwargs: Any) -> Any:
+            if not isinstance(cell, nn.Optimizer):
+                return call(cell, *args, **kwargs)
+            given = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+            before(cell, list(given))
+            output = call(cell, *args, **kwargs)
+            after(cell)
+            return output
+
+        with _around_calls(called):
+            yield
+
+    def held_by(self, optimizer: Any) -> list[Any]:
+        """Of all groups."""
+        return list(optimizer.parameters)
+
+    @contextmanager
+    def operators(self, sink: OperatorSink) -> Iterator[None]:
+        """By the dispatch mode; raises CannotRunError where this MindSpore has none."""
+        import mindspore
+
+        try:
+            from mindspore.utils.ms_dispatch import MsDispatchMode
+        except ImportError as error:
+            raise CannotRunError.of("mindspore_model.no_functions", version=mindspore.__version__) from error
+
+        class Operators(MsDispatchMode):  # type: ignore[misc]
+            def __ms_dispatch__(self, func: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
+                output = func(*args, **(kwargs or {}))
+                sink.computed(func.name, operators_arguments(args), kwargs or {}, output)
+                return output
+
+        with Operators():
+            yield
+
+
+@contextmanager
+def _around_calls(called: Callable[..., Any]) -> Iterator[None]:
+    """Let `called` stand around each call of a cell."""
+    from mindspore import nn
+
+    own = nn.Cell.__call__
+
+    def around(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return called(own, self, args, kwargs)
+
+    nn.Cell.__call__ = around
+    try:
+        yield
+    finally:
+        nn.Cell.__call__ = own

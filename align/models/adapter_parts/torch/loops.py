@@ -1,0 +1,175 @@
+"""torch's part of watching a loop of the user's own: see LoopWatcher.
+
+Optimizers and outermost modules are met by torch's global hooks, operators by a function mode, which shows what user
+code calls (`torch.log`), not what one call does inside.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from align.models.adapter_parts.torch.arrays import dtype_name, to_array
+from align.models.adapter_parts.torch.state import is_scripted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from align.core.dtypes import Array
+    from align.core.loops import OperatorSink
+    from align.core.protocols import Model
+
+
+class TorchLoopForms:
+    """See LoopForms."""
+
+    def is_floating(self, value: Any) -> bool:
+        """Complex ones do not count."""
+        import torch
+
+        return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+    def is_parameter(self, value: Any) -> bool:
+        """Any leaf that is trained."""
+        import torch
+
+        return isinstance(value, torch.nn.Parameter)
+
+    def differentiable(self, value: Any) -> bool:
+        """Only what was computed: the gradients of parameters are seen where an optimizer gets them."""
+        return self.is_floating(value) and value.requires_grad and value.grad_fn is not None
+
+    def on_gradient(self, tensor: Any, arrived: Callable[[Any], None]) -> bool:
+        """A hook of the tensor, which goes with it."""
+        tensor.register_hook(arrived)
+        return True
+
+    def norm(self, tensor: Any) -> Any:
+        """On the processor at once; elsewhere the device is not waited for."""
+        import torch
+
+        with torch.no_grad(), torch._C.DisableTorchFunction():  # noqa: SLF001 - the public name hides modes only partly
+            wide = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
+            found = torch.linalg.vector_norm(tensor.detach(), dtype=wide)
+            return found.item() if tensor.device.type == "cpu" else found
+
+    def norms(self, tensors: Iterable[Any]) -> list[float]:
+        """One copy from each device."""
+        import torch
+
+        listed = list(tensors)
+        waiting = [one for one in listed if isinstance(one, torch.Tensor)]
+        found = iter(torch.stack([one.double().to(waiting[0].device) for one in waiting]).tolist() if waiting else ())
+        return [next(found) if isinstance(one, torch.Tensor) else float(one) for one in listed]
+
+    def address(self, tensor: Any) -> int:
+        """Views that begin where it does have the same one."""
+        return int(tensor.data_ptr())
+
+    def kept(self, tensor: Any) -> Any:
+        """Detached."""
+        return tensor.detach()
+
+    def as_array(self, value: Any) -> Array | None:
+        """A view where it can be one."""
+        import torch
+
+        return to_array(value) if isinstance(value, torch.Tensor) else None
+
+    def dtype_of(self, tensor: Any) -> str:
+        """Without torch's prefix."""
+        return dtype_name(tensor)
+
+
+class TorchLoops:
+    """The part of the adapter that watches loops; see LoopWatcher."""
+
+    loop_forms = TorchLoopForms()
+
+    def loaded(self) -> bool:
+        """By the modules that are imported."""
+        return "torch" in sys.modules
+
+    def loop_modules(self, model: Model) -> list[tuple[str, Any]]:
+        """Without scripted ones, which take no hooks."""
+        return [(path, one) for path, one in model.named_modules() if not is_scripted(one)]
+
+    @contextmanager
+    def outermost_calls(self, before: Callable[[Any], None]) -> Iterator[None]:
+        """By a hook on all modules."""
+        from torch.nn.modules import module as modules
+
+        depth = [0]
+
+        def entered(module: Any, _args: Any) -> None:
+            depth[0] += 1
+            if depth[0] == 1:
+                before(module)
+
+        def returned(_module: Any, _args: Any, _output: Any) -> None:
+            depth[0] = max(0, depth[0] - 1)
+
+        hooks = [
+            modules.register_module_forward_pre_hook(entered),
+            modules.register_module_forward_hook(returned, always_call=True),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    @contextmanager
+    def optimizer_calls(self, before: Callable[[Any, Any], None], after: Callable[[Any], None]) -> Iterator[None]:
+        """By hooks on all optimizers; a class that calls the step of the one it is derived from is one call."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        running: list[Any] = []
+
+        def entered(optimizer: Any, *_: Any) -> None:
+            running.append(optimizer)
+            if not any(one is optimizer for one in running[:-1]):
+                before(optimizer, [one.grad for one in self.held_by(optimizer)])
+
+        def returned(optimizer: Any, *_: Any) -> None:
+            while running and running.pop() is not optimizer:
+                pass
+            if not any(one is optimizer for one in running):
+                after(optimizer)
+
+        hooks = [register_optimizer_step_pre_hook(entered), register_optimizer_step_post_hook(returned)]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def held_by(self, optimizer: Any) -> list[Any]:
+        """Of all groups."""
+        return [one for group in optimizer.param_groups for one in group["params"]]
+
+    def operators(self, sink: OperatorSink) -> AbstractContextManager[None]:
+        """By a function mode."""
+        import torch
+        from torch.overrides import TorchFunctionMode
+
+        class Operators(TorchFunctionMode):  # type: ignore[misc]
+            def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                output = func(*args, **(kwargs or {}))
+                name = getattr(func, "__name__", "")
+                if torch.is_grad_enabled() and name not in NO_COMPUTATION:
+                    sink.computed(name.strip("_"), args, kwargs or {}, output)
+                return output
+
+        mode: AbstractContextManager[None] = Operators()
+        return mode
+
+
+# Reading an attribute, and what returns its own argument or asks about it.
+NO_COMPUTATION = frozenset(
+    "__get__ __set__ requires_grad_ backward register_hook detach detach_ data_ptr dim size stride numel item tolist "
+    "is_floating_point is_complex __len__ __repr__ __format__ __bool__ __hash__ type_as numpy untyped_storage "
+    "is_contiguous has_torch_function get_device retain_grad element_size __float__ __int__".split()
+)
