@@ -115,3 +115,33 @@ class LoopWatcher(Plugin, Protocol):
 
     def operators(self, sink: OperatorSink) -> AbstractContextManager[None]:
         """Let a sink see what is computed; only those that user code asks for, or a framework's module that it runs."""
+
+
+@runtime_checkable
+class LoopHost(LoopWatcher, Protocol):
+    """Tells where a loop runs, calls back from a framework's own loop, and computes its layers again afterwards."""
+
+    def rank(self) -> tuple[int, int]:
+        """The rank of this process, and how many there are: (0, 1) for one alone."""
+
+    def refuse_unseen(self) -> None:
+        """Raise CannotRunError where modules run past all hooks, as in MindSpore's graph mode."""
+
+    def loop_callback(self, ended: Callable[[], None], closed: Callable[[], None]) -> Any:
+        """Return a callback for the framework's own loop: of each step that `ended`, and of the loop that is `closed`.
+
+        Raises CannotRunError where that loop is of a package that is not there.
+        """
+
+    def random_state(self) -> bytes:
+        """The state of the generator that layers draw from: another one after a call that drew."""
+
+    def recomputed(self, module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
+        """Return what a copy of a layer returns on the processor in float64, with arrays in the place of tensors.
+
+        It holds these values of its parameters and buffers, and is given (args, kwargs) with arrays for tensors. The
+        layer and all random states are left as they were. Raises UserCodeError where the copy or the call fails.
+        """
+
+    def own_values(self, module: Any) -> dict[str, Array]:
+        """Copy out the parameters and buffers of a layer and of what it holds."""

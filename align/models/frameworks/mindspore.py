@@ -40,6 +40,7 @@ from align.models.adapter_parts.mindspore.copies import (
 )
 from align.models.adapter_parts.mindspore.functions import captured_operators, elementwise_functions
 from align.models.adapter_parts.mindspore.gradients import differentiate
+from align.models.adapter_parts.mindspore.loop_host import MindSporeLoopHost
 from align.models.adapter_parts.mindspore.loops import MindSporeLoops
 from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
@@ -86,7 +87,7 @@ for tensor, name in zip(tensors, weights.files, strict=True):
 )
 
 
-class MindSporeFramework(MindSporeLoops, MindSporeOptimizers, MindSporeTrainer, MindSporeSubstituter):
+class MindSporeFramework(MindSporeLoops, MindSporeLoopHost, MindSporeOptimizers, MindSporeTrainer, MindSporeSubstituter):
     """Adapter of mindspore.nn.Cell."""
 
     name = "mindspore"

@@ -36,6 +36,7 @@ from align.models.adapter_parts.torch.function_modes import (
     seen_wide,
 )
 from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
+from align.models.adapter_parts.torch.loop_host import TorchLoopHost
 from align.models.adapter_parts.torch.loops import TorchLoops
 from align.models.adapter_parts.torch.optimizers import TorchOptimizers
 from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
@@ -91,7 +92,7 @@ FORMS = ScriptForms(
 )
 
 
-class TorchFramework(TorchLoops, TorchOptimizers, TorchTrainer, TorchSubstituter):
+class TorchFramework(TorchLoops, TorchLoopHost, TorchOptimizers, TorchTrainer, TorchSubstituter):
     """Adapter of torch.nn.Module."""
 
     name = "torch"

@@ -1,0 +1,9 @@
+"""The limits of dumps out of training loops. Each says why it is there, and where its number comes from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DUMP_HEADER_BYTES: Final = 1 << 16
+"""Room for the header of an iteration's tensors, which is written last; a longer one is left out of the file.
+Choice: it holds some 400 tensors; the usual 4 MB of a trace would be most of what an iteration writes."""
