@@ -38,6 +38,7 @@ from align.training.compare_initial_values import compare_initial_values as comp
 from align.training.compare_training_step import compare_training_step as compare_training_step
 from align.training.freeze import freeze as freeze
 from align.training.make_deterministic import make_deterministic as make_deterministic
+from align.watch.compare_iterations import compare_iterations as compare_iterations
 from align.watch.dump import dump as dump
 
 __all__: list[str]

@@ -8,12 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.loops import LoopCall
+from align.models.live.call_sites import user_line
 from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from align.core.loops import LoopForms, LoopSink
+
+
+def line_of_user(home: str) -> str:
+    """`file:line` of the user's code that is running, files in the folder `home` from there; "" if none is."""
+    return user_line(home)
 
 
 class LoopHooks:

@@ -114,6 +114,7 @@ ROWS = {
     "generate": ("comparisons", "positions"),
     "initial": ("parameters",),
     "inspect": ("tensors",),
+    "iterations": ("tensors",),
     "ladder": ("rungs",),
     "lint": ("findings",),
     "log": ("metrics",),

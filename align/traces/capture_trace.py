@@ -211,7 +211,7 @@ class CallWriter:
     of absolute values are among the figures.
     """
 
-    def __init__(  # noqa: PLR0913 - a few of them are for traces in a training only
+    def __init__(
         self,
         folder: Path,
         environment: Mapping[str, str],
@@ -250,7 +250,10 @@ class CallWriter:
     def add(self, capture: Capture, value: Array) -> None:
         """Note a tensor with its figures, and keep of it what is to be kept."""
         part = keep_part(self._kept, capture, value)
-        noted: dict[str, Any] = {"statistics": _figures(summarize_tensor(value, magnitude=self._magnitudes)), "offset": None}
+        noted: dict[str, Any] = {
+            "statistics": _figures(summarize_tensor(value, magnitude=self._magnitudes)),
+            "offset": None,
+        }
         if part is not None:
             noted |= self._writer.append(capture, part)
             if part.shape != capture.shape:

@@ -135,6 +135,7 @@ class _Change:
     def stand_in(self, path: str) -> Callable[..., Any] | None:
         """What takes the place of a layer; None: it stays. Raises UserCodeError where it cannot be made."""
         model, adapter = self.side.side.model, self.adapter
+        code: Callable[[], Callable[..., Any] | None]
         if self.implementation is None:
             code = partial(adapter.recast_layer, model, path, self.device, self.precision)
         else:
@@ -200,7 +201,9 @@ class _Bench:
             self.progress("bisect", len(self.runs), 2 * len(self.runs))
         return self.runs[key]
 
-    def _last_loss(self, stand_ins: Mapping[str, Callable[..., Any]], start: Mapping[str, Array] | None = None) -> float:
+    def _last_loss(
+        self, stand_ins: Mapping[str, Callable[..., Any]], start: Mapping[str, Array] | None = None
+    ) -> float:
         sink = _Losses(start or {})
         self.trainings += 1
         with self.change.adapter.substituted(self.side.side.model, stand_ins):

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.dtypes import dtype_name
-from align.core.trace_metadata import CallStart, KeptValues, TraceHead
+from align.core.trace_metadata import KeptValues, TraceHead
 from align.core.traces import Capture
+from align.core.training import ModelFreezer
 from align.errors import UserCodeError
 from align.measure.measure_arrays import measure
 from align.models.inputs import describe_inputs, save_inputs
-from align.models.live.call_sites import tensor_kinds, user_line
 from align.models.nested_values import leaves, with_leaves
+from align.models.record_calls import call_start
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.capture_trace import BACKWARD, CallWriter, GivenWriter
-from align.traces.stored.manifest import INPUTS
 from align.traces.stored_model import write_model, write_values
 from align.watch.dump_thresholds import DUMP_HEADER_BYTES
 from align.words.catalogue import say
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from align.core.loops import LoopCall, LoopHost
     from align.models.loop_hooks import LoopHooks
     from align.models.open_side import Side
+
+
+_INPUTS = "inputs.npz"  # in a trace folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,9 @@ class DumpedIteration:
         self._running: list[_Again | None] = []
         self._returned = SpilledArrays()
         self._values: dict[int, Mapping[str, Array]] = {}
+        reader, model = self._side.reader, self._side.model
+        known = reader.dropouts(model) if plan.float64 and isinstance(reader, ModelFreezer) else ()
+        self._draws = {path for path, module, _ in known if module.training}
 
     @property
     def begun(self) -> bool:
@@ -99,13 +105,15 @@ class DumpedIteration:
         writer = self._forward or self._open(call, module, args, kwargs)
         running = self.hooks.running
         parent = running[-2][0].path if len(running) > 1 else None
-        kinds = tensor_kinds(leaves(given))
-        writer.begin(CallStart(call.path, call.number, parent, call.class_name, user_line(self._home), kinds))
+        writer.begin(call_start((call.path, call.number, parent, call.class_name), given, self._home))
         if isinstance(writer, GivenWriter):
             writer.enter(call.path, call.number, self._arrays(given))
         if self._plan.float64:
             del self._running[call.depth :]
-            self._running.append(self._to_compute(module, args, kwargs))
+            again = self._to_compute(module, args, kwargs)
+            if again is not None:
+                again.drew = call.path in self._draws
+            self._running.append(again)
 
     def returned(
         self, call: LoopCall, _module: Any, _args: tuple[Any, ...], _kwargs: Mapping[str, Any], output: Any
@@ -121,7 +129,7 @@ class DumpedIteration:
                 again.outputs[name] = capture
         self._forward.finish(call.path, call.number)
         if again is not None:
-            again.drew = self._host.random_state() != again.random
+            again.drew |= self._host.random_state() != again.random
             self._again.append(again)
 
     def arrived(self, call: LoopCall, name: str, gradient: Any) -> None:
@@ -158,7 +166,7 @@ class DumpedIteration:
         if plan.values:
             write_values(self.folder, side.reader.read_values(side.model))
         if plan.kept.globs:
-            save_inputs(self.folder / INPUTS, inputs)
+            save_inputs(self.folder / _INPUTS, inputs)
         kind = GivenWriter if plan.layer_inputs else CallWriter
         self._forward = self._stack.enter_context(self._writer(kind, self.folder, head))
         if plan.backward:

@@ -87,7 +87,9 @@ for tensor, name in zip(tensors, weights.files, strict=True):
 )
 
 
-class MindSporeFramework(MindSporeLoops, MindSporeLoopHost, MindSporeOptimizers, MindSporeTrainer, MindSporeSubstituter):
+class MindSporeFramework(
+    MindSporeLoops, MindSporeLoopHost, MindSporeOptimizers, MindSporeTrainer, MindSporeSubstituter
+):
     """Adapter of mindspore.nn.Cell."""
 
     name = "mindspore"

@@ -1,8 +1,8 @@
 """MindSpore's part of watching a loop of the user's own (PYNATIVE): see LoopWatcher.
 
 It has no hooks for all cells or all optimizers, which are cells: while a loop is watched, `Cell.__call__` tells of
-them. Operators are met by its dispatch mode, as in `functions.py`; the tensors that a mode sees coming in are those that
-gradients come back to, those that it sees going out are not.
+them. Operators are met by its dispatch mode, as in `functions.py`; the tensors that a mode sees coming in are those
+that gradients come back to, those that it sees going out are not.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.loops import OptimizerState
 from align.errors import CannotRunError
 from align.models.adapter_parts.mindspore.arrays import to_array
 from align.models.adapter_parts.mindspore.functions import operators_arguments
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 class MindSporeLoopForms:
     """See LoopForms."""
+
+    def recording(self) -> bool:
+        """Always: MindSpore does not tell."""
+        return True
 
     def is_floating(self, value: Any) -> bool:
         """Complex ones do not count."""
@@ -85,6 +90,15 @@ class MindSporeLoopForms:
         """In small letters."""
         return str(tensor.dtype).lower()
 
+    def own_tensors(self, module: Any) -> list[tuple[str, Any]]:
+        """Without those of cells inside."""
+        own = module.parameters_and_names(expand=False)
+        return [(name.rpartition(".")[2], one) for name, one in own]
+
+    def is_whole(self, module: Any) -> bool:
+        """By its class."""
+        return type(module).__module__.startswith("mindspore.") and not [*module.cells()]
+
 
 class MindSporeLoops:
     """The part of the adapter that watches loops; see LoopWatcher."""
@@ -97,7 +111,24 @@ class MindSporeLoops:
 
     def loop_modules(self, model: Model) -> list[tuple[str, Any]]:
         """Each cell once."""
-        return list({id(cell): (path, cell) for path, cell in reversed([*model.cells_and_names()])}.values())[::-1]
+        found: dict[int, tuple[str, Any]] = {}
+        for path, cell in model.cells_and_names():
+            found.setdefault(id(cell), (_unwrapped(path), cell))
+        return [*found.values()]
+
+    def loop_parameters(self, model: Model) -> list[tuple[str, Any]]:
+        """By their own names."""
+        return [(one.name, one) for one in model.get_parameters()]
+
+    def optimizer_state(self, optimizer: Any) -> OptimizerState:
+        """One epsilon for all, as its tensors hold it."""
+        given = getattr(optimizer, "eps", getattr(optimizer, "epsilon", None))
+        groups = getattr(optimizer, "param_groups", None) or ()
+        if given is None and groups:
+            given = groups[0].get("eps")
+        value = None if given is None else float(np.float32(to_array(given) if hasattr(given, "asnumpy") else given))
+        epsilons = {} if value is None else dict.fromkeys(range(len(optimizer.parameters)), value)
+        return OptimizerState(type(optimizer).__name__, epsilons, {})
 
     @contextmanager
     def outermost_calls(self, before: Callable[[Any], None]) -> Iterator[None]:
@@ -139,6 +170,19 @@ class MindSporeLoops:
         """Of all groups."""
         return list(optimizer.parameters)
 
+    def loop_callback(self, begin: Callable[[], Any], end: Callable[[], Any]) -> Any:
+        """For `Model.train`."""
+        from mindspore.train import Callback
+
+        class Watch(Callback):  # type: ignore[misc]
+            def on_train_begin(self, _run_context: Any) -> None:
+                begin()
+
+            def on_train_end(self, _run_context: Any) -> None:
+                end()
+
+        return Watch()
+
     @contextmanager
     def operators(self, sink: OperatorSink) -> Iterator[None]:
         """By the dispatch mode; raises CannotRunError where this MindSpore has none."""
@@ -157,6 +201,19 @@ class MindSporeLoops:
 
         with Operators():
             yield
+
+
+# What MindSpore's `Model` and its cells that take a step put around the user's network and loss.
+WRAPPERS = {"network._backbone": "", "network.network._backbone": "", "_backbone": "", "network.backbone_network": ""}
+WRAPPERS |= {"network._loss_fn": "loss", "network.network._loss_fn": "loss", "_loss_fn": "loss"}
+
+
+def _unwrapped(path: str) -> str:
+    """A path in the user's network."""
+    for wrapper, name in WRAPPERS.items():
+        if path == wrapper or path.startswith(f"{wrapper}."):
+            return f"{name}{path[len(wrapper) :]}".lstrip(".")
+    return path
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class MindSporeSubstituter:
         """
         cell = _cell(model, path)
         twin = twin_class(cell)
-        bare = twin.__new__(twin)
+        bare: Any = object.__new__(twin)
         object.__setattr__(bare, "__dict__", {name: one for name, one in vars(cell).items() if name != "construct"})
         return bare
 

@@ -173,6 +173,7 @@ def _cast_inputs(dtype: Any, _module: Model, args: tuple[Any, ...], kwargs: dict
 
 
 def moved(leaf: Any, device: Any, dtype: Any) -> Any:
+    """Move a tensor, and cast a floating one; anything else stays."""
     import torch
 
     if not torch.is_tensor(leaf):

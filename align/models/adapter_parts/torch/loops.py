@@ -10,6 +10,9 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from align.core.loops import OptimizerState
 from align.models.adapter_parts.torch.arrays import dtype_name, to_array
 from align.models.adapter_parts.torch.state import is_scripted
 
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
 
 class TorchLoopForms:
     """See LoopForms."""
+
+    def recording(self) -> bool:
+        """Unless gradients are switched off."""
+        import torch
+
+        return bool(torch.is_grad_enabled())
 
     def is_floating(self, value: Any) -> bool:
         """Complex ones do not count."""
@@ -82,6 +91,14 @@ class TorchLoopForms:
         """Without torch's prefix."""
         return dtype_name(tensor)
 
+    def own_tensors(self, module: Any) -> list[tuple[str, Any]]:
+        """Without those of modules inside."""
+        return [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+
+    def is_whole(self, module: Any) -> bool:
+        """By its class."""
+        return type(module).__module__.startswith("torch.") and not [*module.children()]
+
 
 class TorchLoops:
     """The part of the adapter that watches loops; see LoopWatcher."""
@@ -95,6 +112,21 @@ class TorchLoops:
     def loop_modules(self, model: Model) -> list[tuple[str, Any]]:
         """Without scripted ones, which take no hooks."""
         return [(path, one) for path, one in model.named_modules() if not is_scripted(one)]
+
+    def loop_parameters(self, model: Model) -> list[tuple[str, Any]]:
+        """Tied ones once."""
+        return [*model.named_parameters()]
+
+    def optimizer_state(self, optimizer: Any) -> OptimizerState:
+        """Of the groups."""
+        epsilons, rates, place = {}, {}, 0
+        for group in optimizer.param_groups:
+            for _ in group["params"]:
+                if "eps" in group:
+                    epsilons[place] = float(np.float32(group["eps"]))
+                rates[place] = float(group["lr"])
+                place += 1
+        return OptimizerState(type(optimizer).__name__, epsilons, rates)
 
     @contextmanager
     def outermost_calls(self, before: Callable[[Any], None]) -> Iterator[None]:
@@ -150,6 +182,19 @@ class TorchLoops:
         """Of all groups."""
         return [one for group in optimizer.param_groups for one in group["params"]]
 
+    def loop_callback(self, begin: Callable[[], Any], end: Callable[[], Any]) -> Any:
+        """For the Trainer of transformers."""
+        from transformers import TrainerCallback
+
+        class Watch(TrainerCallback):  # type: ignore[misc]
+            def on_train_begin(self, *_: Any, **_named: Any) -> None:
+                begin()
+
+            def on_train_end(self, *_: Any, **_named: Any) -> None:
+                end()
+
+        return Watch()
+
     def operators(self, sink: OperatorSink) -> AbstractContextManager[None]:
         """By a function mode."""
         import torch
@@ -169,7 +214,8 @@ class TorchLoops:
 
 # Reading an attribute, and what returns its own argument or asks about it.
 NO_COMPUTATION = frozenset(
-    "__get__ __set__ requires_grad_ backward register_hook detach detach_ data_ptr dim size stride numel item tolist "
-    "is_floating_point is_complex __len__ __repr__ __format__ __bool__ __hash__ type_as numpy untyped_storage "
-    "is_contiguous has_torch_function get_device retain_grad element_size __float__ __int__".split()
+    ("__get__", "__set__", "__len__", "__repr__", "__format__", "__bool__", "__hash__", "__float__", "__int__")
+    + ("requires_grad_", "backward", "register_hook", "retain_grad", "detach", "detach_", "data_ptr", "dim", "size")
+    + ("stride", "numel", "item", "tolist", "numpy", "type_as", "element_size", "get_device", "untyped_storage")
+    + ("is_floating_point", "is_complex", "is_contiguous", "has_torch_function")
 )
