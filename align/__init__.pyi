@@ -32,6 +32,7 @@ from align.traces.capture_trace import capture_trace as capture_trace
 from align.traces.open_trace import show_trace as show_trace
 from align.training.bisect_training import bisect_training as bisect_training
 from align.training.capture_training_step import capture_training_step as capture_training_step
+from align.watch.watch_nonfinite import watch_nonfinite as watch_nonfinite
 from align.training.check_determinism import check_determinism as check_determinism
 from align.training.check_parameters import check_parameters as check_parameters
 from align.training.compare_initial_values import compare_initial_values as compare_initial_values

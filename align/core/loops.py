@@ -29,6 +29,18 @@ class LoopCall:
     depth: int
 
 
+@dataclass(frozen=True, slots=True)
+class OptimizerState:
+    """Of an optimizer: its `epsilons` by place in `held_by`, those that it lacks left out, and its rates likewise.
+
+    An epsilon is as its dtype holds it: one below what float32 holds is 0.
+    """
+
+    class_name: str
+    epsilons: Mapping[int, float]
+    rates: Mapping[int, float]
+
+
 class LoopSink(Protocol):
     """Sees calls of modules and changes nothing. What it raises ends the user's loop."""
 
@@ -53,6 +65,9 @@ class OperatorSink(Protocol):
 
 class LoopForms(Protocol):
     """What a framework does with tensors that are watched."""
+
+    def recording(self) -> bool:
+        """Tell whether what is computed now may lead to a gradient, as far as the framework knows."""
 
     def is_floating(self, value: Any) -> bool:
         """Tell whether it is a tensor of floating numbers."""
@@ -87,6 +102,12 @@ class LoopForms(Protocol):
     def dtype_of(self, tensor: Any) -> str:
         """The dtype as NumPy calls it."""
 
+    def own_tensors(self, module: Any) -> list[tuple[str, Any]]:
+        """Parameters and buffers that a module holds itself, by the names of its attributes."""
+
+    def is_whole(self, module: Any) -> bool:
+        """Tell whether it is a layer of the framework's own without layers inside: nobody looks into it."""
+
 
 @runtime_checkable
 class LoopWatcher(Plugin, Protocol):
@@ -100,7 +121,16 @@ class LoopWatcher(Plugin, Protocol):
         """Tell whether its framework is imported, and so whether a loop of it may run."""
 
     def loop_modules(self, model: Model) -> list[tuple[str, Any]]:
-        """All modules of a model by path, "" for the model itself, each once."""
+        """All modules of a model by path, "" for the model itself, each once.
+
+        The paths are those of the user's model where the framework's own code has put something around it.
+        """
+
+    def loop_parameters(self, model: Model) -> list[tuple[str, Any]]:
+        """All parameters of a model by the names that `read_parameters` gives them."""
+
+    def optimizer_state(self, optimizer: Any) -> OptimizerState:
+        """What an optimizer divides by, and its rates."""
 
     def outermost_calls(self, before: Callable[[Any], None]) -> AbstractContextManager[None]:
         """Tell of each call of a module that no other module runs, before it runs; hooks may be put on it then."""
@@ -112,6 +142,9 @@ class LoopWatcher(Plugin, Protocol):
 
     def held_by(self, optimizer: Any) -> list[Any]:
         """The parameters that an optimizer moves, in its order."""
+
+    def loop_callback(self, begin: Callable[[], Any], end: Callable[[], Any]) -> Any:
+        """A callback that trainers of the framework take: it begins with a training, and ends with it."""
 
     def operators(self, sink: OperatorSink) -> AbstractContextManager[None]:
         """Let a sink see what is computed; only those that user code asks for, or a framework's module that it runs."""

@@ -54,6 +54,12 @@ class NotAlignedError(AlignError):
     exit_code = 1
 
 
+class NonfiniteFoundError(AlignError):
+    """A training that is watched came to a NaN, an Inf or an explosion, and was to stop there."""
+
+    exit_code = 1
+
+
 class UsageError(CannotRunError):
     """Arguments that do not make sense together."""
 

@@ -1,0 +1,241 @@
+"""What is kept of one pass forward and back: a figure of every tensor, and which call made it of which.
+
+Tensors themselves are kept only of calls whose result is not finite, and of operators that may divide by zero or
+overflow on their way back. Nothing waits for a device until a pass is over.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from math import isfinite, sqrt
+from typing import TYPE_CHECKING, Any
+
+from align.watch.operator_names import RISKY, VIEWS, plain_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from align.core.loops import LoopForms
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One call, in the order of returning: what it returned, the places that it took, and what is kept of it.
+
+    `norm` is a number, or a tensor on its device until the pass is read. `module` is the module itself, or the one that
+    runs an operator. `kept` are the arguments by position, then by name, tensors among them detached.
+    """
+
+    path: str
+    call: int
+    name: str
+    is_module: bool
+    module: Any
+    line: str
+    order: int = 0
+    index: int = 0
+    norm: Any = 0.0
+    size: int = 0
+    dtype: str = ""
+    inputs: list[Place] = field(default_factory=list)
+    parameters: list[Any] = field(default_factory=list)
+    kept: list[Any] | None = None
+    named: dict[str, Any] | None = None
+    output: Any = None
+    outputs: list[Place] = field(default_factory=list)
+    largest: float | None = None
+
+    @property
+    def key(self) -> tuple[str, int, str, int]:
+        """The same call of another step has the same key."""
+        return self.path, self.call, self.name, self.index
+
+    @property
+    def rms(self) -> float:
+        """Root mean square."""
+        return float(self.norm) / sqrt(max(self.size, 1))
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A tensor of the pass: the call that made it, those that took it, and the gradient that came back."""
+
+    tensor: Any
+    producer: Record | None = None
+    consumers: list[Record] = field(default_factory=list)
+    gradient: Arrival | None = None
+    suspect: Record | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """A gradient that came back to a place, in the order of coming."""
+
+    order: int
+    place: Place
+    norm: Any
+    size: int
+    dtype: str
+    kept: Any = None
+    largest: float | None = None
+
+    @property
+    def rms(self) -> float:
+        """Root mean square."""
+        return float(self.norm) / sqrt(max(self.size, 1))
+
+
+class RecordedPass:
+    """Records one pass; `read` turns all norms into numbers."""
+
+    def __init__(self, forms: LoopForms) -> None:
+        self.forms = forms
+        self.records: list[Record] = []
+        self.arrivals: list[Arrival] = []
+        self.batch: dict[int, tuple[str, Any]] = {}
+        self.batch_size: int | None = None
+        self._places: dict[Any, Place] = {}
+        self._counts: dict[tuple[str, int, str], int] = {}
+        self._suspects: dict[int, Record] = {}
+
+    def add_batch(self, named: Iterable[tuple[str, Any]]) -> None:
+        """Note what the outermost module is given, to know it again where it is to blame."""
+        for name, tensor in named:
+            self.batch.setdefault(self.forms.address(tensor), (name, self.forms.kept(tensor)))
+            if self.batch_size is None and len(tensor.shape) > 0:
+                self.batch_size = int(tensor.shape[0])
+
+    def add(self, record: Record, given: list[Any], named: dict[str, Any], outputs: list[Any]) -> Record | None:
+        """Add a call: floating tensors that it was given, and returned; None where all are known already."""
+        new = [one for one in outputs if self._known(one) is None]
+        if not new:
+            return None
+        inputs = [*given, *named.values()]
+        tensors = [one for one in inputs if self.forms.is_floating(one)]
+        record.parameters = [one for one in tensors if self.forms.is_parameter(one)]
+        record.inputs = [self._place(one) for one in tensors if not self.forms.is_parameter(one)]
+        record.norm = self._norm(record, new, record.inputs)
+        record.size = sum(_size(one) for one in new)
+        record.dtype = self.forms.dtype_of(new[0])
+        record.order, count = len(self.records), (record.path, record.call, record.name)
+        record.index = self._counts[count] = self._counts.get(count, -1) + 1
+        bad = isinstance(record.norm, float) and not isfinite(record.norm)
+        if bad or plain_name(record.name) in RISKY:
+            record.kept, record.named = [self._kept(one) for one in given], {k: self._kept(v) for k, v in named.items()}
+        for place in record.inputs:
+            place.consumers.append(record)
+        for one in new:
+            self._produced(one, record, bad=bad)
+        self._note_largest(record, new)
+        self.records.append(record)
+        return record
+
+    def _norm(self, record: Record, new: list[Any], inputs: list[Place]) -> Any:
+        if plain_name(record.name) in VIEWS and len(inputs) == 1 and inputs[0].producer is not None:
+            made = inputs[0].producer
+            if made.size == sum(map(_size, new)):
+                return made.norm
+        norms = [self.forms.norm(one) for one in new]
+        if len(norms) == 1:
+            return norms[0]
+        squares = sum(one * one for one in norms)
+        return squares**0.5
+
+    def _note_largest(self, record: Record, new: list[Any]) -> None:
+        if record.dtype == "float16" and isinstance(record.norm, float) and isfinite(record.norm):
+            record.largest = largest_of(self.forms, new[0], record.norm)
+
+    def _produced(self, tensor: Any, record: Record, *, bad: bool) -> None:
+        place = self._place(tensor)
+        place.producer = record
+        record.outputs.append(place)
+        if bad:
+            record.output = self.forms.kept(tensor)
+            self._suspects[self.forms.address(tensor)] = record
+
+    def _kept(self, value: Any) -> Any:
+        return self.forms.kept(value) if self.forms.is_floating(value) else value
+
+    def _known(self, tensor: Any) -> Record | None:
+        place = self._places.get(_identity(tensor))
+        return None if place is None or place.tensor() is not tensor else place.producer
+
+    def _place(self, tensor: Any) -> Place:
+        """The place of a tensor, which from now on tells of its gradient."""
+        key = _identity(tensor)
+        place = self._places.get(key)
+        if place is None or place.tensor() is not tensor:
+            place = self._places[key] = Place(weakref.ref(tensor))
+            place.suspect = self._suspects.get(self.forms.address(tensor)) if self._suspects else None
+            if self.forms.differentiable(tensor):
+                self.forms.on_gradient(tensor, _Arrived(self, place))
+        return place
+
+    def arrived(self, place: Place, gradient: Any) -> None:
+        """Add a gradient."""
+        if not self.forms.is_floating(gradient):
+            return
+        norm, size, dtype = self.forms.norm(gradient), _size(gradient), self.forms.dtype_of(gradient)
+        arrival = Arrival(len(self.arrivals), place, norm, size, dtype)
+        if isinstance(norm, float) and not isfinite(norm):
+            arrival.kept = self.forms.kept(gradient)
+        elif dtype == "float16" and isinstance(norm, float):
+            arrival.largest = largest_of(self.forms, gradient, norm)
+        if place.gradient is None:
+            place.gradient = arrival
+        self.arrivals.append(arrival)
+
+    def read(self) -> None:
+        """Turn norms into numbers, waiting for a device once; overflows of the norm itself are told from real ones."""
+        figures = [*self.records, *self.arrivals]
+        for one, norm in zip(figures, self.forms.norms([each.norm for each in figures]), strict=True):
+            one.norm = norm
+            kept = one.output if isinstance(one, Record) else one.kept
+            if norm == float("inf") and kept is not None and self._finite(kept):
+                one.norm = 1e30  # beyond what squares hold, and finite
+
+    def _finite(self, tensor: Any) -> bool:
+        import numpy as np
+
+        array = self.forms.as_array(tensor)
+        return array is not None and bool(np.isfinite(array.astype(np.float64)).all())
+
+
+class _Arrived:
+    """Told of a gradient; a class, for a hook that holds no more than it must."""
+
+    __slots__ = ("_pass", "_place")
+
+    def __init__(self, recorded: RecordedPass, place: Place) -> None:
+        self._pass, self._place = recorded, place
+
+    def __call__(self, gradient: Any) -> None:
+        self._pass.arrived(self._place, gradient)
+
+
+def largest_of(forms: LoopForms, tensor: Any, norm: float) -> float | None:
+    """The largest absolute value where it may be near the end of float16: it is at most the norm."""
+    import numpy as np
+
+    from align.watch.thresholds import FLOAT16_LARGEST, NEAR_OVERFLOW
+
+    if norm < NEAR_OVERFLOW * FLOAT16_LARGEST:
+        return None
+    array = forms.as_array(tensor)
+    return None if array is None else float(np.abs(array).max(initial=0.0))
+
+
+def _size(tensor: Any) -> int:
+    size = 1
+    for axis in tensor.shape:
+        size *= int(axis)
+    return size
+
+
+def _identity(tensor: Any) -> tuple[int, int]:
+    """An object and how often it was written into: in place it becomes another tensor."""
+    try:
+        return id(tensor), int(getattr(tensor, "_version", 0))
+    except RuntimeError:  # torch's inference tensors count nothing
+        return id(tensor), 0

@@ -1,0 +1,172 @@
+"""What was found, in words: the event with its reason, its remedy, and what is known of the weights."""
+
+from __future__ import annotations
+
+from math import isfinite, log2
+from typing import TYPE_CHECKING, Any
+
+from align.core.verdicts import Coverage, Finding, Outcome, Verdict
+from align.errors import CannotRunError
+from align.watch.find_event import Origin
+from align.watch.nonfinite_result import NonfiniteEvent, NonfiniteResult
+from align.watch.running_figures import scale_for
+from align.watch.thresholds import FLOAT16_LARGEST
+from align.words.catalogue import sentence, word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.watch.nonfinite_result import NearOverflow
+    from align.watch.running_figures import Explosion, RunningFigures
+    from align.watch.watched_framework import WatchedFramework
+    from align.words.message_words import Sentence
+
+
+def worded(framework: WatchedFramework, origin: Origin, figures: RunningFigures) -> NonfiniteEvent:
+    """The event that an origin is."""
+    record = origin.record
+    layer = record.path if record is not None else origin.tensor.rpartition(".")[0]
+    scale, better = _scales(framework, origin, figures)
+    facts = {
+        "tensor": origin.tensor,
+        "operator": record.name if record is not None else "",
+        "dtype": origin.dtype,
+        "scale": framework.loss_scale,
+        "better": better or 0.0,
+        "samples": ", ".join(map(str, origin.samples)),
+    }
+    key = origin.cause.replace(" ", "_").replace("*", "times").replace("-", "minus")
+    return NonfiniteEvent(
+        origin.kind,
+        framework.step,
+        origin.direction,
+        layer,
+        record.call if record is not None else 0,
+        facts["operator"],
+        record.line if record is not None else "",
+        origin.part,
+        origin.tensor,
+        origin.cause,
+        sentence(f"nonfinite_cause.{key}", **facts),
+        sentence(f"nonfinite_remedy.{key}", **facts),
+        _weights(framework, origin),
+        origin.samples,
+        origin.dtype,
+        scale,
+        better,
+    )
+
+
+def exploded(framework: WatchedFramework, explosion: Explosion) -> tuple[NonfiniteEvent, Origin]:
+    """The event that an explosion is."""
+    figure = explosion.figure
+    record = figure.record
+    part = "output" if figure.direction == "forward" else "gradient"
+    dtype = figure.arrival.dtype if figure.arrival is not None else record.dtype
+    origin = Origin("explosion", figure.direction, record, part, "", "explosion", dtype, (), figure.arrival)
+    facts = {"factor": explosion.factor, "rms": figure.rms, "operator": record.name}
+    event = NonfiniteEvent(
+        "explosion",
+        framework.step,
+        figure.direction,
+        record.path,
+        record.call,
+        record.name,
+        record.line,
+        part,  # type: ignore[arg-type]
+        "",
+        "explosion",
+        sentence("nonfinite_cause.explosion", **facts),
+        sentence(f"nonfinite_remedy.explosion_{figure.direction}", **facts),
+        _weights(framework, origin),
+        (),
+        dtype,
+        framework.loss_scale if framework.loss_scale > 1 else None,
+        None,
+        explosion.factor,
+    )
+    return event, origin
+
+
+def headline(event: NonfiniteEvent) -> Sentence:
+    """The line that says what matters."""
+    facts = {
+        "kind": event.kind,
+        "step": event.step,
+        "direction": word("nonfinite_direction", event.direction),
+        "layer": event.layer,
+        "operator": event.operator,
+        "reason": event.reason,
+        "line": event.line,
+    }
+    return sentence(f"nonfinite_verdict.{'in_layer' if event.layer else 'outside'}", **facts)
+
+
+def judged(
+    framework: WatchedFramework, event: NonfiniteEvent | None, before: Sequence[Any], near: Sequence[NearOverflow]
+) -> NonfiniteResult:
+    """The result of a training that was watched so far; raises CannotRunError where nothing ran."""
+    steps = framework.step + (event is not None)
+    if event is None and steps == 0:
+        raise CannotRunError.of("watch_error.nothing_ran")
+    coverage = Coverage("steps", max(steps, 1))
+    if event is not None:
+        verdict = Verdict(Outcome.NOT_ALIGNED, headline(event), coverage)
+    else:
+        verdict = Verdict(Outcome.ALIGNED, sentence("nonfinite_verdict.nothing", steps=steps), coverage)
+    return NonfiniteResult(
+        framework.label,
+        framework.watcher.name,
+        steps,
+        framework.skipped,
+        framework.tensors,
+        event,
+        before[0],
+        before[1],
+        tuple(near),
+        tuple(_findings(framework, near)),
+        verdict,
+    )
+
+
+def _findings(framework: WatchedFramework, near: Sequence[NearOverflow]) -> list[Finding]:
+    found = []
+    if framework.skipped:
+        message = sentence("nonfinite_finding.skipped", count=framework.skipped)
+        found.append(Finding("steps-skipped", "note", framework.label, message))
+    if near:
+        back = [one.better_scale for one in near if one.better_scale is not None]
+        key = "nonfinite_finding.near_backward" if back else "nonfinite_finding.near_forward"
+        facts = {"layer": near[0].layer, "largest": near[0].largest, "scale": min(back, default=0.0)}
+        found.append(Finding("float16-near-overflow", "warning", near[0].layer, sentence(key, **facts)))
+    return found
+
+
+def _weights(framework: WatchedFramework, origin: Origin) -> Sentence:
+    """What is known of the weights before this step, and so where the fault is not."""
+    if origin.direction == "update":
+        return sentence("nonfinite_weights.update")
+    if origin.part == "parameter":
+        return sentence("nonfinite_weights.first" if framework.step == 0 else "nonfinite_weights.between")
+    return sentence("nonfinite_weights.sound")
+
+
+def _scales(
+    framework: WatchedFramework, origin: Origin, figures: RunningFigures
+) -> tuple[float | None, float | None]:
+    """The loss scale in force, and one that avoids an overflow in float16 on the way back."""
+    scale = framework.loss_scale
+    if origin.direction != "backward":
+        return (scale if scale > 1 else None), None
+    if origin.cause != "float16 gradient overflow":
+        return (scale if scale > 1 else None), None
+    sound = [one.rms for one in _finite_gradients(framework)]
+    largest = max(sound, default=0.0)
+    if largest <= 0 or not isfinite(largest):
+        return scale, None
+    guess = scale_for(max(largest, FLOAT16_LARGEST), scale)
+    return scale, min(guess, 2.0 ** (log2(scale) // 1 - 1)) if scale > 1 else None
+
+
+def _finite_gradients(framework: WatchedFramework) -> list[Any]:
+    return [one for one in framework.seen.arrivals if isfinite(one.norm)]
