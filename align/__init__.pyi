@@ -41,5 +41,6 @@ from align.training.freeze import freeze as freeze
 from align.training.make_deterministic import make_deterministic as make_deterministic
 from align.watch.compare_iterations import compare_iterations as compare_iterations
 from align.watch.dump import dump as dump
+from align.watch.loss_scale import watch_loss_scale as watch_loss_scale
 
 __all__: list[str]

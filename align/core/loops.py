@@ -160,8 +160,10 @@ class LoopHost(LoopWatcher, Protocol):
     def refuse_unseen(self) -> None:
         """Raise CannotRunError where modules run past all hooks, as in MindSpore's graph mode."""
 
-    def loop_callback(self, ended: Callable[[], None], closed: Callable[[], None]) -> Any:
+    def step_callback(self, ended: Callable[[Any], None], closed: Callable[[], None]) -> Any:
         """Return a callback for the framework's own loop: of each step that `ended`, and of the loop that is `closed`.
+
+        A step ends with what it returned, None where the loop does not tell.
 
         Raises CannotRunError where that loop is of a package that is not there.
         """
@@ -178,3 +180,39 @@ class LoopHost(LoopWatcher, Protocol):
 
     def own_values(self, module: Any) -> dict[str, Array]:
         """Copy out the parameters and buffers of a layer and of what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleFlow:
+    """How a loss scale works: its `name`, whether it is `dynamic`, whether it `drops` an update that overflowed.
+
+    `faked` says what stands in for kernels that the device lacks, "" for nothing.
+    """
+
+    name: str
+    dynamic: bool
+    drops: bool
+    faked: str = ""
+
+
+@runtime_checkable
+class LossScaleReader(LoopHost, Protocol):
+    """Reads the loss scales of a framework's own flows."""
+
+    def scale_flow(self, scaler: Any) -> ScaleFlow | None:
+        """How what scales the loss works; None for what is no loss scale of the framework."""
+
+    def loss_scale(self, scaler: Any) -> float:
+        """What the loss is multiplied by now."""
+
+    def scale_by_which(self, optimizer: Any) -> float:
+        """What an optimizer divides gradients by itself, 1 for none."""
+
+    def read_step(self, output: Any) -> tuple[float | None, str, bool | None]:
+        """The loss, its dtype and whether it overflowed, of what a step returned; None or "" where it does not say."""
+
+    def kept_gradients(self, model: Model) -> list[tuple[str, Any]]:
+        """The gradients that parameters hold after a step, by name; none where the framework hands them to the user."""
+
+    def kernels_faked(self, scaler: Any) -> AbstractContextManager[None]:
+        """Let a flow run on a device that lacks its kernels, by others that compute the same."""

@@ -123,6 +123,7 @@ ROWS = {
     "precision": ("layers",),
     "report": ("rungs",),
     "repro": ("outputs",),
+    "scale": ("steps",),
     "switches": ("switches",),
     "trace": ("calls", "outputs"),
     "training": ("layers",),

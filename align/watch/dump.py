@@ -109,7 +109,7 @@ class Dump:
     def callback(self) -> Any:
         """Return a callback that calls `step()` and `close()`: of Hugging Face's Trainer, or of `Model.train`."""
         assert isinstance(self._side.reader, LoopHost)  # noqa: S101 - for the type checker: it was asked before
-        return self._side.reader.loop_callback(self.step, self.close)
+        return self._side.reader.step_callback(lambda _: self.step(), self.close)
 
     def close(self) -> None:
         """End the dump: hooks are taken off, the iteration that runs is ended."""

@@ -127,7 +127,9 @@ def figures_of(seen: RecordedPass, *, failing: bool = False) -> Iterator[Figure]
         maker = one.place.producer or next(iter(one.place.consumers), None)
         if maker is not None and (failing or isfinite(one.norm)):
             name = "" if one.place.producer is not None else "input of "
-            yield Figure(("backward", maker.path, maker.call, name + maker.name, maker.index), "backward", maker, one, one.rms)
+            yield Figure(
+                ("backward", maker.path, maker.call, name + maker.name, maker.index), "backward", maker, one, one.rms
+            )
 
 
 def scale_for(largest: float, loss_scale: float) -> float:

@@ -158,7 +158,9 @@ class WatchedFramework:
         self._read_pass()
         if origin := forward_origin(self.seen):
             return self._judge.found(self, origin)
-        named = [(self._name(one), value) for one, value in zip(self.watcher.held_by(optimizer), gradients, strict=False)]
+        named = [
+            (self._name(one), value) for one, value in zip(self.watcher.held_by(optimizer), gradients, strict=False)
+        ]
         if bad := bad_gradients(named, self.seen):
             self._judge.found(self, backward_origin(self.seen) or parameter_origin(bad, self.seen, self._known_paths()))
         elif not self._judged:
@@ -252,7 +254,9 @@ def parameter_origin(bad: list[tuple[str, float]], seen: RecordedPass, paths: Ma
     record = records[0] if records else None
     dtype = record.dtype if record else ""
     cause = "float16 gradient overflow" if dtype == "float16" else "gradient overflow"
-    return Origin("Inf" if norm == norm and not isfinite(norm) else "NaN", "backward", record, "gradient", name, cause, dtype)
+    return Origin(
+        "Inf" if norm == norm and not isfinite(norm) else "NaN", "backward", record, "gradient", name, cause, dtype
+    )
 
 
 def inside(label: str, path: str) -> str:

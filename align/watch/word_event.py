@@ -151,9 +151,7 @@ def _weights(framework: WatchedFramework, origin: Origin) -> Sentence:
     return sentence("nonfinite_weights.sound")
 
 
-def _scales(
-    framework: WatchedFramework, origin: Origin, figures: RunningFigures
-) -> tuple[float | None, float | None]:
+def _scales(framework: WatchedFramework, origin: Origin, figures: RunningFigures) -> tuple[float | None, float | None]:
     """The loss scale in force, and one that avoids an overflow in float16 on the way back."""
     scale = framework.loss_scale
     if origin.direction != "backward":

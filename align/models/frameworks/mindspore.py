@@ -42,6 +42,7 @@ from align.models.adapter_parts.mindspore.functions import captured_operators, e
 from align.models.adapter_parts.mindspore.gradients import differentiate
 from align.models.adapter_parts.mindspore.loop_host import MindSporeLoopHost
 from align.models.adapter_parts.mindspore.loops import MindSporeLoops
+from align.models.adapter_parts.mindspore.loss_scales import MindSporeLossScales
 from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
 from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
@@ -88,7 +89,7 @@ for tensor, name in zip(tensors, weights.files, strict=True):
 
 
 class MindSporeFramework(
-    MindSporeLoops, MindSporeLoopHost, MindSporeOptimizers, MindSporeTrainer, MindSporeSubstituter
+    MindSporeLoops, MindSporeLoopHost, MindSporeLossScales, MindSporeOptimizers, MindSporeTrainer, MindSporeSubstituter
 ):
     """Adapter of mindspore.nn.Cell."""
 

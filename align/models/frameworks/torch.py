@@ -38,6 +38,7 @@ from align.models.adapter_parts.torch.function_modes import (
 from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
 from align.models.adapter_parts.torch.loop_host import TorchLoopHost
 from align.models.adapter_parts.torch.loops import TorchLoops
+from align.models.adapter_parts.torch.loss_scales import TorchLossScales
 from align.models.adapter_parts.torch.optimizers import TorchOptimizers
 from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
 from align.models.adapter_parts.torch.state import (
@@ -92,7 +93,7 @@ FORMS = ScriptForms(
 )
 
 
-class TorchFramework(TorchLoops, TorchLoopHost, TorchOptimizers, TorchTrainer, TorchSubstituter):
+class TorchFramework(TorchLoops, TorchLoopHost, TorchLossScales, TorchOptimizers, TorchTrainer, TorchSubstituter):
     """Adapter of torch.nn.Module."""
 
     name = "torch"

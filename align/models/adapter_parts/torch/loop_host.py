@@ -34,7 +34,7 @@ class TorchLoopHost:
     def refuse_unseen(self) -> None:
         """Nothing: hooks are always called."""
 
-    def loop_callback(self, ended: Callable[[], None], closed: Callable[[], None]) -> Any:
+    def step_callback(self, ended: Callable[[Any], None], closed: Callable[[], None]) -> Any:
         """That of transformers' Trainer, whose step is one of the optimizer."""
         try:
             from transformers import TrainerCallback
@@ -43,7 +43,7 @@ class TorchLoopHost:
 
         class StepCallback(TrainerCallback):  # type: ignore[misc]
             def on_step_end(self, *_: Any, **__: Any) -> None:
-                ended()
+                ended(None)
 
             def on_train_end(self, *_: Any, **__: Any) -> None:
                 closed()
