@@ -35,8 +35,8 @@ class MindSporeSubstituter:
         A shallow copy of a cell would be the same object under another name: both have one table of attributes.
         """
         cell = _cell(model, path)
-        twin = twin_class(cell)
-        bare: Any = object.__new__(twin)
+        twin: Any = twin_class(cell)
+        bare = twin.__new__(twin)
         object.__setattr__(bare, "__dict__", {name: one for name, one in vars(cell).items() if name != "construct"})
         return bare
 
