@@ -2,5 +2,5 @@
 
 Offers the program `align`. What a command needs is imported when it runs, so that help is quick. Uses checkpoints,
 convert, core, curves, evaluation, forward, lint, models, names, report, rules, runs, traces,
-training, words.
+training, watch, words.
 """

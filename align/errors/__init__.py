@@ -58,6 +58,7 @@
     │   ├── RunFolderError
     │   ├── FolderInUseError
     │   └── ReportError
+    ├── NonfiniteFoundError     a watched training was to stop where it is not finite: exit code 1
     └── NotAlignedError         the sides were compared and differ: exit code 1
 
 The wording sits here, so that the code that raises states only the facts.

@@ -118,6 +118,7 @@ ROWS = {
     "ladder": ("rungs",),
     "lint": ("findings",),
     "log": ("metrics",),
+    "nonfinite": ("before",),
     "params": ("sides", "parameters"),
     "power": ("parameters",),
     "precision": ("layers",),

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from align.core.verdicts import Verdict
 
 
+# Kinds beside those of `kinds/`, which holds as many modules as a folder may: where their blocks are made.
+IN_PARTS = {"iterations": "iteration_changes", "scale": "loss_scale_steps", "training": "bisected_training"}
+
+
 def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
     """Print the document of a result; `show_all` leaves nothing out. Raises RunFolderError for an unknown schema."""
     print_blocks(result_blocks(document, show_all=show_all))
@@ -41,6 +45,10 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
         from align.report.kind_parts.chip_switches import switches_blocks
 
         return switches_blocks(document)
+    if kind in IN_PARTS:
+        part = import_module(f"align.report.kind_parts.{IN_PARTS[kind]}")
+        shown: list[Block] = getattr(part, f"{kind}_blocks")(document, show_all=show_all)
+        return shown
     if kind.isidentifier() and find_spec(f"align.report.kinds.{kind}") is not None:
         module = import_module(f"align.report.kinds.{kind}")
         blocks: list[Block] = getattr(module, f"{kind}_blocks")(document, show_all=show_all)

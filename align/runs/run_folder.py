@@ -30,7 +30,7 @@ SCHEMA_VERSION = 2  # format: the version of a document
 FURTHER_VERSIONS = {"loss": 3, "log": 3, "report": 3}  # of kinds whose form had changed before
 LADDER = ("map", "convert", "forward", "step", "loss")
 # In the order in which a report shows them; those that are no rung of the ladder only where there is a result.
-BEFORE_STEP = ("params", "initial", "determinism")
+BEFORE_STEP = ("params", "initial", "determinism", "nonfinite")
 KINDS = ("map", "convert", "diff", "lint", "forward", "validate", "generate", *BEFORE_STEP, "step", "loss")
 COMMANDS = {"determinism": "check-determinism"}  # of kinds whose command bears another name
 

@@ -159,6 +159,8 @@ def _difference(given: Operands) -> Asked | None:
     if given.second is None:
         return None
     first, second = np.broadcast_arrays(given.first, given.second)
+    if first.ndim and (first == -np.inf).all(axis=-1).any():  # a softmax written out
+        return "masked row", (first == -np.inf).all(axis=-1, keepdims=True)
     return _where("inf - inf", np.isinf(first) & np.isinf(second))
 
 

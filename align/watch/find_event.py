@@ -65,8 +65,7 @@ def backward_origin(seen: RecordedPass) -> Origin | None:
             return _backward(first, one, asked[0], samples)
     for one in takers:
         if not isfinite(one.norm):
-            found = _described(_first_cause(one, set(), seen), seen)
-            return _backward(first, found.record, found.cause, found.samples)
+            return _described(_first_cause(one, set(), seen), seen)  # a loss may hide what its gradient shows
     record = max(takers, key=lambda one: one.order, default=first.place.producer)
     cause = "float16 gradient overflow" if first.dtype == "float16" else "gradient overflow"
     return _backward(first, record, cause, ())
@@ -91,7 +90,7 @@ def _counts(record: Record, seen: RecordedPass) -> bool:
 def _first_cause(record: Record, met: set[int], seen: RecordedPass) -> Record:
     """The call that made the first value at fault of those that reached this one."""
     met.add(id(record))
-    parents = [one for one in _parents(record) if id(one) not in met and not isfinite(one.norm)]
+    parents = [one for one in _parents(record, seen) if id(one) not in met and not isfinite(one.norm)]
     if isnan(record.norm):
         with_nan = [one for one in parents if isnan(one.norm)]
         if with_nan:
@@ -103,9 +102,30 @@ def _first_cause(record: Record, met: set[int], seen: RecordedPass) -> Record:
     return record
 
 
-def _parents(record: Record) -> list[Record]:
+def _parents(record: Record, seen: RecordedPass) -> list[Record]:
+    """The calls that made what a call was given: by the tensor itself, or what is not finite by its values."""
     found = [place.producer or place.suspect for place in record.inputs]
+    unknown = [one for one in _bad_operands(record, seen) if not _is_known(one, record, seen)]
+    found += [seen.maker_of(one, record) for one in unknown]
     return [one for one in found if one is not None]
+
+
+def _bad_operands(record: Record, seen: RecordedPass) -> list[Any]:
+    """Tensors that a call was given and that are not finite, as far as they were kept."""
+    kept = [*(record.kept or ()), *(record.named or {}).values()]
+    return [one for one in kept if seen.forms.is_floating(one) and not _finite(one, seen)]
+
+
+def _is_known(tensor: Any, record: Record, seen: RecordedPass) -> bool:
+    """Tell whether the maker of an operand is known by the tensor itself."""
+    address = seen.forms.address(tensor)
+    made = (place.producer or place.suspect for place in record.inputs)
+    return any(one is not None and one.output is not None and seen.forms.address(one.output) == address for one in made)
+
+
+def _finite(tensor: Any, seen: RecordedPass) -> bool:
+    array = seen.forms.as_array(tensor)
+    return array is None or array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float64)).all())
 
 
 def _on_purpose(record: Record, seen: RecordedPass) -> bool:
@@ -114,9 +134,15 @@ def _on_purpose(record: Record, seen: RecordedPass) -> bool:
         return False
     if plain_name(record.name) == "mask":
         return True
-    constants = [place for place in record.inputs if place.producer is None and place.suspect is None]
-    array = seen.forms.as_array(record.output) if record.output is not None and constants else None
-    return array is not None and plain_name(record.name) in ("add", "sub", "mul") and bool((array < np.inf).all())
+    array = seen.forms.as_array(record.output) if record.output is not None else None
+    if array is None or (array == np.inf).any():
+        return False
+    parents = [one for one in _parents(record, seen) if not isfinite(one.norm)]
+    if parents:
+        return all(_on_purpose(one, seen) for one in parents)
+    if plain_name(record.name) not in ("add", "sub", "mul"):
+        return False
+    return bool(_bad_operands(record, seen))
 
 
 def _described(record: Record, seen: RecordedPass) -> Origin:
@@ -142,22 +168,20 @@ def _bad_parameter(record: Record, seen: RecordedPass) -> str:
     own = held if record.is_module else []
     own = own + [(named.get(id(one), ""), one) for one in record.parameters]
     for name, one in own:
-        array = seen.forms.as_array(one)
-        if array is not None and array.dtype.kind not in "iub" and not np.isfinite(array.astype(np.float64)).all():
+        if not _finite(one, seen):
             return f"{record.path}.{name}".strip(".") or str(getattr(one, "name", "") or record.name)
     return ""
 
 
 def _bad_input(record: Record, seen: RecordedPass) -> tuple[str, tuple[int, ...]] | None:
     """The input of the model that the call was given and that is not finite, with the samples at fault."""
-    for place in record.inputs:
-        tensor = place.tensor()
-        if tensor is None or place.producer is not None:
-            continue
-        known = seen.batch.get(seen.forms.address(tensor))
-        array = None if known is None else seen.forms.as_array(known[1])
-        if known is not None and array is not None and not np.isfinite(array.astype(np.float64)).all():
-            return known[0], _samples(~np.isfinite(array.astype(np.float64)), seen)
+    given = [place.tensor() for place in record.inputs if place.producer is None]
+    for tensor in [*(one for one in given if one is not None), *_bad_operands(record, seen)]:
+        name = seen.batch_name(tensor)
+        if name and not _finite(tensor, seen):
+            array = seen.forms.as_array(seen.batch[name])
+            mask = None if array is None else ~np.isfinite(array.astype(np.float64))
+            return name, _samples(mask, seen)
     return None
 
 

@@ -146,7 +146,8 @@ class LossScaleWatch:
 
     def _note_half(self, path: str, dtype: str) -> None:
         layer = path or sentence("scale_finding.outside")
-        key = f"scale_finding.half_loss_{self._reader.name}"
+        torch = self._reader.name == "torch"
+        key = "scale_finding.half_loss_torch" if torch else "scale_finding.half_loss_mindspore"
         message = sentence(key, layer=layer, dtype=dtype)
         self._findings.setdefault("half", Finding("loss-in-half", "warning", self._side.label, message))
 

@@ -93,7 +93,7 @@ class RecordedPass:
         self.forms = forms
         self.records: list[Record] = []
         self.arrivals: list[Arrival] = []
-        self.batch: dict[int, tuple[str, Any]] = {}
+        self.batch: dict[str, Any] = {}
         self.batch_size: int | None = None
         self._places: dict[Any, Place] = {}
         self._counts: dict[tuple[str, int, str], int] = {}
@@ -102,7 +102,7 @@ class RecordedPass:
     def add_batch(self, named: Iterable[tuple[str, Any]]) -> None:
         """Note what the outermost module is given, to know it again where it is to blame."""
         for name, tensor in named:
-            self.batch.setdefault(self.forms.address(tensor), (name, self.forms.kept(tensor)))
+            self.batch.setdefault(name, self.forms.kept(tensor))
             if self.batch_size is None and len(tensor.shape) > 0:
                 self.batch_size = int(tensor.shape[0])
 
@@ -158,8 +158,12 @@ class RecordedPass:
         return self.forms.kept(value) if self.forms.is_floating(value) else value
 
     def _known(self, tensor: Any) -> Record | None:
+        """The call that made a tensor, by its identity; of what is not finite, which is kept, also by its memory."""
         place = self._places.get(_identity(tensor))
-        return None if place is None or place.tensor() is not tensor else place.producer
+        made = None if place is None or place.tensor() is not tensor else place.producer
+        if made is None and self._suspects and (made := self._suspects.get(self.forms.address(tensor))) is not None:
+            self._place(tensor).producer = made
+        return made
 
     def _place(self, tensor: Any) -> Place:
         """The place of a tensor, which from now on tells of its gradient."""
@@ -194,6 +198,22 @@ class RecordedPass:
             kept = one.output if isinstance(one, Record) else one.kept
             if norm == float("inf") and kept is not None and self._finite(kept):
                 one.norm = 1e30  # beyond what squares hold, and finite
+
+    def maker_of(self, tensor: Any, record: Record) -> Record | None:
+        """The last call before a record that returned these values, not all of them finite, in whatever shape."""
+        wanted = self._bytes(tensor)
+        makers = (one for one in reversed(self.records[: record.order]) if one.output is not None)
+        return next((one for one in makers if self._bytes(one.output) == wanted), None)
+
+    def batch_name(self, tensor: Any) -> str:
+        """The name of the input of the outermost module that a tensor is, or has the values of; "" if it is none."""
+        address, wanted = self.forms.address(tensor), self._bytes(tensor)
+        names = (name for name, one in self.batch.items() if self.forms.address(one) == address)
+        return next(names, next((name for name, one in self.batch.items() if self._bytes(one) == wanted), ""))
+
+    def _bytes(self, tensor: Any) -> bytes:
+        array = self.forms.as_array(tensor)
+        return b"" if array is None else array.tobytes()
 
     def _finite(self, tensor: Any) -> bool:
         import numpy as np

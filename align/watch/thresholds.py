@@ -7,6 +7,9 @@ from typing import Final
 KEPT_STEPS: Final = 5
 """Steps of which figures are kept and shown before what was found.
 Choice: fewer show no trend, more make a table that no terminal holds."""
+STEPS: Final = 20
+"""Steps that a training takes that a function builds, by default.
+Choice: what shows on a few batches shows by then; more take minutes on a processor."""
 EXPLOSION_FACTOR: Final = 1000.0
 """A tensor explodes whose root mean square is so many times its running median.
 Choice: gradients of clean trainings vary by 100 between batches; what overflows grows by far more within a step."""

@@ -64,7 +64,7 @@ class NonfiniteWatch:
     ) -> None:
         self.figures = figures
         self._model, self._stop, self._loud = model, stop, loud
-        self._event: NonfiniteEvent | None = None
+        self.event: NonfiniteEvent | None = None
         self._before: tuple[Any, ...] = ((), ())
         self._frameworks: list[WatchedFramework] = []
         self._found_in: WatchedFramework | None = None
@@ -87,8 +87,8 @@ class NonfiniteWatch:
         stop, self._stop = self._stop, False
         for framework in self._frameworks:
             framework.end()
-        if stop and kind is None and self._event is not None:
-            raise NonfiniteFoundError.of("watch_error.found", headline=headline(self._event))
+        if stop and kind is None and self.event is not None:
+            raise NonfiniteFoundError.of("watch_error.found", headline=headline(self.event))
 
     def callback(self, framework: FrameworkName) -> Any:
         """A callback in the place of `with`: for MindSpore's `Model.train`, or the Trainer of transformers ("torch")."""
@@ -103,7 +103,7 @@ class NonfiniteWatch:
         shown = self._found_in or max(self._frameworks, key=lambda one: (one.running, one.step), default=None)
         if shown is None:
             raise CannotRunError.of("watch_error.not_begun")
-        return judged(shown, self._event, self._before, self.figures.near)
+        return judged(shown, self.event, self._before, self.figures.near)
 
     # What the frameworks tell.
 
@@ -127,7 +127,7 @@ class NonfiniteWatch:
             one.stopped = True
         way = origin.direction
         before = self.figures.before(framework.step, framework.seen, origin.record, origin.arrival, way)
-        self._event, self._before, self._found_in = event, before, framework
+        self.event, self._before, self._found_in = event, before, framework
         if self._lines is not None:
             self._lines.end(event)
         if self._loud:

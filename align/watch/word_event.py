@@ -158,13 +158,7 @@ def _scales(framework: WatchedFramework, origin: Origin, figures: RunningFigures
         return (scale if scale > 1 else None), None
     if origin.cause != "float16 gradient overflow":
         return (scale if scale > 1 else None), None
-    sound = [one.rms for one in _finite_gradients(framework)]
-    largest = max(sound, default=0.0)
-    if largest <= 0 or not isfinite(largest):
-        return scale, None
-    guess = scale_for(max(largest, FLOAT16_LARGEST), scale)
+    given = [one.gradient for one in origin.record.outputs if one.gradient is not None] if origin.record else []
+    norms = [float(one.norm) for one in given if isfinite(one.norm)]
+    guess = scale_for(max([*norms, FLOAT16_LARGEST]), scale)  # a norm is at least the largest value
     return scale, min(guess, 2.0 ** (log2(scale) // 1 - 1)) if scale > 1 else None
-
-
-def _finite_gradients(framework: WatchedFramework) -> list[Any]:
-    return [one for one in framework.seen.arrivals if isfinite(one.norm)]

@@ -10,8 +10,6 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from align.core.loops import OptimizerState
 from align.models.adapter_parts.torch.arrays import dtype_name, to_array
 from align.models.adapter_parts.torch.state import is_scripted
@@ -121,9 +119,9 @@ class TorchLoops:
         """Of the groups."""
         epsilons, rates, place = {}, {}, 0
         for group in optimizer.param_groups:
-            for _ in group["params"]:
+            for one in group["params"]:
                 if "eps" in group:
-                    epsilons[place] = float(np.float32(group["eps"]))
+                    epsilons[place] = float(one.new_full((), group["eps"], requires_grad=False))
                 rates[place] = float(group["lr"])
                 place += 1
         return OptimizerState(type(optimizer).__name__, epsilons, rates)
@@ -135,10 +133,14 @@ class TorchLoops:
 
         depth = [0]
 
-        def entered(module: Any, _args: Any) -> None:
+        def entered(module: Any, args: Any) -> None:
             depth[0] += 1
             if depth[0] == 1:
+                known = {*module._forward_pre_hooks}  # noqa: SLF001 - torch has listed those of this call already
                 before(module)
+                for number, hook in [*module._forward_pre_hooks.items()]:  # noqa: SLF001
+                    if number not in known:
+                        hook(module, args, {})
 
         def returned(_module: Any, _args: Any, _output: Any) -> None:
             depth[0] = max(0, depth[0] - 1)
