@@ -25,7 +25,7 @@ from align.training.steps.recorded_steps import batches_of_steps, trained_parame
 from align.training.thresholds import EQUAL_RUNS_FACTOR, EQUAL_RUNS_ROUNDED, TRAINING_LOSS_LIMIT
 from align.training.training_bisection import TrainingBisection
 from align.training.watch_step import StepUnseen
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -140,7 +140,7 @@ class _Change:
             code = partial(adapter.recast_layer, model, path, self.device, self.precision)
         else:
             code = partial(self.implementation, path, adapter.bare_layer(model, path))
-        made = run_user_code(code, partial(UserCodeError, f"replacing {path}"))
+        made = run_user_code(code, partial(UserCodeError, say("training_reason.replacing", path=path)))
         if made is not None and not callable(made):
             raise UsageError.of("training_error.no_stand_in", path=path, kind=type(made).__name__)
         return made

@@ -15,6 +15,7 @@ from align.models.adapter_parts.mindspore.copies import copied_cell, place_netwo
 from align.models.adapter_parts.mindspore.state import random_numbers_kept
 from align.models.nested_values import with_leaves
 from align.models.user_code import run_user_code
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,7 +66,7 @@ class MindSporeLoopHost:
 
     def recomputed(self, module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
         """On a copy without hooks; many kernels of the processor have no float64: see LoopHost."""
-        failed = partial(UserCodeError, "the layer in float64")
+        failed = partial(UserCodeError, say("loop_dump_reason.in_float64"))
         return run_user_code(partial(_recomputed, module, values, given), failed)
 
 

@@ -13,6 +13,7 @@ from align.errors import CannotRunError, UserCodeError
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.nested_values import with_leaves
 from align.models.user_code import run_user_code
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,7 +66,7 @@ class TorchLoopHost:
 
     def recomputed(self, module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
         """On a deep copy without hooks; see LoopHost."""
-        failed = partial(UserCodeError, "the layer in float64")
+        failed = partial(UserCodeError, say("loop_dump_reason.in_float64"))
         return run_user_code(partial(_recomputed, module, values, given), failed)
 
 
