@@ -112,7 +112,7 @@ def bisect_training(  # noqa: PLR0913 - the options of one command
 
 
 def _function(given: str | Implementation | None) -> Implementation | None:
-    return find_function(given, "file of the implementation") if isinstance(given, str) else given
+    return find_function(given, "implementation file") if isinstance(given, str) else given
 
 
 @dataclass(frozen=True)

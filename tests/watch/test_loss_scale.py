@@ -95,7 +95,7 @@ def test_an_overflow_that_stays_is_named_with_its_layer_and_apart_from_a_lost_lo
 @pytest.mark.frameworks
 def test_without_a_scaler_what_overflows_goes_into_the_weights() -> None:
     sound = train_torch("sound", None)
-    assert (sound.trouble, sound.flow) == ("none", "no loss scale")
+    assert (sound.trouble, sound.flow) == ("none", "unscaled")
     applied = train_torch("half", None, steps=3)
     assert applied.trouble == "applied"
     assert applied.steps[0].overflow

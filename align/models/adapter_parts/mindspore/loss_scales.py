@@ -27,7 +27,7 @@ class MindSporeLossScales:
         from mindspore import amp, nn
 
         if scaler is None:
-            return ScaleFlow("no loss scale", dynamic=False, drops=False)
+            return ScaleFlow("unscaled", dynamic=False, drops=False)
         name = type(scaler).__name__
         if isinstance(scaler, nn.TrainOneStepWithLossScaleCell):
             dynamic = not isinstance(scaler.loss_scaling_manager, (nn.FixedLossScaleUpdateCell, type(None)))

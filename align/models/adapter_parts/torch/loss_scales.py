@@ -23,7 +23,7 @@ class TorchLossScales:
         from torch.amp import GradScaler
 
         if scaler is None:
-            return ScaleFlow("no loss scale", dynamic=False, drops=False)
+            return ScaleFlow("unscaled", dynamic=False, drops=False)
         if not isinstance(scaler, GradScaler):
             return None
         enabled = bool(scaler.is_enabled())
