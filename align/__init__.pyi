@@ -32,6 +32,7 @@ from align.report.write_report import write_report as write_report
 from align.scan.scan_model import scan_model as scan_model
 from align.traces.capture_trace import capture_trace as capture_trace
 from align.traces.open_trace import show_trace as show_trace
+from align.training.bisect_training import bisect_training as bisect_training
 from align.training.capture_training_step import capture_training_step as capture_training_step
 from align.training.check_determinism import check_determinism as check_determinism
 from align.training.check_parameters import check_parameters as check_parameters
@@ -39,7 +40,10 @@ from align.training.compare_initial_values import compare_initial_values as comp
 from align.training.compare_training_step import compare_training_step as compare_training_step
 from align.training.freeze import freeze as freeze
 from align.training.make_deterministic import make_deterministic as make_deterministic
+from align.watch.compare_iterations import compare_iterations as compare_iterations
+from align.watch.dump import dump as dump
 from align.watch.locate_nonfinite import locate_nonfinite as locate_nonfinite
+from align.watch.loss_scale import watch_loss_scale as watch_loss_scale
 from align.watch.watch_nonfinite import watch_nonfinite as watch_nonfinite
 
 __all__: list[str]

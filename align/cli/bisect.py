@@ -10,6 +10,7 @@ import typer
 
 from align.cli.parts.ascend import FrameworkOption, SwitchOption, given_switches, named_driver
 from align.cli.parts.shared import (
+    BatchesOfStepsOption,
     CandidateArgument,
     CandidateCheckpointOption,
     InputsOption,
@@ -28,6 +29,7 @@ from align.cli.parts.shared import (
     read_settings,
 )
 from align.cli.parts.sides import made_from, requested
+from align.cli.parts.train_bisection import bisect_train
 
 if TYPE_CHECKING:
     from align.forward.bisect_result import Bisection, PrecisionBisection, SwitchBisection
@@ -39,6 +41,15 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     inputs: InputsOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
+    train: Annotated[
+        str | None, typer.Option(metavar="FACTORY", help="Halve the layers of a training: what `align step` takes.")
+    ] = None,
+    batch: BatchesOfStepsOption = None,
+    steps: Annotated[int | None, typer.Option(metavar="N", help="With --train: the updates (3).")] = None,
+    implementation: Annotated[
+        str | None,
+        typer.Option(metavar="FUNCTION", help="With --train: `module:function` that makes what takes a layer's place."),
+    ] = None,
     points: Annotated[Path | None, typer.Option(metavar="FILE", help="Points to splice at, as TOML.")] = None,
     point: Annotated[
         list[str] | None, typer.Option(metavar="REF=CAND", help="A point: a layer of each side; repeat.")
@@ -70,12 +81,22 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     """Put the reference's values into the port at points, and halve until every stretch that goes wrong is found.
 
     With --precision or --device and one side: find the smallest set of its layers that moves it above the limit there.
+    With --train: find the smallest set of layers whose precision, device or implementation moves a training's loss.
     With --switches: find the switches of an Ascend chip, or of a GPU, that do, all others at their most precise value.
     """
     from align.forward.bisect_port import bisect_port, parse_points, read_points
     from align.forward.bisect_precision import bisect_precision
     from align.models.open_side import open_side
 
+    of_training = (("--batch", batch), ("--steps", steps), ("--implementation", implementation))
+    if train is not None:
+        of_models = (("REFERENCE", reference), ("CANDIDATE", candidate), ("--inputs", inputs), ("--input", made))
+        of_points = (("--points", points), ("--point", point), ("--map", map_file), ("--switches", switches))
+        filled = (("--reference-checkpoint", reference_checkpoint), ("--candidate-checkpoint", candidate_checkpoint))
+        _refuse([name for name, value in (*of_models, *of_points, *filled, ("--loss", loss)) if value])
+        change = {"precision": precision, "device": device, "implementation": implementation}
+        return bisect_train(train, batch, steps, change, (layers, limit), (run, json))
+    _refuse([name for name, value in of_training if value])
     alone = precision is not None or device is not None or switches is not None
     of_one = (("--limit", limit), ("--loss", loss))
     of_two = (

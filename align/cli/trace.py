@@ -1,4 +1,4 @@
-"""`align trace show`: a trace folder as a tree; `align trace export`: written so that another tool reads it."""
+"""`align trace show`: a trace folder as a tree; `changes`: two iterations of a training; `export`: for another tool."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Action(str, enum.Enum):
     """What to do with a trace folder."""
 
     SHOW = "show"
+    CHANGES = "changes"
     EXPORT = "export"
 
 
@@ -28,10 +29,18 @@ class Form(str, enum.Enum):
 
 
 def trace_command(  # noqa: PLR0913 - one parameter an option
-    action: Annotated[Action, typer.Argument(help="What to do: show the trace, or export it.", metavar="show|export")],
+    action: Annotated[
+        Action,
+        typer.Argument(
+            help="What to do: show the trace, export it, or say what changed since.", metavar="show|changes|export"
+        ),
+    ],
     folder: Annotated[
         Path, typer.Argument(help="A folder that `align capture` wrote, or a dump of another tool.", metavar="DIR")
     ],
+    later: Annotated[
+        Path | None, typer.Argument(help="changes: a later iteration of the same run.", metavar="LATER")
+    ] = None,
     depth: Annotated[int | None, typer.Option(min=0, help="Show calls down to this depth; 0 is the model.")] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show dtypes and the lines that called, too.")] = False,
     to: Annotated[Form | None, typer.Option(help="export: the tool that is to read it.")] = None,
@@ -40,7 +49,7 @@ def trace_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Print a trace as the tree of its calls, or write it in the form of another tool.
+    """Print a trace as the tree of its calls, say what changed between two, or write it in the form of another tool.
 
     The tree shows classes, shapes, figures, and where it ends if it was cut short.
     """
@@ -50,12 +59,25 @@ def trace_command(  # noqa: PLR0913 - one parameter an option
 
     if action is Action.EXPORT:
         return _export(folder, to, out)
+    if action is Action.CHANGES:
+        return _changes(folder, later, json=json, show_all=show_all)
     known = is_trace_folder(folder) or not folder.exists()
     result = show_trace(folder) if known else show_dump(folder)
     if depth is not None:
         calls = tuple(call for call in result.calls if call.depth <= depth)
         result = dataclasses.replace(result, calls=calls)
     hand_over(result, {"trace": folder}, None, json, show_all=show_all)
+    return 0
+
+
+def _changes(folder: Path, later: Path | None, *, json: bool, show_all: bool) -> int:
+    from align.errors import UsageError
+    from align.watch.compare_iterations import compare_iterations
+
+    if later is None:
+        raise UsageError.of("cli_usage.changes_of_two")
+    result = compare_iterations(folder, later)
+    hand_over(result, {"before": folder, "after": later}, None, json, show_all=show_all)
     return 0
 
 

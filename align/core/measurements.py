@@ -41,7 +41,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class TensorStatistics:
-    """Figures of one tensor; `min`, `max`, `mean` and `rms` are over its finite elements, None if it has none."""
+    """Figures of one tensor; `min`, `max`, `mean` and `rms` are over its finite elements, None if it has none.
+
+    `magnitude` is the sum of their absolute values, None too where it was not asked for.
+    """
 
     min: float | None
     max: float | None
@@ -49,6 +52,7 @@ class TensorStatistics:
     rms: float | None
     nan: int = 0
     inf: int = 0
+    magnitude: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

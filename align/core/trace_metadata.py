@@ -126,13 +126,19 @@ class TraceHead:
 
 @dataclass(frozen=True, slots=True)
 class TracedTensor:
-    """One tensor that a call returned; `statistics` is None where none were taken, `kept` counts kept elements."""
+    """One tensor that a call returned; `statistics` is None where none were taken, `kept` counts kept elements.
+
+    `rounding` is the relative error (L2) against the same layer in float64 on the same inputs, None where that was not
+    asked for, or is not known: `not_recomputed` says why then.
+    """
 
     name: str
     shape: Shape
     dtype: str
     statistics: TensorStatistics | None
     kept: int
+    rounding: float | None = None
+    not_recomputed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

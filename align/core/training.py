@@ -156,6 +156,24 @@ class Trainer(SettingsReader, StepTaker, Protocol):
 
 
 @runtime_checkable
+class LayerSubstituter(Plugin, Protocol):
+    """Lets other code compute in the place of layers of a live model, forward and back, on the layers' own tensors."""
+
+    def recast_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
+        """Return what computes as a layer does, there or in that precision; its outputs come back as the layer's own.
+
+        Gradients reach the layer's parameters, and what it writes into its buffers reaches these. Raises CannotRunError
+        where that cannot be.
+        """
+
+    def bare_layer(self, model: Model, path: str) -> Model:
+        """Return a twin of a layer that holds the same tensors and is not substituted with it."""
+
+    def substituted(self, model: Model, stand_ins: Mapping[str, Callable[..., Any]]) -> AbstractContextManager[None]:
+        """Let these answer for the layers at their paths for a while, in the layers' hooks."""
+
+
+@runtime_checkable
 class ModelFreezer(Plugin, Protocol):
     """Finds the layers that compute otherwise in training mode, and says how they are held."""
 

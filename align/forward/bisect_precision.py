@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from math import ceil, inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from align.core.measurements import smallest_factor
 from align.core.progress import silent
@@ -84,8 +84,7 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
         moved = judged_by(trace, (noise, precision or "", limit), loss)
         bench = _Bench(opened, arrays, (device, precision), moved, progress, _layers(trace.captures, layers))
         everything = bench.move_all()
-        groups = _groups(bench)
-        rows = tuple(_rows(bench, groups))
+        rows = sensitive_layers(bench)
         rest = bench.move(tuple(path for path in bench.layers if path not in {row.module for row in rows}))
     progress("bisect", len(bench.runs), len(bench.runs))
     place = precision or device or ""
@@ -181,8 +180,11 @@ class KeptOutputs:
 
 
 def _layers(captures: Sequence[Capture], pattern: str) -> dict[str, str]:
-    """Classes of the called layers that fit, by path; raises UsageError if there is none."""
-    called = {one.module: one.class_name for one in captures if one.module}
+    return inner_layers({one.module: one.class_name for one in captures if one.module}, pattern)
+
+
+def inner_layers(called: Mapping[str, str], pattern: str) -> dict[str, str]:
+    """Those of called modules, classes by path, that have none inside and fit; raises UsageError if there is none."""
     around = {path[:end] for path in called for end, letter in enumerate(path) if letter == "."}
     found = {path: name for path, name in called.items() if path not in around and fnmatchcase(path, pattern)}
     if not found:
@@ -207,17 +209,26 @@ def judged_by(
     return lambda outputs: loss_movement(own, of(outputs), limit)
 
 
-def _groups(bench: _Bench) -> list[tuple[str, ...]]:
-    """Smallest sets that move the model above its limit, one after the other."""
+class Bench(Protocol):
+    """Runs something with some of its layers otherwise; `layers` are the classes of those that can be, by path."""
+
+    layers: dict[str, str]
+
+    def move(self, paths: tuple[str, ...]) -> Movement:
+        """Run it with these layers otherwise, and tell by how much it moved."""
+
+
+def sensitive_layers(bench: Bench) -> tuple[SensitiveLayer, ...]:
+    """Smallest sets that move it above its limit, one after the other: each layer alone, and with those before it."""
     groups: list[tuple[str, ...]] = []
     rest = tuple(bench.layers)
     while rest and len(groups) < MOST_SENSITIVE_SETS and bench.move(rest).factor > 1.0:
         groups.append(smallest_set(rest, lambda paths: bench.move(paths).factor > 1.0))
         rest = tuple(path for path in rest if path not in groups[-1])
-    return groups
+    return tuple(_rows(bench, groups))
 
 
-def _rows(bench: _Bench, groups: Sequence[tuple[str, ...]]) -> list[SensitiveLayer]:
+def _rows(bench: Bench, groups: Sequence[tuple[str, ...]]) -> list[SensitiveLayer]:
     rows: list[SensitiveLayer] = []
     for number, group in enumerate(groups):
         for path in sorted(group, key=lambda path: -bench.move((path,)).factor):

@@ -27,19 +27,21 @@ if TYPE_CHECKING:
 _ONES = {np.dtype(dtype): np.ones(STATISTICS_PIECE, dtype) for dtype in (np.float32, np.float64)}
 
 
-def summarize_tensor(value: Array) -> TensorStatistics:
+def summarize_tensor(value: Array, *, magnitude: bool = False) -> TensorStatistics:
     """Figures of the finite elements, and how many are not; those of complex values are of their absolute values.
+
+    The sum of absolute values takes another pass, and is had only if asked for.
 
     Sums run in the tensor's dtype inside a piece (float32 at least) and in float64 across pieces: they are good to
     about six digits, for the eye and for alarms, not for a verdict.
     """
-    sums = _Sums()
+    sums = _Sums(magnitude=magnitude)
     for block in _blocks(value.reshape(-1)):
         sums.add(_as_plain_floats(block))
     if not sums.count:
         return TensorStatistics(None, None, None, None, sums.nan, sums.inf)
     mean, rms = sums.sum / sums.count, sqrt(sums.squares / sums.count)
-    return TensorStatistics(sums.low, sums.high, mean, rms, sums.nan, sums.inf)
+    return TensorStatistics(sums.low, sums.high, mean, rms, sums.nan, sums.inf, sums.magnitude)
 
 
 def _blocks(flat: Array) -> Iterator[Array]:
@@ -52,7 +54,8 @@ def _blocks(flat: Array) -> Iterator[Array]:
 
 
 class _Sums:
-    def __init__(self) -> None:
+    def __init__(self, *, magnitude: bool) -> None:
+        self.magnitude = 0.0 if magnitude else None
         self.low, self.high = float("inf"), float("-inf")
         self.sum = self.squares = 0.0
         self.count = self.nan = self.inf = 0
@@ -61,6 +64,7 @@ class _Sums:
         low, high = _range(block)
         if 1e-15 < max(-low, high) < 1e15 and isfinite(low + high):
             self._add(block.size, (low, high), _products(block))
+            self._add_magnitude(block)
             return
         # Seldom: squares of float32 would overflow or vanish, or some elements are not finite.
         self.nan += int(np.isnan(block).sum())
@@ -69,12 +73,17 @@ class _Sums:
         if wide.size:
             with np.errstate(over="ignore"):  # of float64 beyond 1e154
                 self._add(wide.size, _range(wide), (float(wide.sum()), float(np.square(wide).sum())))
+                self._add_magnitude(wide)
 
     def _add(self, count: int, extremes: tuple[float, float], sums: tuple[float, float]) -> None:
         self.count += count
         self.low, self.high = min(self.low, extremes[0]), max(self.high, extremes[1])
         self.sum += sums[0]
         self.squares += sums[1]
+
+    def _add_magnitude(self, block: Array) -> None:
+        if self.magnitude is not None:
+            self.magnitude += float(np.abs(block).sum(dtype=np.float64))
 
 
 def _range(block: Array) -> tuple[float, float]:

@@ -148,3 +148,71 @@ class LoopWatcher(Plugin, Protocol):
 
     def operators(self, sink: OperatorSink) -> AbstractContextManager[None]:
         """Let a sink see what is computed; only those that user code asks for, or a framework's module that it runs."""
+
+
+@runtime_checkable
+class LoopHost(LoopWatcher, Protocol):
+    """Tells where a loop runs, calls back from a framework's own loop, and computes its layers again afterwards."""
+
+    def rank(self) -> tuple[int, int]:
+        """The rank of this process, and how many there are: (0, 1) for one alone."""
+
+    def refuse_unseen(self) -> None:
+        """Raise CannotRunError where modules run past all hooks, as in MindSpore's graph mode."""
+
+    def step_callback(self, ended: Callable[[Any], None], closed: Callable[[], None]) -> Any:
+        """Return a callback for the framework's own loop: of each step that `ended`, and of the loop that is `closed`.
+
+        A step ends with what it returned, None where the loop does not tell.
+
+        Raises CannotRunError where that loop is of a package that is not there.
+        """
+
+    def random_state(self) -> bytes:
+        """The state of the generator that layers draw from: another one after a call that drew."""
+
+    def recomputed(self, module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
+        """Return what a copy of a layer returns on the processor in float64, with arrays in the place of tensors.
+
+        It holds these values of its parameters and buffers, and is given (args, kwargs) with arrays for tensors. The
+        layer and all random states are left as they were. Raises UserCodeError where the copy or the call fails.
+        """
+
+    def own_values(self, module: Any) -> dict[str, Array]:
+        """Copy out the parameters and buffers of a layer and of what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleFlow:
+    """How a loss scale works: its `name`, whether it is `dynamic`, whether it `drops` an update that overflowed.
+
+    `faked` says what stands in for kernels that the device lacks, "" for nothing.
+    """
+
+    name: str
+    dynamic: bool
+    drops: bool
+    faked: str = ""
+
+
+@runtime_checkable
+class LossScaleReader(LoopHost, Protocol):
+    """Reads the loss scales of a framework's own flows."""
+
+    def scale_flow(self, scaler: Any) -> ScaleFlow | None:
+        """How what scales the loss works; None for what is no loss scale of the framework."""
+
+    def loss_scale(self, scaler: Any) -> float:
+        """What the loss is multiplied by now."""
+
+    def scale_by_which(self, optimizer: Any) -> float:
+        """What an optimizer divides gradients by itself, 1 for none."""
+
+    def read_step(self, output: Any) -> tuple[float | None, str, bool | None]:
+        """The loss, its dtype and whether it overflowed, of what a step returned; None or "" where it does not say."""
+
+    def kept_gradients(self, model: Model) -> list[tuple[str, Any]]:
+        """The gradients that parameters hold after a step, by name; none where the framework hands them to the user."""
+
+    def kernels_faked(self, scaler: Any) -> AbstractContextManager[None]:
+        """Let a flow run on a device that lacks its kernels, by others that compute the same."""

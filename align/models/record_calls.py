@@ -73,6 +73,14 @@ def bound_batches(
     return tuple(BoundBatch(one, *bind_inputs(function, tensors)) for one, tensors in batches)
 
 
+def call_start(call: tuple[str, int, str | None, str], given: Any, home: str) -> CallStart:
+    """What is told of a call that begins: path, number, the module around it, class; with what it is given.
+
+    Its line in the user's code is told from the folder `home`.
+    """
+    return CallStart(*call, user_line(home), tensor_kinds(leaves(given)))
+
+
 class FromArray(Protocol):
     """Turns an array into a framework's tensor of the dtype and place of another one."""
 
@@ -136,10 +144,7 @@ class CallRecorder:
             return None
         given = dict(enumerate(args)) | dict(kwargs or {})
         if self._call_sink is not None:
-            kinds = tensor_kinds(leaves(given))
-            self._call_sink.begin(
-                CallStart(path, self._calls.get(path, 0), around, class_name, user_line(self._home), kinds)
-            )
+            self._call_sink.begin(call_start((path, self._calls.get(path, 0), around, class_name), given, self._home))
         return None if self._input_sink is None else self._changed(self._input_sink, path, given, len(args))
 
     def _changed(self, sink: InputSink, path: str, given: dict[Any, Any], positions: int) -> Any:
@@ -237,7 +242,7 @@ def recorded_calls(
         stack.callback(_take_off, handles)
         for path, module in modules:
             if path in stand_ins:
-                stack.enter_context(_answered(module, method, stand_ins[path]))
+                stack.enter_context(answered(module, method, stand_ins[path]))
             handles.append(module.register_forward_pre_hook(partial(_before, recorder, path), with_kwargs=True))
             handles.append(module.register_forward_hook(partial(_after, recorder, path), with_kwargs=True))
         yield
@@ -249,13 +254,22 @@ def _take_off(handles: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def _answered(module: Any, method: str, stand_in: Callable[..., Any]) -> Iterator[None]:
+def answered(module: Any, method: str, stand_in: Callable[..., Any]) -> Iterator[None]:
     """Let a module answer with the stand-in; past its own __setattr__, which may refuse a function."""
     object.__setattr__(module, method, stand_in)
     try:
         yield
     finally:
         object.__delattr__(module, method)
+
+
+def twin_class(module: Any) -> type:
+    """The class of a second object over a module's tables: it is in training mode whenever the module is."""
+    mode = property(lambda _: module.training, lambda *_: None)
+    own = type(module)
+    return type(
+        own.__name__, (own,), {"training": mode, "__module__": own.__module__, "__qualname__": own.__qualname__}
+    )
 
 
 def _before(recorder: CallRecorder, path: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

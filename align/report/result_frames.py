@@ -123,6 +123,7 @@ ROWS = {
     "hyperparameters": ("differences",),
     "initial": ("parameters",),
     "inspect": ("tensors",),
+    "iterations": ("tensors",),
     "ladder": ("rungs",),
     "lint": ("findings",),
     "log": ("metrics",),
@@ -133,8 +134,10 @@ ROWS = {
     "precision": ("layers",),
     "report": ("rungs",),
     "repro": ("outputs",),
+    "scale": ("steps",),
     "switches": ("switches",),
     "trace": ("calls", "outputs"),
+    "training": ("layers",),
     "updates": ("tensors",),
     "validate": ("combinations",),
 }

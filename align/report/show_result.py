@@ -26,9 +26,12 @@ IN_PARTS = {
     "crash": "align.report.kind_parts.crash_steps",
     "emulate": "align.report.kind_parts.emulated_chip",
     "hyperparameters": "align.report.kind_parts.compared_settings",
+    "iterations": "align.report.kind_parts.iteration_changes",
     "memory": "align.report.kind_parts.followed_memory",
     "nonfinite": "align.report.kind_parts.found_nonfinite",
+    "scale": "align.report.kind_parts.loss_scale_steps",
     "scan": "align.report.kind_parts.scanned_calls",
+    "training": "align.report.kind_parts.bisected_training",
 }
 
 

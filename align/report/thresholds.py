@@ -213,3 +213,7 @@ MOST_AT_RISK: Final = 10
 """So many layers are shown as most at risk.
 Choice: more are no help to somebody who looks for the first layers to keep in float32; all of them are in the result.
 """
+
+MOST_CHANGED_TENSORS: Final = 10
+"""Tensors that changed most between two iterations, of which the terminal shows so many.
+Choice: what fits a screen with what stands around it."""

@@ -207,14 +207,24 @@ _FIGURES = tuple(one.name for one in fields(TensorStatistics))
 class CallWriter:
     """A CallSink that writes a trace folder; memory is that of one tensor. Use it as a context manager.
 
-    `later` names the files that are noted after the run.
+    `later` names the files that are noted after the run; `header_bytes` is as for TraceWriter. With `magnitudes`, sums
+    of absolute values are among the figures.
     """
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], head: TraceHead, *, later: Sequence[str] = ()
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        head: TraceHead,
+        *,
+        later: Sequence[str] = (),
+        header_bytes: int | None = None,
+        magnitudes: bool = False,
     ) -> None:
-        self._kept, self.functions = head.kept, head.functions
-        self._writer = TraceWriter(folder, environment, inputs=head.layer_inputs, head=head, later=later)
+        self._kept, self.functions, self._magnitudes = head.kept, head.functions, magnitudes
+        self._writer = TraceWriter(
+            folder, environment, inputs=head.layer_inputs, head=head, later=later, header_bytes=header_bytes
+        )
         self._outputs = 0
         self._latest: dict[str, dict[str, Any]] = {}  # what was noted of the tensors of the call that ended last
         self._current: dict[str, dict[str, Any]] = {}
@@ -240,7 +250,10 @@ class CallWriter:
     def add(self, capture: Capture, value: Array) -> None:
         """Note a tensor with its figures, and keep of it what is to be kept."""
         part = keep_part(self._kept, capture, value)
-        noted: dict[str, Any] = {"statistics": _figures(summarize_tensor(value)), "offset": None}
+        noted: dict[str, Any] = {
+            "statistics": _figures(summarize_tensor(value, magnitude=self._magnitudes)),
+            "offset": None,
+        }
         if part is not None:
             noted |= self._writer.append(capture, part)
             if part.shape != capture.shape:
@@ -259,6 +272,10 @@ class CallWriter:
         self._outputs += capture.role == "output"
         self._current[capture.key] = noted
         self._writer.note({**capture_as_json(capture), **noted}, flush=False)  # the end of the call does
+
+    def recomputed(self, capture: Capture, error: float | None, reason: str) -> None:
+        """Note by what share a tensor is off from what its layer makes in float64, or why that is not known."""
+        self._writer.note({"recomputed": capture.key, "error": None if error is None else str(error), "reason": reason})
 
     def finish(self, module: str, call: int) -> None:
         """Note a call that returned."""
@@ -287,4 +304,6 @@ class GivenWriter(CallWriter):
 
 
 def _figures(statistics: TensorStatistics) -> dict[str, float | None]:
-    return {name: getattr(statistics, name) for name in _FIGURES}  # all finite: JSON can hold them
+    """All finite: JSON can hold them. What was not asked for is left out."""
+    figures = {name: getattr(statistics, name) for name in _FIGURES}
+    return {name: value for name, value in figures.items() if name != "magnitude" or value is not None}

@@ -156,7 +156,9 @@ def _calls(trace: TraceFolder) -> Iterator[TracedCall]:
 def _tensor(trace: TraceFolder, capture: Capture) -> TracedTensor:
     place = trace.manifest.places.get(capture.key)
     kept = 0 if place is None else prod(place.shape)
-    return TracedTensor(capture.output, capture.shape, capture.dtype, trace.manifest.statistics.get(capture.key), kept)
+    manifest, key = trace.manifest, capture.key
+    rounding = manifest.recomputed.get(key), manifest.not_recomputed.get(key, "")
+    return TracedTensor(capture.output, capture.shape, capture.dtype, manifest.statistics.get(key), kept, *rounding)
 
 
 def trace_faults(reference: TraceHead, candidate: TraceHead) -> Iterator[str]:

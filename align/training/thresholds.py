@@ -340,3 +340,14 @@ Choice: float64 holds 1e308, and sums of 1e24 keep their order."""
 SOLVER_DIGITS: Final = (1, 2, 3, 4, 5, 6)
 """Digits of numbers that are tried in the place of a solved one, the roundest first.
 Choice: people write few; float32 keeps no more than 7."""
+
+# Layers that move a training.
+TRAINING_LOSS_LIMIT: Final = 0.005
+"""The loss after the last step may move by half a percent where layers compute otherwise.
+Source: the migration guide of MindSpore Transformers, which allows it for the first loss of a port."""
+EQUAL_RUNS_ROUNDED: Final = 2
+"""Trainings from values that are rounded at random, beside one from the same values: what they differ by is noise.
+Choice: each costs a training; one alone is small by chance too often."""
+EQUAL_RUNS_FACTOR: Final = 10.0
+"""A loss moved if it moved by more than so many times what equal trainings differ by.
+Choice: the larger of two differences is a tenth of what a third one may be in about one of a hundred cases."""

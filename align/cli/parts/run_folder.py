@@ -26,12 +26,18 @@ def _kind(command: str, given: Mapping[str, object]) -> str:
     """The kind of result that a command makes: by some options it is another than that of its name."""
     if command == "map" and given.get("check"):
         return "check"
-    if command == "bisect" and given.get("switches"):
-        return "switches"
-    if command == "bisect" and (given.get("precision") or given.get("device")):
-        return "precision"
+    if command == "bisect":
+        return _kind_of_bisection(given)
     if command == "check_determinism":
         return "determinism"
     if command == "diff" and given.get("updates"):
         return "updates"
     return "log" if command == "loss" and given.get("candidate") is None else command
+
+
+def _kind_of_bisection(given: Mapping[str, object]) -> str:
+    if given.get("train"):
+        return "training"
+    if given.get("switches"):
+        return "switches"
+    return "precision" if given.get("precision") or given.get("device") else "bisect"

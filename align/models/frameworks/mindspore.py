@@ -40,10 +40,13 @@ from align.models.adapter_parts.mindspore.copies import (
 )
 from align.models.adapter_parts.mindspore.functions import captured_operators, elementwise_functions
 from align.models.adapter_parts.mindspore.gradients import differentiate
+from align.models.adapter_parts.mindspore.loop_host import MindSporeLoopHost
 from align.models.adapter_parts.mindspore.loops import MindSporeLoops
+from align.models.adapter_parts.mindspore.loss_scales import MindSporeLossScales
 from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
 from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
+from align.models.adapter_parts.mindspore.substitutes import MindSporeSubstituter
 from align.models.adapter_parts.mindspore.training import MindSporeTrainer
 from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
@@ -85,7 +88,9 @@ for tensor, name in zip(tensors, weights.files, strict=True):
 )
 
 
-class MindSporeFramework(MindSporeLoops, MindSporeOptimizers, MindSporeTrainer):
+class MindSporeFramework(
+    MindSporeLoops, MindSporeLoopHost, MindSporeLossScales, MindSporeOptimizers, MindSporeTrainer, MindSporeSubstituter
+):
     """Adapter of mindspore.nn.Cell."""
 
     name = "mindspore"

@@ -36,7 +36,9 @@ from align.models.adapter_parts.torch.function_modes import (
     seen_wide,
 )
 from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
+from align.models.adapter_parts.torch.loop_host import TorchLoopHost
 from align.models.adapter_parts.torch.loops import TorchLoops
+from align.models.adapter_parts.torch.loss_scales import TorchLossScales
 from align.models.adapter_parts.torch.optimizers import TorchOptimizers
 from align.models.adapter_parts.torch.outline import TorchOutliner
 from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
@@ -50,8 +52,9 @@ from align.models.adapter_parts.torch.state import (
     restored,
     writes,
 )
+from align.models.adapter_parts.torch.substitutes import TorchSubstituter
 from align.models.adapter_parts.torch.training import TorchTrainer
-from align.models.adapter_parts.torch.watched_calls import called_layers, name_of, watch_calls, watched_calls
+from align.models.adapter_parts.torch.watched_calls import TorchCallWatcher, watch_calls
 from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,
@@ -76,7 +79,6 @@ if TYPE_CHECKING:
     from align.core.protocols import Inputs, Model
     from align.core.traces import CaptureSink, CodeSeen
     from align.errors import AlignError
-    from align.models.api_calls import ApiCall
 
 # How Python words it when a pickled class is not there.
 MISSING_CLASS = re.compile(r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>[^']+)'")
@@ -93,7 +95,16 @@ FORMS = ScriptForms(
 )
 
 
-class TorchFramework(TorchLoops, TorchOptimizers, TorchOutliner, TorchTrainer):
+class TorchFramework(
+    TorchCallWatcher,
+    TorchLoops,
+    TorchLoopHost,
+    TorchLossScales,
+    TorchOptimizers,
+    TorchOutliner,
+    TorchTrainer,
+    TorchSubstituter,
+):
     """Adapter of torch.nn.Module."""
 
     name = "torch"
@@ -278,24 +289,6 @@ class TorchFramework(TorchLoops, TorchOptimizers, TorchOutliner, TorchTrainer):
         copied = _copied(model)
         watch_calls(copied)
         return copied
-
-    def watched_calls(self, model: Model) -> tuple[ApiCall, ...]:
-        """What was called; see CallWatcher."""
-        return watched_calls(model)
-
-    def called_layers(self, model: Model) -> tuple[ApiCall, ...]:
-        """Layers by class; see CallWatcher."""
-        return called_layers(model)
-
-    def public_name(self, value: object) -> str:
-        """Name a class or function of torch; see CallWatcher."""
-        return name_of(value)
-
-    def tensor_methods(self) -> frozenset[str]:
-        """What a tensor has; see CallWatcher."""
-        import torch
-
-        return frozenset(dir(torch.Tensor))
 
     def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
         """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""

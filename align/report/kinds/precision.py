@@ -4,49 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks, verdict_block
-from align.report.rendering.format_values import as_float, format_number
+from align.report.kind_parts.sensitive_layers import sensitive_layers
+from align.report.rendering.blocks import Block, Lines, findings_blocks, verdict_block
+from align.report.rendering.format_values import format_number
 from align.words.catalogue import say, word
 
 
 def precision_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:  # noqa: ARG001
     """Show a `mindalign.precision` document."""
-    rows = document["layers"]
+    rows, judged = document["layers"], word("judged", document["judged"])
     not_run = tuple(
         say("precision.not_run_line", module=path, reason=reason) for path, reason in document["not_run"].items()
     )
     return [
-        *([_layers(rows, document["judged"])] if rows else []),
+        *([sensitive_layers(rows, say("precision.title"), say("precision.note", judged=judged))] if rows else []),
         Lines("", tuple(_notes(document))),
         *([Lines(say("precision.not_run"), not_run, "open")] if not_run else []),
         *findings_blocks(document["findings"]),
         verdict_block(document["verdict"]),
     ]
-
-
-def _layers(rows: list[dict[str, Any]], judged: str) -> Table:
-    columns = (
-        Column(say("precision.group"), "number"),
-        Column(say("precision.layer"), "path"),
-        Column(say("precision.class")),
-        Column(say("precision.alone"), "number"),
-        Column(say("precision.factor"), "number"),
-        Column(say("precision.cumulative"), "number"),
-        Column(say("precision.factor"), "number"),
-    )
-    cells = tuple(
-        Row(
-            (
-                format_number(row["group"] + 1),
-                row["module"],
-                row["class_name"],
-                *(format_number(row[key]) for key in ("alone", "alone_factor", "cumulative", "cumulative_factor")),
-            ),
-            "bad" if as_float(row["alone_factor"]) > 1.0 else "plain",
-        )
-        for row in rows
-    )
-    return Table(say("precision.title"), columns, cells, say("precision.note", judged=word("judged", judged)))
 
 
 def _notes(document: dict[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 INDENT = "  "
 FIGURES = ("min", "max", "mean", "rms")
+FURTHER = ("magnitude", "rounding")
 
 
 def trace_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -50,26 +51,34 @@ def _facts(document: dict[str, Any]) -> Facts:
 
 
 def _tree(calls: list[dict[str, Any]], *, show_all: bool) -> Table:
+    tensors = [tensor for call in calls for tensor in call["outputs"]]
+    further = tuple(name for name in FURTHER if any(_further(tensor, name) is not None for tensor in tensors))
     columns = (
         Column(say("trace.call"), "words"),
         Column(say("trace.class")),
         Column(say("word.shape")),
         Column(say("word.dtype"), wide=not show_all),
         *(Column(say(f"trace.{name}"), "number") for name in FIGURES),
+        *(Column(say(f"trace.{name}"), "number") for name in further),
         Column(say("trace.non_finite"), "number"),
         Column(say("trace.place"), "path", wide=not show_all),
     )
-    return Table(say("trace.calls"), columns, tuple(row for call in calls for row in _rows(call)))
+    return Table(say("trace.calls"), columns, tuple(row for call in calls for row in _rows(call, further)))
 
 
-def _rows(call: dict[str, Any]) -> Iterator[Row]:
+def _further(tensor: dict[str, Any], name: str) -> Any:
+    """A figure that only some traces have."""
+    return (tensor if name == "rounding" else tensor["statistics"] or {}).get(name)
+
+
+def _rows(call: dict[str, Any], further: tuple[str, ...]) -> Iterator[Row]:
     """One row a tensor; a call that returned none has one too."""
     path = re.split(r"[./]", call["module"])[-1] if call["depth"] else call["module"]
     name = INDENT * call["depth"] + layer_name(path, call["call"])
     if not call["outputs"]:
         note = "" if call["returned"] else say("trace.not_returned")
         yield Row(
-            (name, call["class_name"], note, "", "", "", "", "", "", call["place"]),
+            (name, call["class_name"], note, *[""] * (len(FIGURES) + len(further) + 2), call["place"]),
             "plain" if call["returned"] else "bad",
         )
     for place, tensor in enumerate(call["outputs"]):
@@ -83,6 +92,7 @@ def _rows(call: dict[str, Any]) -> Iterator[Row]:
             output + format_shape(tensor["shape"]),
             tensor["dtype"],
             *shown,
+            *(format_number(_further(tensor, key)) for key in further),
             format_number(odd) if odd else "",
             call["place"],
         )

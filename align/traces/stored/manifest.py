@@ -42,7 +42,8 @@ class TraceManifest:
 
     `tensors` and `files` are the checksums of the files beside it, None in a trace without: one that is not sealed, or
     was written by an earlier version. `later` names files that the seal says are written after it. `header_bytes` is
-    the room of the header in front of the tensors, None for the usual one.
+    the room of the header in front of the tensors, None for the usual one. `recomputed` are the shares by which tensors
+    are off from their layer in float64, `not_recomputed` why that is not known, both by key.
     """
 
     environment: dict[str, str]
@@ -53,6 +54,8 @@ class TraceManifest:
     starts: list[CallStart] = field(default_factory=list)
     running: list[CallStart] = field(default_factory=list)
     returned: list[ReturnedParts] = field(default_factory=list)
+    recomputed: dict[str, float] = field(default_factory=dict)
+    not_recomputed: dict[str, str] = field(default_factory=dict)
     failure: str = ""
     sealed: bool = False
     tensors: FileSum | None = None
@@ -164,6 +167,13 @@ def returned_as_json(parts: ReturnedParts) -> dict[str, Any]:
     return {"returned": parts.call, **named}
 
 
+def _take_recomputed(manifest: TraceManifest, line: dict[str, Any]) -> None:
+    if line["error"] is None:
+        manifest.not_recomputed[line["recomputed"]] = str(line["reason"])
+    else:
+        manifest.recomputed[line["recomputed"]] = float(line["error"])
+
+
 def _take_failure(manifest: TraceManifest, line: dict[str, Any]) -> None:
     manifest.failure = line["failed"]
 
@@ -185,6 +195,7 @@ _KINDS: dict[str, Callable[[TraceManifest, dict[str, Any]], None]] = {
     "begin": _take_begin,
     "end": _take_end,
     "returned": _take_returned,
+    "recomputed": _take_recomputed,
     "failed": _take_failure,
     "sealed": _take_seal,
     "file": _take_file,

@@ -129,7 +129,7 @@ def place_model(model: Model, device: str | None, dtype: str | None) -> None:
     import torch
 
     if device is not None:
-        model.to(device=_checked_device(device))
+        model.to(device=checked_device(device))
     if dtype is not None:
         model.to(dtype=getattr(torch, dtype))
 
@@ -145,9 +145,9 @@ def placed_layer(layer: Model, device: str | None, dtype: str | None) -> Callabl
     def answer(*args: Any, **kwargs: Any) -> Any:
         given = [leaf for _, leaf in leaves((args, kwargs)) if torch.is_tensor(leaf)]
         like = next((leaf for leaf in given if leaf.is_floating_point()), next(iter(layer.parameters()), None))
-        there = with_leaves((args, kwargs), lambda _, leaf: _moved(leaf, device, wanted))
+        there = with_leaves((args, kwargs), lambda _, leaf: moved(leaf, device, wanted))
         output = copied(*there[0], **there[1])
-        return output if like is None else with_leaves(output, lambda _, leaf: _moved(leaf, like.device, like.dtype))
+        return output if like is None else with_leaves(output, lambda _, leaf: moved(leaf, like.device, like.dtype))
 
     return answer
 
@@ -169,10 +169,11 @@ def _cast_inputs(dtype: Any, _module: Model, args: tuple[Any, ...], kwargs: dict
     tensors = (leaf for _, leaf in leaves((args, kwargs)) if torch.is_tensor(leaf))
     if all(tensor.dtype == dtype or not tensor.is_floating_point() for tensor in tensors):
         return None  # containers stay the same ones: a module may write into them
-    return with_leaves((args, kwargs), lambda _, leaf: _moved(leaf, None, dtype))
+    return with_leaves((args, kwargs), lambda _, leaf: moved(leaf, None, dtype))
 
 
-def _moved(leaf: Any, device: Any, dtype: Any) -> Any:
+def moved(leaf: Any, device: Any, dtype: Any) -> Any:
+    """Move a tensor, and cast a floating one; anything else stays."""
     import torch
 
     if not torch.is_tensor(leaf):
@@ -180,7 +181,7 @@ def _moved(leaf: Any, device: Any, dtype: Any) -> Any:
     return leaf.to(device=device, dtype=dtype if leaf.is_floating_point() else None)
 
 
-def _checked_device(name: str) -> Any:
+def checked_device(name: str) -> Any:
     """Return a device that is there; raises CannotRunError otherwise."""
     import torch
 

@@ -30,6 +30,28 @@ MODULES = ("torch.functional.", "torch._refs.")  # where public functions of tor
 LINALG = "torch.linalg.linalg_"
 
 
+class TorchCallWatcher:
+    """The part of the adapter that says what was called; see CallWatcher."""
+
+    def watched_calls(self, model: Model) -> tuple[ApiCall, ...]:
+        """What was called; see CallWatcher."""
+        return watched_calls(model)
+
+    def called_layers(self, model: Model) -> tuple[ApiCall, ...]:
+        """Layers by class; see CallWatcher."""
+        return called_layers(model)
+
+    def public_name(self, value: object) -> str:
+        """Name a class or function of torch; see CallWatcher."""
+        return name_of(value)
+
+    def tensor_methods(self) -> frozenset[str]:
+        """What a tensor has; see CallWatcher."""
+        import torch
+
+        return frozenset(dir(torch.Tensor))
+
+
 def watch_calls(model: Model, told: Told | None = None) -> None:
     """Let the runs of a model be watched; see `watched_calls`. `told` gets each call: name, function, arguments, value.
 
