@@ -47,7 +47,7 @@ def forward_origin(seen: RecordedPass, *, ended: bool = False) -> Origin | None:
     bad = [one for one in seen.records if not isfinite(one.norm)]
     if not bad:
         return None
-    harmed = [one for one in bad if one.size == 1 and _counts(one, seen)]
+    harmed = [one for one in bad if one.size == 1 and one.differentiable and _counts(one, seen)]
     if not harmed and ended and not any(one.size == 1 and one.outputs for one in seen.records):
         harmed = [one for one in bad if not one.path and one.is_module and isnan(one.norm)]
     return None if not harmed else _described(_first_cause(harmed[0], set(), seen), seen)
@@ -157,6 +157,7 @@ def _described(record: Record, seen: RecordedPass) -> Origin:
     if asked:
         return Origin(kind, "forward", record, "output", "", asked[0], record.dtype, _samples(asked[1], seen))
     cause = "float16-overflow" if record.dtype == "float16" else "overflow" if kind == "Inf" else "computed"
+    cause = "given" if _bad_operands(record, seen) else cause
     return Origin(kind, "forward", record, "output", "", cause, record.dtype, _samples_of(record.output, seen))
 
 

@@ -24,7 +24,8 @@ class Record:
     """One call, in the order of returning: what it returned, the places that it took, and what is kept of it.
 
     `norm` is a number, or a tensor on its device until the pass is read. `module` is the module itself, or the one that
-    runs an operator. `kept` are the arguments by position, then by name, tensors among them detached.
+    runs an operator. `kept` are the arguments by position, then by name, tensors among them detached. A gradient may
+    come back to what is `differentiable`; what is not may be data that were made ready, or a figure that is only shown.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Record:
     output: Any = None
     outputs: list[Place] = field(default_factory=list)
     largest: float | None = None
+    differentiable: bool = True
 
     @property
     def key(self) -> tuple[str, int, str, int]:
@@ -118,6 +120,7 @@ class RecordedPass:
         record.norm = self._norm(record, new, record.inputs)
         record.size = sum(_size(one) for one in new)
         record.dtype = self.forms.dtype_of(new[0])
+        record.differentiable = any(map(self.forms.differentiable, new))
         record.order, count = len(self.records), (record.path, record.call, record.name)
         record.index = self._counts[count] = self._counts.get(count, -1) + 1
         bad = isinstance(record.norm, float) and not isfinite(record.norm)

@@ -108,7 +108,7 @@ class WatchedFramework:
         call, module = self._hooks.running[-1] if self._hooks.running else (None, None)
         if module is not None and (id(module) in self._whole or not self._watches(module)):
             return
-        outputs = [one for _, one in leaves(output) if self.forms.differentiable(one)]
+        outputs = [one for _, one in leaves(output) if self._floating(one) and not self.forms.is_parameter(one)]
         if outputs:
             line = "" if plain_name(name) in VIEWS else line_of_user(self._home)
             path, number = (call.path, call.number) if call is not None else ("", 0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +30,10 @@ while time.monotonic() < end:
 
 
 def started(mode: str, seconds: float) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, mode, str(seconds)])
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, mode, str(seconds)])
+    while process.poll() is None and not Path(f"/proc/{process.pid}/cmdline").read_bytes():
+        time.sleep(0.001)  # it has no command line before it runs
+    return process
 
 
 @pytest.mark.parametrize(("mode", "outcome"), [("leak", Outcome.NOT_ALIGNED), ("steady", Outcome.ALIGNED)])
@@ -53,14 +57,28 @@ def test_what_is_too_short_to_tell_says_so() -> None:
     assert "too few" in found.verdict.reason
 
 
-def test_an_interrupt_ends_the_following_and_not_the_process() -> None:
+# A shell may have its background jobs ignore interrupts, and what they start.
+FOLLOW = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from align.cli.main import run
+run()
+"""
+
+
+def test_an_interrupt_ends_the_following_with_its_verdict_and_not_the_process() -> None:
     with started("steady", 30) as process:
-        timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
-        found = follow_memory(process.pid, every=0.02)
-        assert found.ended == "stopped"
+        command = [sys.executable, "-c", FOLLOW, "doctor", "--follow", str(process.pid), "--every", "0.02", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+            time.sleep(4)
+            following.send_signal(signal.SIGINT)
+            printed, said = following.communicate()
         assert process.poll() is None
         process.kill()
+    assert b"Traceback" not in said
+    found = json.loads(printed)
+    assert found["ended"] == "stopped"
+    assert following.returncode == (0 if found["verdict"]["outcome"] == "aligned" else 2)
 
 
 def test_a_time_ends_it_and_children_count() -> None:
