@@ -87,6 +87,13 @@ class LoopForms(Protocol):
         One pass over the elements, in float32 at least. Not finite where an element is not, or where it overflows.
         """
 
+    @property
+    def bytes_at_once(self) -> int:
+        """Norms are taken when so many bytes of tensors wait: each taking waits for all that runs. 0: one by one."""
+
+    def bytes_of(self, tensor: Any) -> int:
+        """The size of a tensor."""
+
     def norms(self, tensors: Iterable[Any]) -> list[float]:
         """Norms as numbers, of what `norm` returned: waited for once."""
 

@@ -1,7 +1,8 @@
 """What is kept of one pass forward and back: a figure of every tensor, and which call made it of which.
 
 Tensors themselves are kept only of calls whose result is not finite, and of operators that may divide by zero or
-overflow on their way back. Nothing waits for a device until a pass is over.
+overflow on their way back. Nothing waits for a device until a pass is over. Where figures are taken of many tensors at
+once (LoopForms.bytes_at_once), these are kept until then, and are seen as they are then.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ class RecordedPass:
         self._places: dict[Any, Place] = {}
         self._counts: dict[tuple[str, int, str], int] = {}
         self._suspects: dict[int, Record] = {}
+        self._awaited: list[tuple[Record | Arrival, list[Any]]] = []
+        self._awaited_bytes = 0
 
     def add_batch(self, named: Iterable[tuple[str, Any]]) -> None:
         """Note what the outermost module is given, to know it again where it is to blame."""
@@ -117,45 +120,79 @@ class RecordedPass:
         tensors = [one for one in inputs if self.forms.is_floating(one)]
         record.parameters = [one for one in tensors if self.forms.is_parameter(one)]
         record.inputs = [self._place(one) for one in tensors if not self.forms.is_parameter(one)]
-        record.norm = self._norm(record, new, record.inputs)
         record.size = sum(_size(one) for one in new)
         record.dtype = self.forms.dtype_of(new[0])
         record.differentiable = any(map(self.forms.differentiable, new))
         record.order, count = len(self.records), (record.path, record.call, record.name)
         record.index = self._counts[count] = self._counts.get(count, -1) + 1
-        bad = isinstance(record.norm, float) and not isfinite(record.norm)
-        if bad or plain_name(record.name) in RISKY:
-            record.kept, record.named = [self._kept(one) for one in given], {k: self._kept(v) for k, v in named.items()}
+        record.kept, record.named = [self._kept(one) for one in given], {k: self._kept(v) for k, v in named.items()}
         for place in record.inputs:
             place.consumers.append(record)
         for one in new:
-            self._produced(one, record, bad=bad)
-        self._note_largest(record, new)
+            place = self._place(one)
+            place.producer = record
+            record.outputs.append(place)
         self.records.append(record)
+        self._await(record, new)
         return record
 
-    def _norm(self, record: Record, new: list[Any], inputs: list[Place]) -> Any:
-        if plain_name(record.name) in VIEWS and len(inputs) == 1 and inputs[0].producer is not None:
-            made = inputs[0].producer
-            if made.size == sum(map(_size, new)):
+    def _await(self, one: Record | Arrival, tensors: list[Any]) -> None:
+        """Let a figure be taken with those of others: where that waits for what runs, once for many tensors."""
+        self._awaited.append((one, [self.forms.kept(tensor) for tensor in tensors]))
+        self._awaited_bytes += sum(map(self.forms.bytes_of, tensors)) if self.forms.bytes_at_once else 0
+        if self._awaited_bytes >= self.forms.bytes_at_once:
+            self._take_figures()
+
+    def _take_figures(self) -> None:
+        """Take the figures of all that is awaited, and keep the tensors of what is not finite or may go wrong."""
+        awaited, self._awaited, self._awaited_bytes = self._awaited, [], 0
+        for one, tensors in awaited:
+            if isinstance(one, Record):
+                self._figures_of_call(one, tensors)
+            else:
+                self._figures_of_gradient(one, tensors[0])
+
+    def _figures_of_call(self, record: Record, new: list[Any]) -> None:
+        record.norm = self._norm(record, new)
+        known = isinstance(record.norm, float)
+        bad = known and not isfinite(record.norm)
+        if not bad and plain_name(record.name) not in RISKY:
+            record.kept = record.named = None
+        if bad:
+            self._lead_back(record, new)
+            record.output = new[-1]
+            self._suspects = {self.forms.address(one): record for one in new} | self._suspects
+        if known and not bad and record.dtype == "float16":
+            record.largest = largest_of(self.forms, new[0], record.norm)
+
+    def _lead_back(self, record: Record, new: list[Any]) -> None:
+        """Note the calls whose result, not finite, a call was given or returns, by memory: objects may be others."""
+        given = [one for one in [*(record.kept or ()), *(record.named or {}).values()] if self.forms.is_floating(one)]
+        known = {id(place.producer) for place in record.inputs}
+        for one in (*given, *new):
+            maker = self._suspects.get(self.forms.address(one))
+            if maker is not None and id(maker) not in known:
+                record.inputs.append(Place(weakref.ref(one), producer=maker))
+
+    def _figures_of_gradient(self, arrival: Arrival, gradient: Any) -> None:
+        arrival.norm = self.forms.norm(gradient)
+        if not isinstance(arrival.norm, float):
+            return
+        if not isfinite(arrival.norm):
+            arrival.kept = gradient
+        elif arrival.dtype == "float16":
+            arrival.largest = largest_of(self.forms, gradient, arrival.norm)
+
+    def _norm(self, record: Record, new: list[Any]) -> Any:
+        if plain_name(record.name) in VIEWS and len(record.inputs) == 1 and record.inputs[0].producer is not None:
+            made = record.inputs[0].producer
+            if made.size == record.size:
                 return made.norm
         norms = [self.forms.norm(one) for one in new]
         if len(norms) == 1:
             return norms[0]
         squares = sum(one * one for one in norms)
         return squares**0.5
-
-    def _note_largest(self, record: Record, new: list[Any]) -> None:
-        if record.dtype == "float16" and isinstance(record.norm, float) and isfinite(record.norm):
-            record.largest = largest_of(self.forms, new[0], record.norm)
-
-    def _produced(self, tensor: Any, record: Record, *, bad: bool) -> None:
-        place = self._place(tensor)
-        place.producer = record
-        record.outputs.append(place)
-        if bad:
-            record.output = self.forms.kept(tensor)
-            self._suspects[self.forms.address(tensor)] = record
 
     def _kept(self, value: Any) -> Any:
         return self.forms.kept(value) if self.forms.is_floating(value) else value
@@ -183,18 +220,15 @@ class RecordedPass:
         """Add a gradient."""
         if not self.forms.is_floating(gradient):
             return
-        norm, size, dtype = self.forms.norm(gradient), _size(gradient), self.forms.dtype_of(gradient)
-        arrival = Arrival(len(self.arrivals), place, norm, size, dtype)
-        if isinstance(norm, float) and not isfinite(norm):
-            arrival.kept = self.forms.kept(gradient)
-        elif dtype == "float16" and isinstance(norm, float):
-            arrival.largest = largest_of(self.forms, gradient, norm)
+        arrival = Arrival(len(self.arrivals), place, 0.0, _size(gradient), self.forms.dtype_of(gradient))
         if place.gradient is None:
             place.gradient = arrival
         self.arrivals.append(arrival)
+        self._await(arrival, [gradient])
 
     def read(self) -> None:
         """Turn norms into numbers, waiting for a device once; overflows of the norm itself are told from real ones."""
+        self._take_figures()
         figures: list[Record | Arrival] = [*self.records, *self.arrivals]
         for one, norm in zip(figures, self.forms.norms([each.norm for each in figures]), strict=True):
             one.norm = norm

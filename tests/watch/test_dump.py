@@ -198,25 +198,6 @@ def test_the_callback_dumps_the_steps_of_model_train(tmp_path: Path, *, sink: bo
     assert hooks_on(net) == 0
 
 
-@pytest.mark.frameworks
-def test_the_callback_dumps_the_steps_of_the_trainer_of_transformers(tmp_path: Path) -> None:
-    """Driven by the handler that the Trainer calls its callbacks with: the Trainer itself needs accelerate."""
-    from transformers.trainer_callback import CallbackHandler, TrainerControl, TrainerState
-
-    model, step = torch_loop()
-    dump = align.dump(model, tmp_path / "dumps", iterations="1", tensors=["none"])
-    handler = CallbackHandler([dump.callback()], model, None, None, None)
-    arguments, state, control = None, TrainerState(), TrainerControl()
-    handler.on_train_begin(arguments, state, control)
-    for number in range(3):
-        handler.on_step_begin(arguments, state, control)
-        step(number)
-        handler.on_step_end(arguments, state, control)
-    handler.on_train_end(arguments, state, control)
-    assert [folder.name for folder in dump.folders] == ["step_1"]
-    assert show_trace(dump.folders[0]).complete
-
-
 LOOP = """
 import sys, torch, align
 torch.manual_seed(0)

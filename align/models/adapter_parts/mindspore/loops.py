@@ -17,6 +17,7 @@ from align.errors import CannotRunError
 from align.models.adapter_parts.mindspore.arrays import to_array
 from align.models.adapter_parts.mindspore.functions import operators_arguments
 from align.models.loop_watcher import OptimizerState
+from align.models.thresholds import NORM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -56,6 +57,15 @@ class MindSporeLoopForms:
         except RuntimeError:  # no gradient comes back to it
             return False
         return True
+
+    @property
+    def bytes_at_once(self) -> int:
+        """Many on the processor: its operators run behind the program, and a tensor is read when all have run."""
+        return NORM_BYTES if sys.modules["mindspore"].get_context("device_target") == "CPU" else 0
+
+    def bytes_of(self, tensor: Any) -> int:
+        """Without gaps."""
+        return int(tensor.nbytes)
 
     def norm(self, tensor: Any) -> Any:
         """On the processor by NumPy, over the same memory; elsewhere the device is not waited for."""

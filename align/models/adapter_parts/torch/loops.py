@@ -53,6 +53,15 @@ class TorchLoopForms:
         tensor.register_hook(arrived)
         return True
 
+    @property
+    def bytes_at_once(self) -> int:
+        """One by one: on the processor each is there already."""
+        return 0
+
+    def bytes_of(self, tensor: Any) -> int:
+        """Without gaps."""
+        return int(tensor.nbytes)
+
     def norm(self, tensor: Any) -> Any:
         """On the processor at once; elsewhere the device is not waited for."""
         import torch
