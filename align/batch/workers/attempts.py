@@ -26,12 +26,11 @@ class Attempts:
         """The next task to try, None if there is none now: a failure may bring one back."""
         return self._again.popleft() if self._again else next(self._fresh, None)
 
-    def end(self, task: Task, found: dict[str, Any], last: int = MOST_ATTEMPTS) -> TaskOutcome | None:
-        """The outcome that an attempt decides; None if the task is to be tried once more."""
-        attempts = self._failures.pop(task.id, 0) + 1
-        if found["error"] and attempts < last:
+    def end(self, task: Task, found: dict[str, Any], made: int = 1) -> TaskOutcome | None:
+        """The outcome that `made` attempts decide; None if the task is to be tried once more."""
+        attempts = self._failures.pop(task.id, 0) + made
+        if found["error"] and attempts < MOST_ATTEMPTS:
             self._failures[task.id] = attempts
             self._again.append(task)
             return None
-        state = "failed" if found["error"] else "done"
-        return TaskOutcome(task=task.id, state=state, attempts=attempts, **found)
+        return TaskOutcome(task=task.id, state="failed" if found["error"] else "done", attempts=attempts, **found)

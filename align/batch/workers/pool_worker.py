@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from align.batch.task import Task
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-_PROGRAM = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[2])\n"
-    "from align.batch.workers.worker_process import serve\n"
-    "serve(int(sys.argv[1]))"
+_SCRIPT = (
+    "import sys, json\n"
+    "sys.path[:] = json.loads(sys.argv[2])\n"
+    "import align.batch.workers.worker_process as process\n"
+    "process.serve(int(sys.argv[1]))"
 )
 
 
@@ -72,8 +73,8 @@ class PoolWorker:
     def _start(self, theirs: Connection, threads: int) -> subprocess.Popen[bytes]:
         # A session of its own: an interrupt from the keyboard is the parent's, which then ends the workers.
         number = theirs.fileno()
-        return subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(number), json.dumps(sys.path)],
+        return subprocess.Popen(  # noqa: S603 - this interpreter, with a program of ours
+            [sys.executable, "-c", _SCRIPT, str(number), json.dumps(sys.path)],
             pass_fds=[number],
             stdin=subprocess.DEVNULL,
             stdout=self._prints,

@@ -145,11 +145,11 @@ def available_bytes() -> int:
         memory = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
         found += [int(memory[1]) * 1024] if memory else []
     for folder, most, used in (
-        ("/sys/fs/cgroup", "memory.max", "memory.current"),
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ("/sys/fs/cgroup", "max", "current"),
+        ("/sys/fs/cgroup/memory", "limit_in_bytes", "usage_in_bytes"),
     ):
         with suppress(OSError, ValueError):  # no such group, or no limit ("max")
-            limit, taken = (int(Path(folder, name).read_text(encoding="ascii")) for name in (most, used))
+            limit, taken = (int(Path(folder, f"memory.{name}").read_text(encoding="ascii")) for name in (most, used))
             found.append(max(0, limit - taken))
     return min(found)
 

@@ -34,8 +34,8 @@ def serve(descriptor: int) -> None:
 
 
 def _listen(line: Connection, inbox: queue.SimpleQueue[Any]) -> None:
-    while True:
-        try:
+    try:
+        while True:
             inbox.put(line.recv())
-        except (EOFError, OSError):
-            os._exit(0)
+    except (EOFError, OSError):
+        os._exit(0)

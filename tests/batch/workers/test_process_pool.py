@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.batch.task import Task
-from align.batch.workers import open_pool
+from align.batch.open_workers import open_pool
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_no_process_outlives_the_one_that_started_it(how: signal.Signals, tmp_pa
         "import sys\n"
         f"sys.path.insert(0, {str(HERE)!r})\n"
         "from align.batch.task import Task\n"
-        "from align.batch.workers import open_pool\n"
+        "from align.batch.open_workers import open_pool\n"
         "with open_pool(1) as pool:\n"
         "    given = [Task('a', 'nothing', (), {}), Task('b', 'sleep', (), {'seconds': 60})]\n"
         "    for outcome in pool.run(given, 'deeds:deed'):\n"
