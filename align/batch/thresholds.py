@@ -1,0 +1,42 @@
+"""Limits of jobs of many tasks. Each says why it is there, and where its number comes from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST_ATTEMPTS: Final = 2
+"""Attempts at a task.
+Choice: a first failure may be chance (a full disk cache, a killed process), a second one seldom is."""
+MEMORY_SHARE: Final = 0.8
+"""The share of the memory that is available at the start which all workers may take together.
+Choice: the rest is the parent's and the file cache's."""
+LEAST_MEMORY: Final = 512 * 2**20
+"""Bytes that a worker may take at least, by default.
+Measured: a process with torch or MindSpore imported holds about 400 MB."""
+MEMORY_CHECK_SECONDS: Final = 0.05
+"""Time between two looks at the memory of the workers.
+Choice: a process fills some 100 MB in it, and a look takes 20 microseconds a worker."""
+MOST_FAILED_STARTS: Final = 3
+"""Workers that die before their first task, one after another, before the job is ended.
+Choice: what kills three of them kills the next."""
+END_SECONDS: Final = 2.0
+"""Time that a worker has to leave when its line is closed, before it is killed.
+Choice: one without a task leaves within milliseconds."""
+LAST_WORDS_BYTES: Final = 2000
+"""Bytes of what a dead worker printed in which its last line is looked for.
+Choice: a longer line says no more in a message."""
+CONNECT_SECONDS: Final = 10
+"""Time that a Dask scheduler has to answer.
+Choice: one that is there answers within milliseconds, through a slow tunnel within a second or two."""
+WORKERS_SECONDS: Final = 30
+"""Time that a Dask cluster may be without any worker.
+Choice: a worker starts in 1 to 3 seconds, and a nanny replaces a dead one as fast."""
+LOOK_SECONDS: Final = 1.0
+"""Time between two looks at whether the scheduler and its workers are there, while no task ends.
+Choice: a person does not notice it, and it costs nothing."""
+TASKS_A_THREAD: Final = 2
+"""Tasks that are given to the scheduler at a time for each thread of the cluster.
+Choice: one runs and one waits, so that no thread is idle and a slow worker holds few."""
+LEAST_IN_FLIGHT: Final = 8
+"""Tasks that are given to the scheduler at a time at least.
+Choice: a cluster that grows has something to do."""

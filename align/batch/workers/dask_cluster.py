@@ -1,0 +1,187 @@
+"""Tasks on a Dask cluster that is there. Tasks carry paths, results carry figures; no data goes through the scheduler.
+
+Few tasks are in flight at a time, so that ten thousand need no memory and a slow worker holds no more than its own. A
+worker that dies is the scheduler's concern: it runs the task elsewhere, and gives it up after some deaths
+(`distributed.scheduler.allowed-failures`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import platform
+import queue
+import time
+import warnings
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from align.batch.thresholds import CONNECT_SECONDS, LEAST_IN_FLIGHT, LOOK_SECONDS, TASKS_A_THREAD, WORKERS_SECONDS
+from align.batch.workers.attempts import Attempts
+from align.batch.workers.dask_task import PACKAGES, own_versions, run_on_worker, short_python
+from align.errors import CannotRunError, FrameworkMissingError, UsageError
+from align.words.catalogue import texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from align.batch.task import Task, TaskOutcome
+
+_LOGGERS = ("distributed", "distributed.client", "distributed.core")  # distributed sets the level of each
+
+
+@contextmanager
+def open_cluster(address: str) -> Iterator[_Cluster]:
+    """The workers of a scheduler; see `align.batch.open_workers`."""
+    if importlib.util.find_spec("distributed") is None:
+        raise FrameworkMissingError("distributed", "pip install 'mindalign[dask]'")
+    with _quiet():
+        client = _connected(address)
+        try:
+            _require_like_workers(client)
+            yield _Cluster(client, address)
+        finally:
+            with suppress(Exception):  # a scheduler that is gone has nothing to be told
+                client.close(timeout=LOOK_SECONDS)
+
+
+class _Cluster:
+    def __init__(self, client: Any, address: str) -> None:
+        self.client, self.address = client, address
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._tasks: dict[Any, Task] = {}
+        self._seen = time.monotonic()  # when a worker was there last
+
+    def run(self, tasks: Iterable[Task], function: str) -> Iterator[TaskOutcome]:
+        attempts = Attempts(tasks)
+        try:
+            while self._submit(attempts, function):
+                future = self._next_ended()
+                task = self._tasks.pop(future)
+                if (outcome := self._outcome(attempts, task, future)) is not None:
+                    yield outcome
+        finally:
+            left = list(self._tasks)
+            self._tasks.clear()
+            if left:
+                with suppress(Exception):  # the scheduler may be what is gone
+                    self.client.cancel(left, force=True)
+
+    def _submit(self, attempts: Attempts, function: str) -> bool:
+        """Fill up what is in flight; False if there is nothing in flight or to be done."""
+        most = max(LEAST_IN_FLIGHT, LOOK_SECONDS, TASKS_A_THREAD * self._threads)
+        while len(self._tasks) < most and (task := attempts.next_task()) is not None:
+            # pure=False: a key of its own for each attempt, or the second would be given the first one's result.
+            future = self.client.submit(run_on_worker, task, function, own_versions(), pure=False)
+            self._tasks[future] = task
+            future.add_done_callback(self._ended.put)
+        return bool(self._tasks)
+
+    @property
+    def _threads(self) -> int:
+        return sum(worker["nthreads"] for worker in self._workers().values())
+
+    def _workers(self) -> dict[str, Any]:
+        # The client keeps this up to date by itself; asking the scheduler each time would cost a round trip a task.
+        found: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
+        return found
+
+    def _next_ended(self) -> Any:
+        self._seen = time.monotonic()
+        while True:
+            with suppress(queue.Empty):
+                return self._ended.get(timeout=LOOK_SECONDS)
+            if self.client.status != "running":
+                raise CannotRunError.of("batch_error.scheduler_gone", address=self.address)
+            if self._workers():
+                self._seen = time.monotonic()
+            if time.monotonic() - self._seen > WORKERS_SECONDS:
+                raise CannotRunError.of("batch_error.workers_gone", address=self.address, seconds=WORKERS_SECONDS)
+
+    def _outcome(self, attempts: Attempts, task: Task, future: Any) -> TaskOutcome | None:
+        if future.status in ("cancelled", "lost"):
+            raise CannotRunError.of("batch_error.scheduler_gone", address=self.address)
+        if future.status == "error":
+            return self._failure(attempts, task, future.exception())
+        found = future.result()
+        if "unlike" in found:
+            raise _refusal({self.address: found["unlike"]})
+        if "unusable" in found:
+            raise UsageError(*found["unusable"])
+        return attempts.end(task, found)
+
+    def _failure(self, attempts: Attempts, task: Task, fault: Any) -> TaskOutcome | None:
+        """What is raised is the cluster's: faults of a task are caught in the worker."""
+        from distributed import KilledWorker
+
+        if isinstance(fault, ImportError) and str(fault.name).partition(".")[0] == "align":
+            raise _refusal({self.address: {"mindalign": "missing"}})
+        error, hint = texts("batch_error.task", kind=type(fault).__name__, error=str(fault))
+        made = 1
+        if isinstance(fault, KilledWorker):
+            made = fault.allowed_failures + 1
+            error, hint = texts("batch_error.workers_died", count=made)
+        return attempts.end(
+            task, {"figures": {}, "error": error, "hint": hint, "seconds": 0.0, "peak_bytes": None}, made
+        )
+
+
+def _connected(address: str) -> Any:
+    from distributed import Client
+
+    connect: Any = Client  # it has no types
+    try:
+        client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:  # TimeoutError is an OSError
+        raise CannotRunError.of("batch_error.no_scheduler", address=address, seconds=CONNECT_SECONDS) from error
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_SECONDS)
+    except TimeoutError as error:
+        client.close(timeout=LOOK_SECONDS)
+        raise CannotRunError.of("batch_error.no_workers", address=address, seconds=WORKERS_SECONDS) from error
+    return client
+
+
+def _require_like_workers(client: Any) -> None:
+    """Ask all workers by the standard library alone: one may lack mindalign, or have one without this module."""
+    asked = {name: client.run(metadata.version, name, on_error="return") for name in PACKAGES}
+    asked["Python"] = client.run(platform.python_version, on_error="return")
+    found = {
+        worker: {name: _as_version(name, answers.get(worker)) for name, answers in asked.items()}
+        for worker in sorted(asked["Python"])
+    }
+    if unlike := {worker: versions for worker, versions in found.items() if versions != own_versions()}:
+        raise _refusal(unlike)
+
+
+def _as_version(name: str, answer: object) -> str:
+    if not isinstance(answer, str):
+        return "missing"
+    return short_python(answer) if name == "Python" else answer
+
+
+def _refusal(unlike: dict[str, dict[str, str]]) -> CannotRunError:
+    """The error that lists workers with other versions, with what is other."""
+    own = own_versions()
+    workers = [
+        f"{worker} ({', '.join(f'{name} {version}' for name, version in versions.items() if version != own[name])})"
+        for worker, versions in unlike.items()
+    ]
+    here = ", ".join(f"{name} {version}" for name, version in own.items())
+    return CannotRunError.of("batch_error.unlike_workers", count=len(workers), workers=workers, here=here)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave what is said about the cluster to our own errors: its log repeats each lost connection."""
+    loggers = {logging.getLogger(name): logging.getLogger(name).level for name in _LOGGERS}
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="distributed")  # versions of packages that tasks do not use
+            yield
+    finally:
+        for logger, level in loggers.items():
+            logger.setLevel(level)
