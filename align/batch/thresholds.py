@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 MOST_ATTEMPTS: Final = 2
-"""Attempts at a task.
+"""Attempts at a task before it has failed.
 Choice: a first failure may be chance (a full disk cache, a killed process), a second one seldom is."""
 MEMORY_SHARE: Final = 0.8
 """The share of the memory that is available at the start which all workers may take together.
 Choice: the rest is the parent's and the file cache's."""
 LEAST_MEMORY: Final = 512 * 2**20
 """Bytes that a worker may take at least, by default.
-Measured: a process with torch or MindSpore imported holds about 400 MB."""
+Choice: a framework that is imported takes most of it; with less, no task would run."""
 MEMORY_CHECK_SECONDS: Final = 0.05
 """Time between two looks at the memory of the workers.
-Choice: a process fills some 100 MB in it, and a look takes 20 microseconds a worker."""
+Choice: a process cannot fill much in it, and a look reads one short line of /proc for each worker."""
 MOST_FAILED_STARTS: Final = 3
 """Workers that die before their first task, one after another, before the job is ended.
 Choice: what kills three of them kills the next."""
@@ -26,12 +26,12 @@ LAST_WORDS_BYTES: Final = 2000
 """Bytes of what a dead worker printed in which its last line is looked for.
 Choice: a longer line says no more in a message."""
 CONNECT_SECONDS: Final = 10
-"""Time that a Dask scheduler has to answer.
+"""Seconds that a Dask scheduler has to answer.
 Choice: one that is there answers within milliseconds, through a slow tunnel within a second or two."""
 WORKERS_SECONDS: Final = 30
 """Time that a Dask cluster may be without any worker.
 Choice: a worker starts in 1 to 3 seconds, and a nanny replaces a dead one as fast."""
-LOOK_SECONDS: Final = 1.0
+CLUSTER_LOOK_SECONDS: Final = 1.0
 """Time between two looks at whether the scheduler and its workers are there, while no task ends.
 Choice: a person does not notice it, and it costs nothing."""
 TASKS_A_THREAD: Final = 2

@@ -21,6 +21,7 @@ import typer
 
 from align.cli.parts.given_files import require_given_files
 from align.cli.parts.own_options import own_hints, typed_options
+from align.cli.parts.remote_paths import local_paths
 from align.cli.parts.run_folder import claimed_folder
 from align.core.about import __version__
 from align.errors import AlignError, UserCodeError
@@ -168,7 +169,7 @@ def _exiting(command: Callable[..., int]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:
         try:
-            with claimed_folder(command.__name__.removesuffix("_command"), kwargs):
+            with local_paths(kwargs), claimed_folder(command.__name__.removesuffix("_command"), kwargs):
                 require_given_files(kwargs)
                 code = command(*args, **kwargs)
         except KeyboardInterrupt as interrupt:  # typer would leave without a word

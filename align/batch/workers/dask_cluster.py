@@ -17,7 +17,13 @@ from contextlib import contextmanager, suppress
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from align.batch.thresholds import CONNECT_SECONDS, LEAST_IN_FLIGHT, LOOK_SECONDS, TASKS_A_THREAD, WORKERS_SECONDS
+from align.batch.thresholds import (
+    CLUSTER_LOOK_SECONDS,
+    CONNECT_SECONDS,
+    LEAST_IN_FLIGHT,
+    TASKS_A_THREAD,
+    WORKERS_SECONDS,
+)
 from align.batch.workers.attempts import Attempts
 from align.batch.workers.dask_task import PACKAGES, own_versions, run_on_worker, short_python
 from align.errors import CannotRunError, FrameworkMissingError, UsageError
@@ -43,7 +49,7 @@ def open_cluster(address: str) -> Iterator[_Cluster]:
             yield _Cluster(client, address)
         finally:
             with suppress(Exception):  # a scheduler that is gone has nothing to be told
-                client.close(timeout=LOOK_SECONDS)
+                client.close(timeout=CLUSTER_LOOK_SECONDS)
 
 
 class _Cluster:
@@ -70,7 +76,7 @@ class _Cluster:
 
     def _submit(self, attempts: Attempts, function: str) -> bool:
         """Fill up what is in flight; False if there is nothing in flight or to be done."""
-        most = max(LEAST_IN_FLIGHT, LOOK_SECONDS, TASKS_A_THREAD * self._threads)
+        most = max(LEAST_IN_FLIGHT, CLUSTER_LOOK_SECONDS, TASKS_A_THREAD * self._threads)
         while len(self._tasks) < most and (task := attempts.next_task()) is not None:
             # pure=False: a key of its own for each attempt, or the second would be given the first one's result.
             future = self.client.submit(run_on_worker, task, function, own_versions(), pure=False)
@@ -91,7 +97,7 @@ class _Cluster:
         self._seen = time.monotonic()
         while True:
             with suppress(queue.Empty):
-                return self._ended.get(timeout=LOOK_SECONDS)
+                return self._ended.get(timeout=CLUSTER_LOOK_SECONDS)
             if self.client.status != "running":
                 raise CannotRunError.of("batch_error.scheduler_gone", address=self.address)
             if self._workers():
@@ -138,7 +144,7 @@ def _connected(address: str) -> Any:
     try:
         client.wait_for_workers(1, timeout=WORKERS_SECONDS)
     except TimeoutError as error:
-        client.close(timeout=LOOK_SECONDS)
+        client.close(timeout=CLUSTER_LOOK_SECONDS)
         raise CannotRunError.of("batch_error.no_workers", address=address, seconds=WORKERS_SECONDS) from error
     return client
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.batch.task import Task
 from align.batch.open_workers import open_dask
+from align.batch.task import Task
 from align.errors import CannotRunError, UsageError
 
 if TYPE_CHECKING:

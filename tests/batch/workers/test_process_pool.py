@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.batch.task import Task
 from align.batch.open_workers import open_pool
+from align.batch.task import Task
 from align.errors import UsageError
 
 if TYPE_CHECKING:
