@@ -78,10 +78,9 @@ class _Cluster:
     def _submit(self, attempts: Attempts, function: str) -> bool:
         """Fill up what is in flight; False if there is nothing in flight or to be done."""
         self._look()
-        most = max(LEAST_IN_FLIGHT, CLUSTER_LOOK_SECONDS, TASKS_A_THREAD * self._threads)
+        most = max(LEAST_IN_FLIGHT, TASKS_A_THREAD * self._threads)
         if len(self._tasks) <= most // 2:  # several at once: a graph costs the scheduler as much as many tasks
-            room = range(most - len(self._tasks))
-            self._send([task for _ in room if (task := attempts.next_task()) is not None], function)
+            self._send([task for _ in range(most - len(self._tasks)) if (task := attempts.next_task())], function)
         return bool(self._tasks)
 
     def _send(self, tasks: list[Task], function: str) -> None:
@@ -98,7 +97,7 @@ class _Cluster:
         if time.monotonic() < self._look_again:
             return
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
-        self._threads = sum(worker["nthreads"] for worker in workers.values())
+        self._threads = sum(int(worker["nthreads"]) for worker in workers.values())
         now = time.monotonic()
         self._look_again = now + CLUSTER_LOOK_SECONDS
         self._seen = now if workers else self._seen
