@@ -34,9 +34,9 @@ Choice: a worker starts in 1 to 3 seconds, and a nanny replaces a dead one as fa
 CLUSTER_LOOK_SECONDS: Final = 1.0
 """Time between two looks at whether the scheduler and its workers are there, while no task ends.
 Choice: a person does not notice it, and it costs nothing."""
-TASKS_A_THREAD: Final = 2
+TASKS_A_THREAD: Final = 4
 """Tasks that are given to the scheduler at a time for each thread of the cluster.
-Choice: one runs and one waits, so that no thread is idle and a slow worker holds few."""
-LEAST_IN_FLIGHT: Final = 8
+Choice: no thread is idle until the next are sent, which is when half of them are done."""
+LEAST_IN_FLIGHT: Final = 64
 """Tasks that are given to the scheduler at a time at least.
-Choice: a cluster that grows has something to do."""
+Choice: sent one by one, empty tasks cost the scheduler several times as much; it holds them back from slow workers."""

@@ -57,7 +57,8 @@ class _Cluster:
         self.client, self.address = client, address
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tasks: dict[Any, Task] = {}
-        self._seen = time.monotonic()  # when a worker was there last
+        self._threads = 0  # of all workers, at the last look
+        self._look_again = self._seen = time.monotonic()  # when to look again, and when a worker was there last
 
     def run(self, tasks: Iterable[Task], function: str) -> Iterator[TaskOutcome]:
         attempts = Attempts(tasks)
@@ -76,32 +77,38 @@ class _Cluster:
 
     def _submit(self, attempts: Attempts, function: str) -> bool:
         """Fill up what is in flight; False if there is nothing in flight or to be done."""
-        most = max(LEAST_IN_FLIGHT, CLUSTER_LOOK_SECONDS, TASKS_A_THREAD * self._threads)
-        while len(self._tasks) < most and (task := attempts.next_task()) is not None:
-            # pure=False: a key of its own for each attempt, or the second would be given the first one's result.
-            future = self.client.submit(run_on_worker, task, function, own_versions(), pure=False)
-            self._tasks[future] = task
-            future.add_done_callback(self._ended.put)
+        self._look()
+        most = max(LEAST_IN_FLIGHT, TASKS_A_THREAD * self._threads)
+        if len(self._tasks) <= most // 2:  # several at once: a graph costs the scheduler as much as many tasks
+            self._send([task for _ in range(most - len(self._tasks)) if (task := attempts.next_task())], function)
         return bool(self._tasks)
 
-    @property
-    def _threads(self) -> int:
-        return sum(worker["nthreads"] for worker in self._workers().values())
+    def _send(self, tasks: list[Task], function: str) -> None:
+        if not tasks:
+            return
+        # pure=False: a key of its own for each attempt, or the second would be given the first one's result.
+        futures = self.client.map(run_on_worker, tasks, function=function, expected=own_versions(), pure=False)
+        for task, future in zip(tasks, futures, strict=True):
+            self._tasks[future] = task
+            future.add_done_callback(self._ended.put)
 
-    def _workers(self) -> dict[str, Any]:
-        # The client keeps this up to date by itself; asking the scheduler each time would cost a round trip a task.
-        found: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
-        return found
+    def _look(self) -> None:
+        """Ask how many threads there are, now and then: it costs a round trip, and more than an empty task."""
+        if time.monotonic() < self._look_again:
+            return
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        self._threads = sum(int(worker["nthreads"]) for worker in workers.values())
+        now = time.monotonic()
+        self._look_again = now + CLUSTER_LOOK_SECONDS
+        self._seen = now if workers else self._seen
 
     def _next_ended(self) -> Any:
-        self._seen = time.monotonic()
         while True:
             with suppress(queue.Empty):
                 return self._ended.get(timeout=CLUSTER_LOOK_SECONDS)
             if self.client.status != "running":
                 raise CannotRunError.of("batch_error.scheduler_gone", address=self.address)
-            if self._workers():
-                self._seen = time.monotonic()
+            self._look()
             if time.monotonic() - self._seen > WORKERS_SECONDS:
                 raise CannotRunError.of("batch_error.workers_gone", address=self.address, seconds=WORKERS_SECONDS)
 
