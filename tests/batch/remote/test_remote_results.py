@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +11,9 @@ import s3fs
 from safetensors.numpy import save_file
 
 from align.cli.main import main
+from align.cli.parts.remote_paths import local_paths
 from align.core.remote_files import local_copy, local_destination, with_urls
 from align.errors import CannotRunError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -123,3 +121,21 @@ def test_a_server_that_is_not_there_is_one_message(
 def test_data_is_the_same_object_where_nothing_is_remote() -> None:
     data = {"path": "/a", "list": ["b"]}
     assert with_urls(data) is data
+
+
+def test_inputs_are_fetched_and_what_is_no_path_stays(storage: s3fs.S3FileSystem) -> None:
+    storage.pipe_file("ranks/in.npz", b"arrays")
+    given = {"inputs": ["s3://ranks/in.npz"], "reference": "ref.py:make", "dask": "tcp://node1:8786", "seed": 1}
+    before = dict(given)
+    with local_paths("forward", given):
+        assert isinstance(given["inputs"], list)
+        assert Path(given["inputs"][0]).read_bytes() == b"arrays"
+        assert {name: value for name, value in given.items() if name != "inputs"} == {
+            name: value for name, value in before.items() if name != "inputs"
+        }
+
+
+def test_a_job_of_many_tasks_keeps_its_addresses() -> None:
+    given = {"reference": Path("s3://ranks/a"), "batch": True}
+    with local_paths("diff", given):
+        assert given == {"reference": Path("s3://ranks/a"), "batch": True}
