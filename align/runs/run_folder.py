@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from align.core.about import __version__
 from align.core.atomic_files import sha256_of, write_text
 from align.core.json_data import json_text, to_json_data
-from align.core.remote_files import with_urls
 from align.errors import DestinationError, RunFolderError
+from align.remote.remote_files import with_urls
 from align.runs.unfinished_runs import clear_mark, read_unfinished
 
 if TYPE_CHECKING:

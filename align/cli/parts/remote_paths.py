@@ -39,8 +39,8 @@ def local_paths(command: str, given: dict[str, Any]) -> Iterator[None]:
 
 def _require_place(name: str, value: Any, given: Mapping[str, Any]) -> None:
     """Raise UsageError for a URL where a command changes files in their place."""
-    from align.core.remote_files import remote_url
     from align.errors import UsageError
+    from align.remote.remote_files import remote_url
 
     if not isinstance(value, Path) or (url := remote_url(value)) is None:
         return
@@ -51,7 +51,7 @@ def _require_place(name: str, value: Any, given: Mapping[str, Any]) -> None:
 
 
 def _destination(stack: ExitStack, value: Any, *, replace: bool) -> Any:
-    from align.core.remote_files import local_destination, remote_url
+    from align.remote.remote_files import local_destination, remote_url
 
     if not isinstance(value, Path) or remote_url(value) is None:
         return value
@@ -59,7 +59,7 @@ def _destination(stack: ExitStack, value: Any, *, replace: bool) -> Any:
 
 
 def _local(stack: ExitStack, value: Any, *, texts: bool, headers: bool) -> Any:
-    from align.core.remote_files import local_copy, remote_url
+    from align.remote.remote_files import local_copy, remote_url
 
     if isinstance(value, tuple | list):
         return type(value)(_local(stack, one, texts=texts, headers=headers) for one in value)

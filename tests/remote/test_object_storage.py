@@ -11,8 +11,8 @@ from safetensors.numpy import load_file, save_file
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.cli.main import main
-from align.core.remote_files import local_copy, local_destination, remote_url
 from align.errors import CannotRunError, MissingFileError, UsageError
+from align.remote.remote_files import local_copy, local_destination, remote_url
 
 
 def put(folder: Path, url: str, value: float) -> Path:

@@ -12,8 +12,8 @@ from safetensors.numpy import save_file
 
 from align.cli.main import main
 from align.cli.parts.remote_paths import local_paths
-from align.core.remote_files import local_copy, local_destination, with_urls
 from align.errors import CannotRunError
+from align.remote.remote_files import local_copy, local_destination, with_urls
 
 
 @pytest.fixture

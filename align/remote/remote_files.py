@@ -166,7 +166,7 @@ def _storage(url: str) -> tuple[Any, str]:
     try:
         storage, key = fsspec.core.url_to_fs(url)
     except ImportError as error:
-        raise FrameworkMissingError(f"the package for {scheme}://", _install(scheme)) from error
+        raise FrameworkMissingError(f"fsspec[{scheme}]", _install(scheme)) from error
     storage.invalidate_cache()  # listings are kept for the life of the process
     return storage, str(key)
 
