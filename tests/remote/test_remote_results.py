@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -12,8 +16,11 @@ from safetensors.numpy import save_file
 
 from align.cli.main import main
 from align.cli.parts.remote_paths import local_paths
-from align.errors import CannotRunError
+from align.errors import CannotRunError, FrameworkMissingError
 from align.remote.remote_files import local_copy, local_destination, with_urls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -139,3 +146,43 @@ def test_a_job_of_many_tasks_keeps_its_addresses() -> None:
     given = {"reference": Path("s3://ranks/a"), "batch": True}
     with local_paths("diff", given):
         assert given == {"reference": Path("s3://ranks/a"), "batch": True}
+
+
+def test_what_may_not_be_read_is_one_message(
+    server: str, storage: s3fs.S3FileSystem, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_tensors(storage, tmp_path, "a.safetensors")
+    with refusing(server):
+        assert main(["inspect", "s3://ranks/a.safetensors"]) == 2
+    said = capsys.readouterr().err
+    assert "s3://ranks/a.safetensors may not be read or written with these credentials" in said
+    assert main(["inspect", "s3://ranks/a.safetensors"]) == 0
+
+
+@contextmanager
+def refusing(server: str) -> Iterator[None]:
+    """The server takes requests of known users alone, and it knows none."""
+    for count in (b"0", b"inf"):  # of further requests that anybody may make
+        with urlopen(
+            Request(f"{server}/moto-api/reset-auth", data=count, headers={"Content-Type": "text/plain"}, method="POST")
+        ):
+            pass
+        if count == b"0":
+            yield
+
+
+@pytest.mark.parametrize(
+    ("package", "address", "said"),
+    [
+        ("fsspec", "s3://ranks/a", "fsspec is not installed"),
+        ("gcsfs", "gs://ranks/a", r"fsspec\[gs\] is not installed"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_the_command_that_brings_it(
+    package: str, address: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3fs.S3FileSystem.clear_instance_cache()
+    monkeypatch.setitem(sys.modules, package, None)  # so that Python finds no such package
+    with pytest.raises(FrameworkMissingError, match=said) as caught, local_copy(address):
+        pass
+    assert "pip install '" in caught.value.hint
