@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import json
 import re
+import struct
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _Data = TypeVar("_Data")
 _HEADER_SUFFIX, _INDEX_SUFFIX = ".safetensors", ".index.json"
-_LENGTH_BYTES = 8  # of a safetensors file, before the header: its length
+_LENGTH = struct.Struct("<Q")  # what a safetensors file begins with: how long its header is
 _QUERY = re.compile(r"\?[^\s'\"]*")
 _copies: dict[str, str] = {}  # the URL of each local path that stands for one now
 # A Path joins the slashes of a URL. One letter is no scheme, but a drive.
@@ -138,8 +139,10 @@ def _needed(storage: Any, name: str, *, headers: bool) -> int:
     size = int(storage.size(name))
     if not headers or not name.endswith(_HEADER_SUFFIX):
         return size
-    length = int.from_bytes(storage.cat_file(name, start=0, end=min(size, _LENGTH_BYTES)), "little")
-    return min(size, _LENGTH_BYTES + length)
+    if size < _LENGTH.size:
+        return size
+    (length,) = _LENGTH.unpack(storage.cat_file(name, start=0, end=_LENGTH.size))
+    return min(size, _LENGTH.size + int(length))
 
 
 def _fetch(storage: Any, name: str, place: Path, needed: int) -> None:
