@@ -1,0 +1,96 @@
+"""The planned edits of a port as changes of files: where each is written, what is refused, and the patches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.errors import CannotRunError
+from align.fixes.apply_changes import FileChange
+from align.fixes.fix_result import FixedPlace, RefusedChange, SourcePatch
+from align.fixes.overlay import too_large
+from align.fixes.source_bytes import decoded, encoded
+from align.fixes.source_diff import unified_diff
+from align.fixes.source_places import place_of
+from align.words.catalogue import sentence
+from align.words.message_words import Sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from align.fixes.fix_job import FixJob
+    from align.fixes.planned_edits import PlannedEdits, SourceEdit
+    from align.fixes.source_places import FilePlace
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChanges:
+    """The files that change, the places in them, and what is refused."""
+
+    changes: tuple[FileChange, ...]
+    places: tuple[FixedPlace, ...]
+    refused: tuple[RefusedChange, ...]
+
+    @property
+    def patches(self) -> tuple[SourcePatch, ...]:
+        """A patch for each folder that names in it start at: the project, and each package."""
+        groups: dict[tuple[str, str], list[FileChange]] = {}
+        for change in sorted(self.changes, key=lambda one: one.place.name):
+            groups.setdefault((str(change.place.root), change.place.package), []).append(change)
+        return tuple(SourcePatch(*key, "".join(map(diff_of, own))) for key, own in groups.items())
+
+
+def plan_changes(planned: PlannedEdits, job: FixJob) -> PlannedChanges:
+    """Say of each edit where it is written; those of a file that may not be changed are refused, with the reason."""
+    places = {path: _place(path, job) for path in planned.texts}
+    refused = [RefusedChange(one.layers, one.cause, sentence(one.reason, **one.facts)) for one in planned.refused]
+    found = []
+    for edit in planned.edits:
+        place = places[_path(edit, planned.texts)]
+        if isinstance(place, Sentence):
+            refused.append(RefusedChange(edit.layers, edit.cause, place))
+        else:
+            found.append(_fixed(edit, place))
+    usable = {path: place for path, place in places.items() if not isinstance(place, Sentence)}
+    changes = [_change(place, planned.texts[path]) for path, place in usable.items()]
+    return PlannedChanges(tuple(changes), tuple(found), tuple(refused))
+
+
+def diff_of(change: FileChange) -> str:
+    """The change of a file as a diff."""
+    return unified_diff(change.place.name, decoded(change.before), decoded(change.after))
+
+
+def patch_bytes(planned: PlannedChanges) -> bytes:
+    """All changes as the content of one patch file: each file's lines in the encoding of that file."""
+    ordered = sorted(planned.changes, key=lambda one: (str(one.place.root), one.place.name))
+    return b"".join(encoded(diff_of(one), one.before) for one in ordered)
+
+
+def _place(path: Path, job: FixJob) -> FilePlace | Sentence:
+    place = place_of(path, job.root, job.overlay)
+    if isinstance(place, Sentence) or place.copied is None:
+        return place
+    return too_large(place.copied) or place
+
+
+def _path(edit: SourceEdit, texts: Mapping[Path, str]) -> Path:
+    """The changed file that an edit is of: named from the current folder, or whole."""
+    for path in texts:
+        if str(path) == edit.file or path.resolve() == type(path)(edit.file).resolve():
+            return path
+    return next(path for path in texts if path.as_posix().endswith(edit.file))
+
+
+def _fixed(edit: SourceEdit, place: FilePlace) -> FixedPlace:
+    own = {name: getattr(edit, name) for name in ("line", "before", "after", "layers", "cause", "arguments")}
+    return FixedPlace(place.name, str(place.root), place.package, **own)
+
+
+def _change(place: FilePlace, text: str) -> FileChange:
+    try:
+        before = place.file.read_bytes()
+        return FileChange(place, before, encoded(text, before))
+    except (OSError, SyntaxError, UnicodeError) as error:
+        raise CannotRunError.of("fix_usage.unreadable", name=place.file, reason=error) from error
