@@ -1,22 +1,17 @@
 """A few real training steps of the ResNet-18s on the same data, each side logging in its own format.
 
-python train_resnet.py torch resnet18.pth > torch.jsonl          # one JSON object a step
+python train_resnet.py torch resnet18.pth > torch.jsonl          # writes the checkpoint first; one JSON object a step
 python train_resnet.py mindspore resnet18.ckpt > mindspore.log   # what mindspore.train.LossMonitor prints
-python train_resnet.py repaired resnet18.ckpt > repaired.log     # the same of the repaired port
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import resnet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEPS = 6
 BATCH = 2  # few, so that the one wrong layer shows in each loss
@@ -34,9 +29,10 @@ def batches() -> list[tuple[Any, Any]]:
 
 
 def train_torch(checkpoint: str) -> None:
-    """Train the transformers model; print one JSON object a step."""
+    """Write the checkpoint, and train the transformers model from it; print one JSON object a step."""
     import torch
 
+    resnet.save_checkpoint(checkpoint)
     model = resnet.torch_model()
     model.load_state_dict(torch.load(checkpoint, weights_only=True))
     model.train()
@@ -50,14 +46,14 @@ def train_torch(checkpoint: str) -> None:
         print(json.dumps({"step": step, "loss": loss.item(), "lr": LEARNING_RATE}), flush=True)
 
 
-def train_mindspore(checkpoint: str, build: Callable[[], Any] = resnet.mindspore_model) -> None:
+def train_mindspore(checkpoint: str) -> None:
     """Train the mindcv model with `mindspore.train.Model`; its LossMonitor prints one line a step."""
     import mindspore as ms
     from mindspore import nn
     from mindspore.dataset import GeneratorDataset
     from mindspore.train import LossMonitor, Model
 
-    net = build()
+    net = resnet.mindspore_model()
     ms.load_param_into_net(net, ms.load_checkpoint(checkpoint), strict_load=True)
     data = GeneratorDataset(batches(), ["image", "label"], shuffle=False)
     optimizer = nn.SGD(net.trainable_params(), learning_rate=LEARNING_RATE)
@@ -66,5 +62,4 @@ def train_mindspore(checkpoint: str, build: Callable[[], Any] = resnet.mindspore
 
 
 if __name__ == "__main__":
-    repaired = partial(train_mindspore, build=resnet.repaired_model)
-    {"torch": train_torch, "mindspore": train_mindspore, "repaired": repaired}[sys.argv[1]](sys.argv[2])
+    {"torch": train_torch, "mindspore": train_mindspore}[sys.argv[1]](sys.argv[2])

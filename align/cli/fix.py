@@ -108,7 +108,7 @@ def fix_command(  # noqa: PLR0913 - one parameter an option
         result = _undone(job) if undo else _fixed(job, patch, apply=apply)
     settings = _sides_of(job, result)
     hand_over(result, made_from(settings), job.run, json)
-    return result.verdict.exit_code if result.verdict else 0
+    return 0 if result.verdict is None else result.verdict.exit_code
 
 
 def _typed(given: Mapping[str, object]) -> Iterator[str]:

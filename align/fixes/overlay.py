@@ -56,8 +56,8 @@ def remove_unit(place: Path, overlay: Path) -> None:
     for path in (place, libraries_of(place)):
         if path.is_dir():
             shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        elif path.exists():
+            path.unlink()
     folder = place.parent
     while folder.is_dir() and folder.is_relative_to(overlay) and _is_empty(folder):
         shutil.rmtree(folder)

@@ -9,7 +9,7 @@ from align.errors import CannotRunError
 from align.fixes.apply_changes import FileChange
 from align.fixes.fix_result import FixedPlace, RefusedChange, SourcePatch
 from align.fixes.overlay import too_large
-from align.fixes.source_bytes import decoded, encoded
+from align.fixes.source_bytes import as_in_file, encoded, whole_text
 from align.fixes.source_diff import unified_diff
 from align.fixes.source_places import place_of
 from align.words.catalogue import sentence
@@ -59,13 +59,13 @@ def plan_changes(planned: PlannedEdits, job: FixJob) -> PlannedChanges:
 
 def diff_of(change: FileChange) -> str:
     """The change of a file as a diff."""
-    return unified_diff(change.place.name, decoded(change.before), decoded(change.after))
+    return unified_diff(change.place.name, whole_text(change.before), whole_text(change.after))
 
 
 def patch_bytes(planned: PlannedChanges) -> bytes:
     """All changes as the content of one patch file: each file's lines in the encoding of that file."""
     ordered = sorted(planned.changes, key=lambda one: (str(one.place.root), one.place.name))
-    return b"".join(encoded(diff_of(one), one.before) for one in ordered)
+    return b"".join(as_in_file(diff_of(one), one.before) for one in ordered)
 
 
 def _place(path: Path, job: FixJob) -> FilePlace | Sentence:

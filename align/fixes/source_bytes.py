@@ -18,6 +18,20 @@ def decoded(raw: bytes) -> str:
     return raw.decode(encoding_of(raw))
 
 
+def whole_text(raw: bytes) -> str:
+    """A file's text with a mark of the encoding, if it has one, as its first character: a diff shows that line whole."""
+    return raw.decode(_without_mark(raw))
+
+
+def as_in_file(text: str, like: bytes) -> bytes:
+    """What `whole_text` returned, or a part of it, as bytes again."""
+    return text.encode(_without_mark(like))
+
+
 def encoded(text: str, like: bytes) -> bytes:
     """A text in the encoding of another content of the same file, with its mark if that has one."""
     return text.removeprefix(BOM).encode(encoding_of(like))
+
+
+def _without_mark(raw: bytes) -> str:
+    return encoding_of(raw).removesuffix("-sig")

@@ -33,10 +33,11 @@ def fix_blocks(document: Document, *, show_all: bool = False) -> list[Block]:
 
 def patch_blocks(document: Document) -> list[Block]:
     """The patches alone, line by line as they are to be pasted."""
-    return [Lines(_title(one), tuple(one["text"].splitlines()), commands=True) for one in document["patches"]]
+    return [Lines(patch_title(one), tuple(one["text"].splitlines()), commands=True) for one in document["patches"]]
 
 
-def _title(patch: Document) -> str:
+def patch_title(patch: Document) -> str:
+    """Where a patch is to be applied."""
     return say("fix.patch_of_package" if patch["package"] else "fix.patch", **patch)
 
 
