@@ -18,36 +18,27 @@ from pathlib import Path
 
 RUN = "demo-run"
 PROJECT = f"{RUN}/resnet.toml"
-MODELS = "examples/resnet.py"
-TRAIN = "python examples/train_resnet.py"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command, what it is for, the exit code that it must end with, and where its output goes (None: shown)."""
+    """One command, what it is for, and the exit code that it must end with."""
 
     title: str
     command: str
     exit_code: int = 0
-    output: str | None = None
 
 
 STEPS = (
-    Step("1. A torch checkpoint with seeded weights and calibrated statistics, and a few training steps from it",
-         f"{TRAIN} torch {RUN}/resnet18.pth", output=f"{RUN}/torch.jsonl"),
-    Step("2. Convert it by both models; it is read back and compared bit for bit",
-         f"align convert {RUN}/resnet18.pth {RUN}/resnet18.ckpt --source-model {MODELS}:torch_model"
-         f" --target-model {MODELS}:mindspore_model --overwrite"),
-    Step("   The published port loads it with strict_load=True and trains; MindSpore's LossMonitor prints this log",
-         f"{TRAIN} mindspore {RUN}/resnet18.ckpt", output=f"{RUN}/mindspore.log"),
-    Step("3. Up the ladder: the published port differs; this finds where, why, and tries the change",
+    Step("1. A torch checkpoint, converted for the published port, which loads it with strict_load=True; both train",
+         f"python examples/train_resnet.py {RUN}"),
+    Step("2. Up the ladder: the published port differs; this finds where, why, and tries the change",
          f"align run --project {PROJECT} --keep-going", exit_code=1),
-    Step("4. Make the change in a copy of the package, and climb again: the log is still that of the faulty port",
+    Step("3. Make the change in a copy of the package, and climb again: the log is still that of the faulty port",
          f"align fix --project {PROJECT} --apply", exit_code=1),
-    Step("   Train the mended copy, which stands first on the import path",
-         f"PYTHONPATH={RUN}/published/overlay {TRAIN} mindspore {RUN}/resnet18.ckpt", output=f"{RUN}/mindspore.log"),
-    Step("   Every rung passes",
-         f"align run --project {PROJECT}"),
+    Step("4. Train the mended copy, which stands first on the import path",
+         f"PYTHONPATH={RUN}/published/overlay python examples/train_resnet.py {RUN} --port-only"),
+    Step("   Every rung passes", f"align run --project {PROJECT}"),
     Step("5. The report, with the patch to send upstream: an executed notebook and one HTML page",
          f"align report {RUN}/published"),
 )  # fmt: skip
@@ -81,16 +72,12 @@ def copy_project() -> None:
 
 def run(step: Step) -> int:
     """Show and run one command with the tools of this interpreter's environment; return its exit code."""
-    redirect = f" > {step.output}" if step.output else ""
-    print(f"$ {step.command}{redirect}", flush=True)
+    print(f"$ {step.command}", flush=True)
     words = shlex.split(step.command)
     variables = dict(word.split("=", 1) for word in words[:1] if "=" in word)
     program, *arguments = words[len(variables) :]
-    line, environment = [str(Path(sys.executable).with_name(program)), *arguments], os.environ | variables
-    if step.output is None:
-        return subprocess.run(line, check=False, env=environment).returncode
-    with Path(step.output).open("w", encoding="utf-8") as stream:
-        return subprocess.run(line, check=False, env=environment, stdout=stream).returncode
+    executable = str(Path(sys.executable).with_name(program))
+    return subprocess.run([executable, *arguments], check=False, env=os.environ | variables).returncode
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def decoded(raw: bytes) -> str:
 
 
 def whole_text(raw: bytes) -> str:
-    """A file's text with a mark of the encoding, if it has one, as its first character: a diff shows that line whole."""
+    """A file's text; a mark of the encoding, if it has one, is its first character, since a diff shows lines whole."""
     return raw.decode(_without_mark(raw))
 
 

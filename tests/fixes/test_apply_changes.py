@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import py_compile
 import stat
@@ -138,7 +139,7 @@ def test_a_fix_that_was_killed_in_its_middle_is_undone(project: Path) -> None:
 def test_fixes_are_undone_from_the_last_to_the_first(project: Path) -> None:
     run, file = project / "run", project / "port.py"
     steps = [OLD["port.py"], NEW["port.py"], b"eps = 1e-6\r\n"]
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in itertools.pairwise(steps):
         apply_changes([FileChange(FilePlace(file, file, project), before, after)], run, run / "overlay")
     for before in (steps[1], steps[0]):
         put_back(last_backup(run, run / "overlay"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from align.fixes.project_overlay import with_overlay
 from align.runs.project_file import read_project
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 FORMS = {
-    "plain": '# mine\n[reference]\nmodel = "a.py:f"\n\n[candidate]  # the port\nmodel = "b.py:f"\n[run]\nfolder = "run"\n',
+    "plain": '# mine\n[reference]\nmodel = "a.py:f"\n\n[candidate]  # ours\nmodel = "b.py:f"\n[run]\nfolder = "run"\n',
     "windows line ends": '[candidate]\r\nmodel = "b.py:f"\r\n[run]\r\n',
     "the last line": '[reference]\nmodel = "a.py:f"\n[candidate]',
     "spaces": '[ candidate ]\nmodel = "b.py:f"\n',

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from align.fixes.source_bytes import as_in_file, decoded, encoded, whole_text
 from align.fixes.source_diff import unified_diff
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LINES = [f"value_{number} = {number}" for number in range(12)]
 FORMS = {
