@@ -8,6 +8,7 @@ without end by a limit on the processor's time, far above what the test needs, w
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that hold slow tests: begun last, one would keep one worker busy while the other waits."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Take what was collected out of the garbage collector: it lives to the end, and each full pass would read it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

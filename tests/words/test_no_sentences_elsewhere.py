@@ -6,11 +6,15 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import align
 from align.errors import AlignError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(align.__file__).parent
 # What rooms still word themselves, and how many files of each do; a number only ever goes down.
@@ -28,21 +32,23 @@ PLUGINS = ("summary", "printed", "script", "scriptforms")
 
 def sentences(path: Path) -> list[str]:
     """Texts of three words and more, but for docstrings, errors, words of plugins and regular expressions."""
-    tree = _tree(path)
-    apart = {id(inner) for node in ast.walk(tree) for part in _apart(node) for inner in ast.walk(part)}
-    apart |= {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for inner in ast.walk(node)
-        if inner is not node
-    }
-    texts = (_text(node) for node in ast.walk(tree) if id(node) not in apart)
     return [
         text
-        for text in texts
+        for text in _texts(_tree(path), set())
         if len(WORD.findall(text)) > 2 and not EXPRESSION.search(text) and text not in _words_of_literals()
     ]
+
+
+def _texts(node: ast.AST, apart: set[int]) -> Iterator[str]:
+    """The texts in a node, but for those in parts of it that stand apart, whose ids are noted on the way down."""
+    apart.update(map(id, _apart(node)))
+    if id(node) in apart:
+        return
+    if text := _text(node):
+        yield text
+    elif not isinstance(node, ast.JoinedStr):
+        for inner in ast.iter_child_nodes(node):
+            yield from _texts(inner, apart)
 
 
 @cache
@@ -53,7 +59,8 @@ def _tree(path: Path) -> ast.Module:
 @cache
 def _words_of_literals() -> frozenset[str]:
     """Words of a `Literal` anywhere in the package: they are ids."""
-    nodes = (node for path in ROOT.rglob("*.py") for node in ast.walk(_tree(path)) if isinstance(node, ast.Subscript))
+    paths = (path for path in ROOT.rglob("*.py") if "Literal[" in path.read_text(encoding="utf-8"))
+    nodes = (node for path in paths for node in ast.walk(_tree(path)) if isinstance(node, ast.Subscript))
     literals = [node.slice for node in nodes if getattr(node.value, "id", "") == "Literal"]
     return frozenset(_text(word) for literal in literals for word in ast.walk(literal))
 
