@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_UNENDED = "\n\\ No newline at end of file\n"
+_UNENDED_AS_PRINTED = "\n\\ No newline at end of file\n"
 
 
 def unified_diff(name: str, before: str, after: str) -> str:
@@ -33,4 +33,4 @@ def _lines(first: str, second: str, before: str, after: str) -> Iterator[str]:
         if number < len(("---", "+++")):
             yield line.rstrip("\n").removesuffix("\t") + ("\t\n" if first.endswith("\t") else "\n")
         else:
-            yield line if line.endswith("\n") else line + _UNENDED
+            yield line if line.endswith("\n") else line + _UNENDED_AS_PRINTED
