@@ -172,14 +172,15 @@ def _held(run: Path) -> AbstractContextManager[None]:
 def _fixed(job: FixJob, patch: Path | None, *, apply: bool) -> FixResult:
     from align.cli.run import execute
     from align.fixes.fix_port import apply_fix, plan_fix
-    from align.fixes.plan_changes import patch_bytes
+    from align.fixes.plan_changes import patch_files
 
     planned = plan_fix(job, execute)
     if patch is not None:
         from align.core.atomic_files import atomic_writer
 
-        with atomic_writer(patch) as stream:
-            stream.write(patch_bytes(planned.changes))
+        for path, content in patch_files(planned.changes, patch).items():
+            with atomic_writer(path) as stream:
+                stream.write(content)
     return apply_fix(planned, run_in_fresh_process) if apply and planned.changes.changes else planned.result
 
 

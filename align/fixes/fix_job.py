@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from align.runs.project_file import Project
 
 BELOW_FORWARD = ("parameters", "weights")  # the rungs that make what the rung `forward` reads
+QUICK = "--no-power"  # what the inputs could have shown says nothing of what they do show
 OPTIONS = {"map": "--map", "candidate inputs": "--candidate-inputs"} | {
     f"{side} checkpoint": f"--{side}-checkpoint" for side in ("reference", "candidate")
 }
@@ -65,7 +66,7 @@ def job_of_models(candidate: ProjectSide, typed: Sequence[str], run: Path | None
     folder = run or Path(RUN_FOLDER)
     compare = ("forward", *typed, "--run", shown(folder))
     root = project.file.resolve().parent if project.file else Path.cwd()
-    return FixJob(candidate, folder, root, compare, compare, ("fix", *typed, *_named_run(run)))
+    return FixJob(candidate, folder, root, (*compare, QUICK), compare, ("fix", *typed, *_named_run(run)))
 
 
 def job_of_project(project: Project, file: Path, run: Path | None) -> FixJob:
@@ -76,7 +77,7 @@ def job_of_project(project: Project, file: Path, run: Path | None) -> FixJob:
     found = RunFolder(folder)
     if found.file("forward").is_file() and not found.file("ladder").is_file():
         compare = ("forward", "--project", shown(file), "--run", shown(folder))
-        return FixJob(project.candidate, folder, file.resolve().parent, compare, compare, fix, file)
+        return FixJob(project.candidate, folder, file.resolve().parent, (*compare, QUICK), compare, fix, file)
     in_folder = ["--folder", shown(folder)] if run is not None else []
     climb = ("run", *named, *in_folder)
     only = [part for name in _to_run(found) for part in ("--only", name)]
@@ -100,7 +101,7 @@ def job_of_folder(run: Path) -> FixJob:
         raise UsageError.of("fix_usage.of_live_models", folder=run)
     compare = ("forward", *typed, "--run", shown(run))
     candidate = ProjectSide(model=_named(forward["made_from"]["candidate"]))
-    return FixJob(candidate, run, Path.cwd(), compare, compare, ("fix", "--run", shown(run)))
+    return FixJob(candidate, run, Path.cwd(), (*compare, QUICK), compare, ("fix", "--run", shown(run)))
 
 
 def _named_project(file: Path) -> list[str]:

@@ -118,7 +118,7 @@ def _planned(job: FixJob, document: Document, changes: PlannedChanges) -> FixRes
     rest = len(document["culprits"]) - confirmed
     reason = sentence(
         "fix.planned",
-        faults=confirmed,
+        faults=max(confirmed - sum(len(one.layers) for one in changes.refused), 0),
         places=len(changes.places),
         refused=len(changes.refused),
         unconfirmed=rest,

@@ -16,7 +16,7 @@ from align.words.catalogue import sentence
 from align.words.message_words import Sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from align.fixes.fix_job import FixJob
@@ -36,7 +36,7 @@ class PlannedChanges:
     def patches(self) -> tuple[SourcePatch, ...]:
         """A patch for each folder that names in it start at: the project, and each package."""
         groups: dict[tuple[str, str], list[FileChange]] = {}
-        for change in sorted(self.changes, key=lambda one: one.place.name):
+        for change in _in_order(self.changes):
             groups.setdefault((str(change.place.root), change.place.package), []).append(change)
         return tuple(SourcePatch(*key, "".join(map(diff_of, own))) for key, own in groups.items())
 
@@ -62,10 +62,23 @@ def diff_of(change: FileChange) -> str:
     return unified_diff(change.place.name, whole_text(change.before), whole_text(change.after))
 
 
-def patch_bytes(planned: PlannedChanges) -> bytes:
-    """All changes as the content of one patch file: each file's lines in the encoding of that file."""
-    ordered = sorted(planned.changes, key=lambda one: (str(one.place.root), one.place.name))
-    return b"".join(as_in_file(diff_of(one), one.before) for one in ordered)
+def patch_files(planned: PlannedChanges, file: Path) -> dict[Path, bytes]:
+    """The content of a patch file, each line in the encoding of the file that it is of.
+
+    Each further folder that names start at has a file of its own, with the package in its name.
+    """
+    found: dict[Path, bytes] = {}
+    for number, patch in enumerate(planned.patches):
+        own = [
+            one for one in planned.changes if (str(one.place.root), one.place.package) == (patch.root, patch.package)
+        ]
+        path = file if number == 0 else file.with_name(f"{file.stem}.{patch.package or number}{file.suffix}")
+        found[path] = b"".join(as_in_file(diff_of(one), one.before) for one in _in_order(own))
+    return found or {file: b""}
+
+
+def _in_order(changes: Iterable[FileChange]) -> list[FileChange]:
+    return sorted(changes, key=lambda one: (one.place.package, one.place.name))
 
 
 def _place(path: Path, job: FixJob) -> FilePlace | Sentence:

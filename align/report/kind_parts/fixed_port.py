@@ -58,7 +58,7 @@ def _headline(document: Document) -> Lines:
 
 def _changed(document: Document) -> int:
     """Faults that are changed: all but those of refused layers."""
-    return int(document["faults"]) - len(document["refused"])
+    return max(int(document["faults"]) - sum(len(one["layers"]) for one in document["refused"]), 0)
 
 
 def _places(places: list[Document], *, show_all: bool) -> list[Block]:
