@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -181,7 +182,13 @@ def _fixed(job: FixJob, patch: Path | None, *, apply: bool) -> FixResult:
         for path, content in patch_files(planned.changes, patch).items():
             with atomic_writer(path) as stream:
                 stream.write(content)
-    return apply_fix(planned, run_in_fresh_process) if apply and planned.changes.changes else planned.result
+    if not apply or not planned.changes.changes:
+        return planned.result
+    if sys.stderr.isatty():
+        from align.words.catalogue import say
+
+        typer.echo(say("fix.running", command=f"align {shlex.join(job.again)}"), err=True)
+    return apply_fix(planned, run_in_fresh_process)
 
 
 def _undone(job: FixJob) -> FixResult:
