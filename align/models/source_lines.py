@@ -40,12 +40,28 @@ def made_at(owner: object, path: str) -> str:
     The file is given from the current folder, or from the folder that its package lies in. For an item of a list it is
     the item's own line where that can be found, else that of the list.
     """
+    found = construction_of(owner, path)
+    return shown(found.source, found.node.lineno) if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Construction:
+    """The expression that makes a layer, the method that it stands in, and the path of the object that runs it."""
+
+    source: FunctionSource
+    node: ast.expr
+    owner: str
+
+
+def construction_of(owner: object, path: str) -> Construction | None:
+    """Find the expression that makes the layer at `path` of a live model, or what holds it; None where none is found."""
     for names, chain in climb(owner, path):
         steps = zip(names, chain[:-1], chain[1:], strict=True)
         items = [_Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
         if found := _chosen(chain[0], names[0], type(chain[1]).__name__):
-            return shown(found.source, _construction_line(found, items[0 if found.hands_on else 1 :]))
-    return ""
+            node = _innermost(found, items[0 if found.hands_on else 1 :])
+            return Construction(found.source, node, ".".join(path.split(".")[: -len(names)]))
+    return None
 
 
 def made_in(function: object, class_name: str) -> str:
@@ -161,15 +177,15 @@ class _Item:
     length: int
 
 
-def _construction_line(construction: _LayerConstruction, items: Sequence[_Item]) -> int:
-    """The line that makes what the items lead to, as near to it as can be found."""
+def _innermost(construction: _LayerConstruction, items: Sequence[_Item]) -> ast.expr:
+    """The expression that makes what the items lead to, as near to it as can be found."""
     value = construction.value
     for item in items:
         inner = _inside(_LayerConstruction(construction.source, value), item)
         if inner is None:
             break
         value = inner
-    return _resolved(_LayerConstruction(construction.source, value)).lineno
+    return _resolved(_LayerConstruction(construction.source, value))
 
 
 def _registers(call: ast.Call, name: str) -> bool:
