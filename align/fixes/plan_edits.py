@@ -1,26 +1,32 @@
-"""The edits of a port's source: settings that a confirmed change writes into the call that makes a layer.
+"""The edits of a port's source: confirmed changes of settings, written where the value is made.
 
-A keyword or a positional argument that is there is changed, one that is missing is added. All else of the file stays.
-A line that makes other layers of that class too, or whose call cannot be found, is refused.
+An argument that stands in the call of a layer is changed there; a name is followed to its default, its constant or the
+call that hands it down; an argument that is missing is added. Of the places that a value goes through the one nearest
+to its origin is taken at which no layer changes that is right as it is. All else of a file stays byte for byte.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from align.fixes.follow_argument import CallsOfLayers, Site, arguments_of, is_open
 from align.fixes.planned_edits import PlannedEdits, RefusedFix, SourceEdit
 from align.fixes.source_bytes import decoded
-from align.models.source_lines import called_name, made_at
+from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
+    from align.core.layer_settings import Setting
     from align.forward.forward_result import Culprit
+    from align.models.source_lines import Construction
 
-Layers = dict[str, Any]
+Layers = Mapping[str, Any]
+FRAMEWORKS = ("mindspore", "torch")
+PARTIAL = "partial"
 
 
 class _RefusedError(Exception):
@@ -31,48 +37,32 @@ class _RefusedError(Exception):
         self.key, self.facts = f"fix_refused.{key}", facts
 
 
-class _Edited(NamedTuple):
-    """An edit, the file that it is of, and the parts of its text that change."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A part of a file that is to be written anew: what stands there, the new text, and the layers that it makes."""
 
-    file: Path
-    edit: SourceEdit
-    spans: list[_Span]
-
-
-class _Span(NamedTuple):
-    """A part of a text, and what stands there afterwards."""
-
-    start: int
-    stop: int
+    site: Site
     text: str
+    layers: tuple[str, ...]
+    arguments: dict[str, Setting]
+    cause: str
+    adds: bool = False
 
 
 def plan_edits(culprits: Sequence[Culprit], model: Any) -> PlannedEdits:
-    """Return the edits of confirmed culprits, one a line of source, and those that are refused with the reason."""
-    layers = dict(_layers(model))
-    found = [_tried(line, change, own, layers) for (line, change), own in _groups(culprits).items()]
-    spans: dict[Path, list[_Span]] = {}
-    for one in found:
-        if isinstance(one, _Edited):
-            spans.setdefault(one.file, []).extend(one.spans)
-    texts = {file: _replaced(decoded(file.read_bytes()), changed) for file, changed in spans.items()}
-    edits = tuple(one.edit for one in found if isinstance(one, _Edited))
-    return PlannedEdits(edits, tuple(one for one in found if isinstance(one, RefusedFix)), texts)
-
-
-def _tried(line: str, change: str, own: Sequence[Culprit], layers: Layers) -> _Edited | RefusedFix:
-    try:
-        return _edited(line, change, own, layers)
-    except _RefusedError as why:
-        names = tuple(dict.fromkeys(one.candidate for one in own))
-        return RefusedFix(names, own[0].cause, why.key, why.facts)
-
-
-def _groups(culprits: Sequence[Culprit]) -> Mapping[tuple[str, str], list[Culprit]]:
-    groups: dict[tuple[str, str], list[Culprit]] = {}
-    for one in culprits:
-        groups.setdefault((one.line, one.change), []).append(one)
-    return groups
+    """Return the edits of confirmed culprits, one a place of source, and those that are refused with the reason."""
+    plan = _Plan(dict(_layers(model)) if culprits else {}, culprits)
+    refused = [one for culprit in culprits if (one := plan.tried(culprit)) is not None]
+    edits, texts = [], {}
+    for file, places in plan.by_file().items():
+        try:
+            own, texts[Path(file)] = _written(file, places)
+        except _RefusedError as why:
+            for one in places:
+                refused.append(RefusedFix(one.layers, one.cause, why.key, why.facts))
+        else:
+            edits += own
+    return PlannedEdits(tuple(edits), tuple(_joined(refused)), texts)
 
 
 def _layers(model: Any) -> Iterator[tuple[str, Any]]:
@@ -83,116 +73,196 @@ def _layers(model: Any) -> Iterator[tuple[str, Any]]:
             return
 
 
-def _edited(line: str, change: str, own: Sequence[Culprit], layers: Layers) -> _Edited:
-    """What changes where a line makes layers; raises _RefusedError where that is not sure."""
-    wanted = _wanted(change)
-    arguments = _literals(wanted)
-    made = [path for path in layers if path and made_at(layers[""], path) == line]
-    _require_all(line, made, own)
-    file, number = _file(line, layers), int(line.rpartition(":")[2])
-    text = decoded(file.read_bytes())
-    call = _call(text, number, called_name(wanted), line)
-    spans = _argument_spans(text, call, wanted, layers[own[0].candidate])
-    first, last = _ends(text, call)
-    inside = [_Span(one.start - first, one.stop - first, one.text) for one in spans]
-    before = text[first:last]
-    edit = SourceEdit(str(file), number, before, _replaced(before, inside), tuple(made), own[0].cause, arguments)
-    return _Edited(file, edit, spans)
+def _joined(refused: Sequence[RefusedFix]) -> Iterator[RefusedFix]:
+    """One refusal for layers that have one reason."""
+    groups: dict[tuple[str, str, str], list[RefusedFix]] = {}
+    for one in refused:
+        groups.setdefault((one.cause, one.reason, str(one.facts)), []).append(one)
+    for own in groups.values():
+        layers = dict.fromkeys(path for one in own for path in one.layers)
+        yield RefusedFix(tuple(layers), own[0].cause, own[0].reason, own[0].facts)
 
 
-def _wanted(change: str) -> ast.Call:
-    """The call that a change says to write: `nn.Conv2d(..., has_bias=True)`."""
-    try:
-        tree = ast.parse(change.strip(), mode="eval").body
-    except SyntaxError:
-        raise _RefusedError("no_setting", change=change) from None
-    if not isinstance(tree, ast.Call) or not tree.keywords or any(one.arg is None for one in tree.keywords):
-        raise _RefusedError("no_setting", change=change)
-    return tree
+class _Plan:
+    """What is to change so far; two culprits that want one place otherwise are told apart here."""
+
+    def __init__(self, layers: Layers, culprits: Sequence[Culprit]) -> None:
+        self.layers = layers
+        self.calls = CallsOfLayers(layers)
+        self.places: dict[tuple[Any, ...], _Place] = {}
+        self.wanted: dict[str, dict[str, Setting]] = {}
+        for one in culprits:
+            for path in (one.candidate, *one.also):
+                self.wanted.setdefault(path, {}).update(one.arguments)
+
+    def by_file(self) -> dict[str, list[_Place]]:
+        """The places in the order of their files."""
+        found: dict[str, list[_Place]] = {}
+        for place in self.places.values():
+            found.setdefault(place.site.file, []).append(place)
+        return found
+
+    def tried(self, culprit: Culprit) -> RefusedFix | None:
+        """Plan the change of one culprit; its refusal where that is not sure."""
+        try:
+            new = list(self._planned(culprit))
+            self._require_free(new)
+        except _RefusedError as why:
+            return RefusedFix((culprit.candidate,), culprit.cause, why.key, why.facts)
+        for one in new:
+            self.places[self._key(one)] = one
+        return None
+
+    def _key(self, place: _Place) -> tuple[Any, ...]:
+        return (*place.site.key, *(place.arguments if place.adds else ()))
+
+    def _require_free(self, new: Sequence[_Place]) -> None:
+        for one in new:
+            known = self.places.get(self._key(one))
+            if known is not None and known.text != one.text:
+                raise _RefusedError("two_values", line=_line(one.site), values=[known.text, one.text])
+
+    def _planned(self, culprit: Culprit) -> Iterator[_Place]:
+        if not culprit.arguments or culprit.part != "layer":
+            raise _RefusedError("no_setting", change=culprit.change)
+        made = self.calls.construction(culprit.candidate)
+        if made is None:
+            raise _RefusedError("no_line", line=culprit.line)
+        missing = {}
+        for name, value in culprit.arguments.items():
+            made = self._call_that_takes(culprit.candidate, name, made)
+            _require_own(made.source.file)
+            given = self._given(culprit.candidate, made).get(name)
+            if given is None:
+                missing[name] = value
+            else:
+                yield from self._changed(culprit, name, self.calls.places(made, given))
+        if missing:
+            yield self._added(culprit, missing, made)
+
+    def _call_that_takes(self, path: str, name: str, made: Construction) -> Construction:
+        """The call of the layer's class, or that of its base in a class of the user's own that hides the argument."""
+        if isinstance(made.node, ast.Call) and is_open(made.node):
+            raise _RefusedError(
+                "no_call", line=_line(Site(made.source.file, made.node)), name=_class(self.layers[path])
+            )
+        if _takes(type(self.layers[path]), name):
+            return made
+        base = self.calls.super_call(path)
+        if base is None or not isinstance(base.node, ast.Call) or is_open(base.node):
+            raise _RefusedError("not_taken", name=name, kind=_class(self.layers[path]))
+        return base
+
+    def _given(self, path: str, made: Construction) -> dict[str, ast.expr]:
+        kind = type(self.layers[path])
+        if made.owner == path:  # in its own constructor
+            kind = next(one for one in kind.__mro__ if one.__module__.partition(".")[0] in FRAMEWORKS)
+        call = made.node
+        return arguments_of(call, [*_parameters(kind)]) if isinstance(call, ast.Call) else {}
+
+    def _changed(self, culprit: Culprit, name: str, sites: Sequence[Site]) -> Iterator[_Place]:
+        """The value where it is made, else on its way, so that only layers change that are to."""
+        value = culprit.arguments[name]
+        if not sites[-1].is_literal:
+            raise _RefusedError("computed", name=name, value=ast.unparse(sites[-1].node), line=_line(sites[-1]))
+        if ast.literal_eval(sites[-1].node) == value:
+            return
+        for site in reversed(sites):
+            layers = self.calls.made_at(site.key)
+            if not self._right(layers, {name: value}):
+                _require_own(site.file)
+                yield _Place(site, written(value), self._in_order(layers), {name: value}, culprit.cause)
+                return
+        self._refuse_shared(sites[0], {name: value})
+
+    def _added(self, culprit: Culprit, missing: dict[str, Setting], made: Construction) -> _Place:
+        """The keywords behind the arguments of a call; of a class that is handed down without any, where it is named."""
+        call = made.node
+        assert isinstance(call, ast.Call)
+        site = Site(made.source.file, call)
+        bare = not call.args and not call.keywords and isinstance(call.func, ast.Name)
+        for kind in reversed(self.calls.places(made, call.func)[1:] if bare else []):
+            layers = self.calls.made_at(kind.key)
+            named = ast.unparse(kind.node).rpartition(".")[2] == _class(self.layers[culprit.candidate])
+            if named and not self._right(layers, missing) and not isinstance(kind.node, ast.Call):
+                _require_own(kind.file)
+                arguments = ", ".join(f"{name}={written(value)}" for name, value in missing.items())
+                text = f"{PARTIAL}({ast.unparse(kind.node)}, {arguments})"
+                return _Place(kind, text, self._in_order(layers), missing, culprit.cause)
+        layers = self.calls.made_at(site.key)
+        if self._right(layers, missing):
+            self._refuse_shared(site, missing)
+        text = ", ".join(f"{name}={written(value)}" for name, value in missing.items())
+        return _Place(site, text, self._in_order(layers), missing, culprit.cause, adds=True)
+
+    def _right(self, layers: set[str], arguments: Mapping[str, Setting]) -> list[str]:
+        """Layers among these that are right as they are."""
+        return sorted(one for one in layers if not arguments.items() <= self.wanted.get(one, {}).items())
+
+    def _refuse_shared(self, site: Site, arguments: Mapping[str, Setting]) -> None:
+        right = self._right(self.calls.made_at(site.key), arguments)
+        raise _RefusedError("shared_line", line=_line(site), names=right, count=len(right))
+
+    def _in_order(self, layers: set[str]) -> tuple[str, ...]:
+        return tuple(path for path in self.layers if path in layers)
 
 
-def _literals(wanted: ast.Call) -> dict[str, Any]:
-    try:
-        return {str(one.arg): ast.literal_eval(one.value) for one in wanted.keywords}
-    except ValueError:
-        raise _RefusedError("no_setting", change=ast.unparse(wanted)) from None
+def _takes(kind: type, name: str) -> bool:
+    parameters = _parameters(kind)
+    return name in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
 
-def _require_all(line: str, made: Sequence[str], own: Sequence[Culprit]) -> None:
-    """Raise _RefusedError if the line makes none of the layers at fault, or others that are right."""
-    at_fault = {one.candidate for one in own}
-    if not at_fault <= set(made):
-        raise _RefusedError("no_line", line=line)
-    if right := sorted(set(made) - at_fault):
-        raise _RefusedError("shared_line", line=line, names=right, count=len(right))
+def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(kind).parameters
 
 
-def _file(line: str, layers: Layers) -> Path:
-    """The file that a line is in, as it was loaded: one that defines the class of a layer."""
-    name = line.rpartition(":")[0]
-    for layer in layers.values():
-        for cls in type(layer).__mro__:
-            if cls.__module__ != "builtins" and (file := _source_of(cls)) and Path(file).as_posix().endswith(name):
-                return Path(file)
-    raise _RefusedError("no_line", line=line)
+def _class(layer: object) -> str:
+    return type(layer).__name__
 
 
-def _source_of(cls: type) -> str:
-    try:
-        return inspect.getfile(cls)
-    except (TypeError, OSError):
-        return ""
+def _line(site: Site) -> str:
+    return f"{Path(site.file).name}:{site.node.lineno}"
 
 
-def _call(text: str, number: int, name: str, line: str) -> ast.Call:
-    """The only call of a class that begins in a line."""
-    found = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Call) and called_name(one) == name]
-    in_line = [one for one in found if one.lineno == number]
-    if len(in_line) != 1 or any(one.arg is None for one in in_line[0].keywords):
-        raise _RefusedError("no_call", line=line, name=name)
-    return in_line[0]
+def _require_own(file: str) -> None:
+    """Raise _RefusedError for a file of a framework, and for what is no file."""
+    parts = Path(file).parts
+    if not Path(file).is_file():
+        raise _RefusedError("no_file", file=file)
+    if any(
+        f"{place}/{name}" in Path(*parts).as_posix()
+        for place in ("site-packages", "dist-packages")
+        for name in FRAMEWORKS
+    ):
+        raise _RefusedError("of_framework", file=file)
 
 
-def _argument_spans(text: str, call: ast.Call, wanted: ast.Call, layer: Any) -> list[_Span]:
-    """The values of arguments that are there, and the end of the call for those that are missing."""
-    places = [*inspect.signature(type(layer)).parameters]
-    given = {one.arg: one.value for one in call.keywords} | dict(zip(places, call.args, strict=False))
-    spans, added = [], []
-    for keyword in wanted.keywords:
-        value = ast.unparse(keyword.value).replace("'", '"')
-        if keyword.arg in given:
-            node = given[keyword.arg]
-            if not isinstance(node, (ast.Constant, ast.Tuple, ast.UnaryOp)):
-                raise _RefusedError("computed", name=keyword.arg, value=ast.unparse(node))
-            spans.append(_Span(*_ends(text, node), value))
-        else:
-            added.append(f"{keyword.arg}={value}")
-    return [*spans, *_added(text, call, added)]
+def _written(file: str, places: Sequence[_Place]) -> tuple[list[SourceEdit], str]:
+    """The edits of a file, and its new text; raises _RefusedError where that says another thing than was meant."""
+    text = decoded(Path(file).read_bytes())
+    spans = [_span(text, one) for one in places]
+    uses_partial = any(f"{PARTIAL}(" in one.text for one in spans)
+    more = import_of(text, "functools", PARTIAL) if uses_partial else []
+    new = replaced(text, [*spans, *more])
+    if not alike_but_for(text, new, len(more)):
+        raise _RefusedError("no_call", line=_line(places[0].site), name=places[0].cause)
+    edits = [_edit(text, one, span) for one, span in zip(places, spans, strict=True)]
+    return sorted(edits, key=lambda one: one.line), new
 
 
-def _added(text: str, call: ast.Call, arguments: Sequence[str]) -> list[_Span]:
-    """New keywords behind the last argument."""
-    if not arguments:
-        return []
-    present = [*call.args, *(one.value for one in call.keywords)]
-    if not present:
-        end = _ends(text, call)[1] - 1
-        return [_Span(end, end, ", ".join(arguments))]
-    end = max(_ends(text, one)[1] for one in present)
-    return [_Span(end, end, "".join(f", {one}" for one in arguments))]
+def _span(text: str, place: _Place) -> Span:
+    if place.adds:
+        assert isinstance(place.site.node, ast.Call)
+        return added_argument(text, place.site.node, place.text)
+    return Span(*ends(text, place.site.node), place.text)
 
 
-def _ends(text: str, node: ast.expr) -> tuple[int, int]:
-    """Where an expression begins and ends in a text; Python counts lines, and bytes in a line."""
-    lines = text.splitlines(keepends=True)
-    stops = ((node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0))
-    first, last = (
-        sum(map(len, lines[: row - 1])) + len(lines[row - 1].encode()[:column].decode()) for row, column in stops
-    )
-    return first, last
-
-
-def _replaced(text: str, spans: Sequence[_Span]) -> str:
-    for one in sorted(spans, reverse=True):
-        text = text[: one.start] + one.text + text[one.stop :]
-    return text
+def _edit(text: str, place: _Place, span: Span) -> SourceEdit:
+    """The edit as the lines of source that it changes."""
+    first = text.rfind("\n", 0, span.start) + 1
+    last = text.find("\n", span.stop)
+    before = text[first : last if last >= 0 else len(text)]
+    after = replaced(before, [Span(span.start - first, span.stop - first, span.text)])
+    line = text.count("\n", 0, span.start) + 1
+    shown = before.strip(), after.strip()
+    return SourceEdit(place.site.file, line, *shown, place.layers, place.cause, place.arguments)

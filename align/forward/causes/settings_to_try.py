@@ -103,9 +103,7 @@ def findings_around(fault: Fault, settings: BothSettings) -> tuple[SettingFindin
     return tuple(finding for pair in pairs for finding in same_named_settings(*pair))
 
 
-def with_same_change(
-    culprits: Sequence[Culprit], settings: BothSettings, pairs: Iterable[CallPair]
-) -> list[Culprit]:
+def with_same_change(culprits: Sequence[Culprit], settings: BothSettings, pairs: Iterable[CallPair]) -> list[Culprit]:
     """Name with each confirmed culprit the other layers whose settings differ in the same way, seen or not."""
     confirmed = [one for one in culprits if one.arguments and one.sureness == "confirmed"]
     known = {one.candidate.module: one for one in pairs} if confirmed else {}
