@@ -85,14 +85,19 @@ def _layers(model: Any) -> Iterator[tuple[str, Any]]:
 
 def _edited(line: str, change: str, own: Sequence[Culprit], layers: Layers) -> _Edited:
     """What changes where a line makes layers; raises _RefusedError where that is not sure."""
-    wanted = _wanted(change)
+    layer = layers[own[0].candidate]
+    wanted = _wanted(change, type(layer).__name__)
     arguments = _literals(wanted)
-    made = [path for path in layers if path and made_at(layers[""], path) == line]
+    alike = (path for path, one in layers.items() if path and type(one) is type(layer))
+    made = [path for path in alike if made_at(layers[""], path) == line]
     _require_all(line, made, own)
     file, number = _file(line, layers), int(line.rpartition(":")[2])
     text = decoded(file.read_bytes())
     call = _call(text, number, called_name(wanted), line)
-    spans = _argument_spans(text, call, wanted, layers[own[0].candidate])
+    _require_same(call, layer, line)
+    spans = _argument_spans(text, call, wanted, layer)
+    if _replaced(text, spans) == text:
+        raise _RefusedError("no_line", line=line)
     first, last = _ends(text, call)
     inside = [_Span(one.start - first, one.stop - first, one.text) for one in spans]
     before = text[first:last]
@@ -100,15 +105,35 @@ def _edited(line: str, change: str, own: Sequence[Culprit], layers: Layers) -> _
     return _Edited(file, edit, spans)
 
 
-def _wanted(change: str) -> ast.Call:
-    """The call that a change says to write: `nn.Conv2d(..., has_bias=True)`."""
-    try:
-        tree = ast.parse(change.strip(), mode="eval").body
-    except SyntaxError:
-        raise _RefusedError("no_setting", change=change) from None
+def _wanted(change: str, class_name: str) -> ast.Call:
+    """The call that a change says to write: `nn.Conv2d(..., has_bias=True)`, or its arguments alone."""
+    tree = _parsed(change) or _parsed(f"{class_name}({change})")
     if not isinstance(tree, ast.Call) or not tree.keywords or any(one.arg is None for one in tree.keywords):
         raise _RefusedError("no_setting", change=change)
     return tree
+
+
+def _parsed(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _require_same(call: ast.Call, layer: Any, line: str) -> None:
+    """Raise _RefusedError if a whole number of the call is not that of the layer: another branch makes it."""
+    for name, node in _given(call, layer).items():
+        value = getattr(layer, str(name), None)
+        sizes = {*value} if isinstance(value, (tuple, list)) else {value}
+        is_number = isinstance(node, ast.Constant) and type(node.value) is int
+        if is_number and all(type(size) is int for size in sizes) and node.value not in sizes:  # type: ignore[attr-defined]
+            raise _RefusedError("no_line", line=line)
+
+
+def _given(call: ast.Call, layer: Any) -> dict[str | None, ast.expr]:
+    """The arguments of a call by the names that the layer's constructor has for them."""
+    places = [*inspect.signature(type(layer)).parameters]
+    return {one.arg: one.value for one in call.keywords} | dict(zip(places, call.args, strict=False))
 
 
 def _literals(wanted: ast.Call) -> dict[str, Any]:
@@ -155,8 +180,7 @@ def _call(text: str, number: int, name: str, line: str) -> ast.Call:
 
 def _argument_spans(text: str, call: ast.Call, wanted: ast.Call, layer: Any) -> list[_Span]:
     """The values of arguments that are there, and the end of the call for those that are missing."""
-    places = [*inspect.signature(type(layer)).parameters]
-    given = {one.arg: one.value for one in call.keywords} | dict(zip(places, call.args, strict=False))
+    given = _given(call, layer)
     spans, added = [], []
     for keyword in wanted.keywords:
         value = ast.unparse(keyword.value).replace("'", '"')
