@@ -95,6 +95,8 @@ def _edited(line: str, change: str, own: Sequence[Culprit], layers: Layers) -> _
     text = decoded(file.read_bytes())
     call = _call(text, number, called_name(wanted), line)
     _require_same(call, layer, line)
+    if arguments.get("pad_mode") == "pad" and "padding" not in {*arguments, *_given(call, layer)}:
+        raise _RefusedError("no_padding", change=change)
     spans = _argument_spans(text, call, wanted, layer)
     if _replaced(text, spans) == text:
         raise _RefusedError("no_line", line=line)

@@ -67,8 +67,8 @@ def test_settings_are_changed_or_added_and_all_else_stays(net: Any) -> None:
         "place": (NORM, "nn.BatchNorm2d(4, 1e-05, 0.9)"),
         "none": ("nn.LeakyReLU(..., alpha=0.01)", "nn.LeakyReLU(alpha=0.01)"),
         "pool": (
-            'pad_mode="pad", count_include_pad=True',
-            'nn.AvgPool2d(3, 1, pad_mode="pad", count_include_pad=True)',
+            'pad_mode="pad", padding=1, count_include_pad=True',
+            'nn.AvgPool2d(3, 1, pad_mode="pad", padding=1, count_include_pad=True)',
         ),
     }
     planned = plan_edits([culprit(net, path, change) for path, (change, _) in wanted.items()], net)
@@ -88,6 +88,7 @@ def test_what_is_computed_shared_or_made_by_another_branch_is_refused_with_the_r
         ("shared.1", NORM, "shared_line"),
         ("branch", 'nn.Conv2d(..., pad_mode="valid")', "no_line"),
         ("pool", "an activation in front of it", "no_setting"),
+        ("pool", 'pad_mode="pad", count_include_pad=True', "no_padding"),
     ):
         planned = plan_edits([culprit(net, path, change)], net)
         assert [one.reason for one in planned.refused] == [f"fix_refused.{reason}"], path
