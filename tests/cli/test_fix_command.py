@@ -24,27 +24,6 @@ def build():
     return ArrayModel((ArrayLayer("fc", "torch.nn.Linear", lambda x, weight: x @ weight.T{more}, weights),))
 """
 INPUT = ["--input", "x=float32[4,3]"]
-TORCH = """
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(0.01))
-        self.second = nn.Sequential(nn.Linear(4, 4), nn.LeakyReLU(0.01))
-
-    def forward(self, x):
-        return self.second(self.first(x))
-
-
-def build():
-    net = Net()
-    for parameter in net.parameters():
-        nn.init.constant_(parameter, -0.5)
-    return net
-"""
 PACKAGE = """from mindspore import nn
 
 
@@ -152,7 +131,7 @@ def test_an_installed_package_stays_as_it_is_and_a_copy_of_it_is_changed_run_and
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "net.py").write_bytes(PACKAGE.encode().replace(b"\n", b"\r\n"))
-    (folder / "original.py").write_text(TORCH)
+    (folder / "original.py").write_text(PACKAGE.replace("LeakyReLU()", "LeakyReLU(alpha=0.01)"))
     monkeypatch.syspath_prepend(str(package.parent))
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
     before = {path: path.read_bytes() for path in package.glob("*.py")}
