@@ -2,8 +2,7 @@
 
 Each case (see _cases.py) is compared as published, the confirmed changes are planned, the port's package is copied with
 the planned texts, and a new process that imports the copy compares again. `gone` are the faults of settings that are no
-culprits any more; `worse` are culprits that were none before, at a layer that was compared then too; `broken` are copies
-whose comparison came to no end.
+culprits any more, `worse` the culprits that were none before, `broken` copies whose comparison came to no end.
 Run: python benchmarks/fixes.py FOLDER [CASE ...] [--json]; 1 if a bar is missed.
 Bars: 85 % of the confirmed faults of settings gone, no layer worse, no copy broken.
 """

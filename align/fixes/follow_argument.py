@@ -55,41 +55,49 @@ class Site:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class LayerCall(Construction):
+    """A call that makes a layer."""
+
+    node: ast.Call
+
+
 class CallsOfLayers:
     """The calls that make the layers of a live model, and the places that their arguments come from."""
 
     def __init__(self, layers: Mapping[str, Any]) -> None:
         self._layers = layers
-        self._made: dict[str, Construction | None] = {}
+        self._made: dict[str, LayerCall | None] = {}
         self._places: dict[Key, set[str]] | None = None
 
-    def construction(self, path: str) -> Construction | None:
+    def construction(self, path: str) -> LayerCall | None:
         """The call that makes a layer, with the class's own arguments; None where none is found."""
         if path not in self._made:
             found = construction_of(self._layers[""], path) if path else None
-            self._made[path] = found if found and isinstance(found.node, ast.Call) else None
+            self._made[path] = _as_call(found) if found else None
         return self._made[path]
 
-    def super_call(self, path: str) -> Construction | None:
+    def super_call(self, path: str) -> LayerCall | None:
         """The call of the base's constructor in a class of the user's own that a framework's is the base of."""
         for cls in own_classes(self._layers[path]):
             for source in methods_of(cls):
                 if source.node.name == CONSTRUCTOR and (node := base_call(source)) is not None:
-                    return Construction(source, node, path)
+                    return LayerCall(source, node, path)
         return None
 
     def made_at(self, key: Key) -> set[str]:
         """All layers whose calls, or what these are given, stand at a place."""
         if self._places is None:
             self._places = {}
-            for path in self._layers:
+            holders = {path.rpartition(".")[0] for path in self._layers if path}  # they hand on what they are given
+            for path in self._layers.keys() - holders:
                 for place in self._all_places(path):
                     self._places.setdefault(place, set()).add(path)
         return self._places.get(key, set())
 
     def _all_places(self, path: str) -> Iterator[Key]:
         for made in (self.construction(path), self.super_call(path)):
-            if made is None or not isinstance(made.node, ast.Call):
+            if made is None:
                 continue
             yield Site(made.source.file, made.node).key
             for value in (made.node.func, *made.node.args, *(one.value for one in made.node.keywords)):
@@ -135,7 +143,7 @@ class CallsOfLayers:
         if made.source.node.name != CONSTRUCTOR:
             return None
         caller, is_known = self._caller(made)
-        if caller is not None and isinstance(caller.node, ast.Call):
+        if caller is not None:
             if is_open(caller.node):
                 return None
             given = arguments_of(caller.node, [one.arg for one in _parameters(made.source.node)][1:])
@@ -144,19 +152,23 @@ class CallsOfLayers:
         default = _defaults(made.source.node).get(name)
         return (made, default) if is_known and default is not None else None
 
-    def _caller(self, made: Construction) -> tuple[Construction | None, bool]:
+    def _caller(self, made: Construction) -> tuple[LayerCall | None, bool]:
         """The call of a constructor, and whether it is known what it is given; nobody in the model calls its own."""
         kind = type(self._layers[made.owner])
         run = function_source(kind.__init__) if isinstance(kind.__init__, FunctionType) else None
         if run is not None and _place(run) != _place(made.source):  # a derived class hands on
             node = base_call(run)
-            return (Construction(run, node, made.owner), True) if node is not None else (None, False)
+            return (LayerCall(run, node, made.owner), True) if node is not None else (None, False)
         if not made.owner:
             return None, True
         caller = self.construction(made.owner)
         if caller is None or _is_function(caller):
             return None, False
         return caller, True
+
+
+def _as_call(made: Construction) -> LayerCall | None:
+    return LayerCall(made.source, made.node, made.owner) if isinstance(made.node, ast.Call) else None
 
 
 def base_call(source: FunctionSource) -> ast.Call | None:
@@ -176,9 +188,9 @@ def arguments_of(call: ast.Call, parameters: list[str]) -> dict[str, ast.expr]:
     return placed | {one.arg: one.value for one in call.keywords if one.arg is not None}
 
 
-def _is_function(made: Construction) -> bool:
+def _is_function(made: LayerCall) -> bool:
     """Tell whether a call calls a function of the module, whose parameters are others than the layer's."""
-    function = made.node.func if isinstance(made.node, ast.Call) else None
+    function = made.node.func
     name = function.id if isinstance(function, ast.Name) else ""
     return isinstance(getattr(sys.modules.get(made.source.module), name, None), FunctionType)
 

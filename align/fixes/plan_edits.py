@@ -11,6 +11,7 @@ import ast
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,12 @@ from align.fixes.follow_argument import CallsOfLayers, Site, arguments_of, is_op
 from align.fixes.planned_edits import PlannedEdits, RefusedFix, SourceEdit
 from align.fixes.source_bytes import decoded
 from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced, written
+from align.models.source_lines import agrees_with
 
 if TYPE_CHECKING:
     from align.core.layer_settings import Setting
+    from align.fixes.follow_argument import LayerCall
     from align.forward.forward_result import Culprit
-    from align.models.source_lines import Construction
 
 Layers = Mapping[str, Any]
 FRAMEWORKS = ("mindspore", "torch")
@@ -52,16 +54,16 @@ class _Place:
 def plan_edits(culprits: Sequence[Culprit], model: Any) -> PlannedEdits:
     """Return the edits of confirmed culprits, one a place of source, and those that are refused with the reason."""
     plan = _Plan(dict(_layers(model)) if culprits else {}, culprits)
-    refused = [one for culprit in culprits if (one := plan.tried(culprit)) is not None]
-    edits, texts = [], {}
+    refused = [one for one in map(plan.tried, culprits) if one is not None]
+    edits: list[SourceEdit] = []
+    texts: dict[Path, str] = {}
     for file, places in plan.by_file().items():
-        try:
-            own, texts[Path(file)] = _written(file, places)
-        except _RefusedError as why:
-            for one in places:
-                refused.append(RefusedFix(one.layers, one.cause, why.key, why.facts))
+        own = _written(file, places)
+        if isinstance(own, _RefusedError):
+            refused += [RefusedFix(one.layers, one.cause, own.key, own.facts) for one in places]
         else:
-            edits += own
+            edits += own[0]
+            texts[Path(file)] = own[1]
     return PlannedEdits(tuple(edits), tuple(_joined(refused)), texts)
 
 
@@ -126,7 +128,7 @@ class _Plan:
         if not culprit.arguments or culprit.part != "layer":
             raise _RefusedError("no_setting", change=culprit.change)
         made = self.calls.construction(culprit.candidate)
-        if made is None:
+        if made is None or not agrees_with(made.node, self.layers[culprit.candidate]):
             raise _RefusedError("no_line", line=culprit.line)
         missing = {}
         for name, value in culprit.arguments.items():
@@ -140,33 +142,32 @@ class _Plan:
         if missing:
             yield self._added(culprit, missing, made)
 
-    def _call_that_takes(self, path: str, name: str, made: Construction) -> Construction:
+    def _call_that_takes(self, path: str, name: str, made: LayerCall) -> LayerCall:
         """The call of the layer's class, or that of its base in a class of the user's own that hides the argument."""
-        if isinstance(made.node, ast.Call) and is_open(made.node):
+        if is_open(made.node):
             raise _RefusedError(
                 "no_call", line=_line(Site(made.source.file, made.node)), name=_class(self.layers[path])
             )
         if _takes(type(self.layers[path]), name):
             return made
         base = self.calls.super_call(path)
-        if base is None or not isinstance(base.node, ast.Call) or is_open(base.node):
+        if base is None or is_open(base.node):
             raise _RefusedError("not_taken", name=name, kind=_class(self.layers[path]))
         return base
 
-    def _given(self, path: str, made: Construction) -> dict[str, ast.expr]:
+    def _given(self, path: str, made: LayerCall) -> dict[str, ast.expr]:
         kind = type(self.layers[path])
         if made.owner == path:  # in its own constructor
             kind = next(one for one in kind.__mro__ if one.__module__.partition(".")[0] in FRAMEWORKS)
-        call = made.node
-        return arguments_of(call, [*_parameters(kind)]) if isinstance(call, ast.Call) else {}
+        return arguments_of(made.node, [*_parameters(kind)])
 
     def _changed(self, culprit: Culprit, name: str, sites: Sequence[Site]) -> Iterator[_Place]:
         """The value where it is made, else on its way, so that only layers change that are to."""
         value = culprit.arguments[name]
         if not sites[-1].is_literal:
             raise _RefusedError("computed", name=name, value=ast.unparse(sites[-1].node), line=_line(sites[-1]))
-        if ast.literal_eval(sites[-1].node) == value:
-            return
+        if ast.literal_eval(sites[-1].node) == value:  # what makes the layer stands elsewhere
+            raise _RefusedError("no_line", line=culprit.line)
         for site in reversed(sites):
             layers = self.calls.made_at(site.key)
             if not self._right(layers, {name: value}):
@@ -175,10 +176,9 @@ class _Plan:
                 return
         self._refuse_shared(sites[0], {name: value})
 
-    def _added(self, culprit: Culprit, missing: dict[str, Setting], made: Construction) -> _Place:
-        """The keywords behind the arguments of a call; of a class that is handed down without any, where it is named."""
+    def _added(self, culprit: Culprit, missing: dict[str, Setting], made: LayerCall) -> _Place:
+        """The keywords that a call lacks; where a class that is handed down is named, if the call gives none."""
         call = made.node
-        assert isinstance(call, ast.Call)
         site = Site(made.source.file, call)
         bare = not call.args and not call.keywords and isinstance(call.func, ast.Name)
         for kind in reversed(self.calls.places(made, call.func)[1:] if bare else []):
@@ -237,32 +237,39 @@ def _require_own(file: str) -> None:
         raise _RefusedError("of_framework", file=file)
 
 
-def _written(file: str, places: Sequence[_Place]) -> tuple[list[SourceEdit], str]:
-    """The edits of a file, and its new text; raises _RefusedError where that says another thing than was meant."""
+def _written(file: str, places: Sequence[_Place]) -> tuple[list[SourceEdit], str] | _RefusedError:
+    """The edits of a file, and its new text; the refusal of all where that says another thing than was meant."""
     text = decoded(Path(file).read_bytes())
     spans = [_span(text, one) for one in places]
     uses_partial = any(f"{PARTIAL}(" in one.text for one in spans)
     more = import_of(text, "functools", PARTIAL) if uses_partial else []
     new = replaced(text, [*spans, *more])
     if not alike_but_for(text, new, len(more)):
-        raise _RefusedError("no_call", line=_line(places[0].site), name=places[0].cause)
-    edits = [_edit(text, one, span) for one, span in zip(places, spans, strict=True)]
-    return sorted(edits, key=lambda one: one.line), new
+        return _RefusedError("no_call", line=_line(places[0].site), name=places[0].cause)
+    return _edits(text, sorted(zip(spans, places, strict=True), key=lambda one: one[0])), new
 
 
 def _span(text: str, place: _Place) -> Span:
-    if place.adds:
-        assert isinstance(place.site.node, ast.Call)
+    if place.adds and isinstance(place.site.node, ast.Call):
         return added_argument(text, place.site.node, place.text)
     return Span(*ends(text, place.site.node), place.text)
 
 
-def _edit(text: str, place: _Place, span: Span) -> SourceEdit:
-    """The edit as the lines of source that it changes."""
-    first = text.rfind("\n", 0, span.start) + 1
+def _edits(text: str, changes: Sequence[tuple[Span, _Place]]) -> list[SourceEdit]:
+    """The edits as the lines of source that they change, one for changes of the same lines."""
+    found: list[SourceEdit] = []
+    for (start, stop), group in groupby(changes, key=lambda one: _lines_of(text, one[0])):
+        own = list(group)
+        before = text[start:stop]
+        after = replaced(before, [Span(one.start - start, one.stop - start, one.text) for one, _ in own])
+        layers = tuple(dict.fromkeys(path for _, place in own for path in place.layers))
+        cause = " + ".join(dict.fromkeys(place.cause for _, place in own))
+        arguments = {name: value for _, place in own for name, value in place.arguments.items()}
+        line = text.count("\n", 0, start) + 1
+        found.append(SourceEdit(own[0][1].site.file, line, before.strip(), after.strip(), layers, cause, arguments))
+    return found
+
+
+def _lines_of(text: str, span: Span) -> tuple[int, int]:
     last = text.find("\n", span.stop)
-    before = text[first : last if last >= 0 else len(text)]
-    after = replaced(before, [Span(span.start - first, span.stop - first, span.text)])
-    line = text.count("\n", 0, span.start) + 1
-    shown = before.strip(), after.strip()
-    return SourceEdit(place.site.file, line, *shown, place.layers, place.cause, place.arguments)
+    return text.rfind("\n", 0, span.start) + 1, last if last >= 0 else len(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def ends(text: str, node: ast.expr) -> tuple[int, int]:
 
 def split_lines(text: str) -> list[str]:
     r"""Return the lines as Python counts them: other marks than `\n`, `\r` and `\r\n` end none."""
-    return ast._splitlines_no_ff(text)  # type: ignore[attr-defined]  # noqa: SLF001
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
 
 
 def added_argument(text: str, call: ast.Call, argument: str) -> Span:
