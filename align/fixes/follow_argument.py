@@ -14,6 +14,7 @@ from functools import lru_cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from align.fixes.thresholds import DEEPEST_HAND
 from align.models.source_lines import (
     Construction,
     FunctionSource,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 CONSTRUCTOR = "__init__"
-DEEPEST = 12  # hands that a value goes through; a package's own are three to five
 Key = tuple[str, int, int]
 
 
@@ -106,7 +106,7 @@ class CallsOfLayers:
     def places(self, made: Construction, value: ast.expr) -> list[Site]:
         """The places that a value is handed through, from the call up."""
         found = [Site(made.source.file, value)]
-        for _ in range(DEEPEST):
+        for _ in range(DEEPEST_HAND):
             step = self._before(made, value)
             if step is None:
                 return found

@@ -86,4 +86,14 @@ def _culprit(one: Mapping[str, Any]) -> Culprit:
     own = {name: value for name, value in one.items() if name in known}
     inside = one.get("inside")
     found = inside and {field.name: inside[field.name] for field in fields(FunctionFault) if field.name in inside}
+    own["also"], own["arguments"] = tuple(own.get("also", ())), _as_settings(own.get("arguments", {}))
     return Culprit(**{**own, "inside": FunctionFault(**{**found, "lines": tuple(found["lines"])}) if found else None})
+
+
+def _as_settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments with the tuples that JSON has as lists."""
+    return {name: _as_tuple(value) for name, value in arguments.items()}
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value

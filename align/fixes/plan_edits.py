@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Layers = Mapping[str, Any]
 FRAMEWORKS = ("mindspore", "torch")
 PARTIAL = "partial"
+EXPLICIT = "pad"  # the only mode of MindSpore's layers with which they take a padding
 
 
 class _RefusedError(Exception):
@@ -131,6 +132,7 @@ class _Plan:
         if made is None or not agrees_with(made.node, self.layers[culprit.candidate]):
             raise _RefusedError("no_line", line=culprit.line)
         missing = {}
+        culprit = self._without_padding(culprit, self._given(culprit.candidate, made))
         for name, value in culprit.arguments.items():
             made = self._call_that_takes(culprit.candidate, name, made)
             _require_own(made.source.file)
@@ -141,6 +143,16 @@ class _Plan:
                 yield from self._changed(culprit, name, self.calls.places(made, given))
         if missing:
             yield self._added(culprit, missing, made)
+
+    def _without_padding(self, culprit: Culprit, given: Mapping[str, ast.expr]) -> Culprit:
+        """The culprit with a padding of 0 where a mode without padding is wanted, and the call gives one."""
+        asks = culprit.arguments.get("pad_mode", EXPLICIT) != EXPLICIT
+        if not asks or "padding" not in given or "padding" in culprit.arguments:
+            return culprit
+        whole = {**culprit.arguments, "padding": 0}
+        for path in (culprit.candidate, *culprit.also):
+            self.wanted[path].update(whole)
+        return replace(culprit, arguments=whole)
 
     def _call_that_takes(self, path: str, name: str, made: LayerCall) -> LayerCall:
         """The call of the layer's class, or that of its base in a class of the user's own that hides the argument."""
@@ -166,8 +178,10 @@ class _Plan:
         value = culprit.arguments[name]
         if not sites[-1].is_literal:
             raise _RefusedError("computed", name=name, value=ast.unparse(sites[-1].node), line=_line(sites[-1]))
-        if ast.literal_eval(sites[-1].node) == value:  # what makes the layer stands elsewhere
-            raise _RefusedError("no_line", line=culprit.line)
+        if ast.literal_eval(sites[-1].node) == value:
+            if name == "padding":  # which only goes with the mode
+                return
+            raise _RefusedError("no_line", line=culprit.line)  # what makes the layer stands elsewhere
         for site in reversed(sites):
             layers = self.calls.made_at(site.key)
             if not self._right(layers, {name: value}):

@@ -78,7 +78,7 @@ def agrees_with(node: ast.expr, layer: object) -> bool:
 
 
 def _is_size(node: ast.expr, value: object) -> bool:
-    sizes = {*value} if isinstance(value, (tuple, list)) else {value}
+    sizes = value if isinstance(value, (tuple, list)) else (value,)
     is_number = isinstance(node, ast.Constant) and type(node.value) is int
     return not is_number or any(type(size) is not int for size in sizes) or node.value in sizes  # type: ignore[attr-defined]
 
