@@ -51,7 +51,7 @@ def open_cluster(address: str) -> Iterator[_Cluster]:
             yield _Cluster(client, address)
         finally:
             with suppress(Exception):  # a scheduler that is gone has nothing to be told
-                client.close(timeout=CLUSTER_LOOK_SECONDS)
+                client.close(timeout=CONNECT_SECONDS)  # what it logs later would not be kept back
 
 
 class _Cluster:
@@ -187,12 +187,18 @@ def _require_like_workers(client: Any) -> None:
     """Ask all workers by the standard library alone: one may lack mindalign, or have one without this module."""
     asked = {name: client.run(metadata.version, name, on_error="return") for name in PACKAGES}
     asked["Python"] = client.run(platform.python_version, on_error="return")
+    # Who joins between two questions is asked with its first task, and who is gone takes none.
+    there = set.intersection(*({one for one, said in some.items() if _answered(said)} for some in asked.values()))
     found = {
-        worker: {name: _as_version(name, answers.get(worker)) for name, answers in asked.items()}
-        for worker in sorted(asked["Python"])
+        worker: {name: _as_version(name, answers[worker]) for name, answers in asked.items()}
+        for worker in sorted(there)
     }
     if unlike := {worker: versions for worker, versions in found.items() if versions != own_versions()}:
         raise _refusal(unlike)
+
+
+def _answered(said: object) -> bool:
+    return isinstance(said, str | metadata.PackageNotFoundError)
 
 
 def _as_version(name: str, answer: object) -> str:
