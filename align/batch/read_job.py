@@ -81,14 +81,14 @@ def _faults(document: dict[str, Any], text: str) -> Iterator[str]:
             yield from _faults_of_defaults(value, text)
         else:
             allowed = [*PATHS, "defaults", "ranks"]
-            yield say("job_fault.unknown", line=line_of(text, name, 0), key=name, allowed=allowed)
+            yield say("job_fault.unknown", line=line_of(text, name, 0), name=name, allowed=allowed)
 
 
 def _faults_of_defaults(defaults: dict[str, Any], text: str) -> Iterator[str]:
     for action, own in defaults.items():
         line = line_of(text, f"defaults.{action}", 0)
         if action not in OPTIONS or not isinstance(own, dict):
-            yield say("job_fault.unknown", line=line, key=f"defaults.{action}", allowed=[*OPTIONS])
+            yield say("job_fault.unknown", line=line, name=f"defaults.{action}", allowed=[*OPTIONS])
         else:
             yield from _faults_of_keys(own, OPTIONS[action], f"defaults.{action}", line)
 
@@ -110,9 +110,9 @@ def _faults_of_tables(action: str, tables: Any, text: str) -> Iterator[str]:
 def _faults_of_keys(table: dict[str, Any], known: dict[str, Any], name: str, line: int) -> Iterator[str]:
     for key, value in table.items():
         if key not in known:
-            yield say("job_fault.unknown", line=line, key=f"{name}.{key}", allowed=[*known])
+            yield say("job_fault.unknown", line=line, name=f"{name}.{key}", allowed=[*known])
         elif wanted := value_fault(known[key], value):
-            yield say("job_fault.value", line=line, key=f"{name}.{key}", wanted=wanted, value=repr(value))
+            yield say("job_fault.value", line=line, name=f"{name}.{key}", wanted=wanted, value=repr(value))
 
 
 def _faults_of_patterns(patterns: list[str], action: str, line: int) -> Iterator[str]:

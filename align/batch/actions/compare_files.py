@@ -30,12 +30,12 @@ def compare_checkpoints(paths: list[Path], options: Mapping[str, Any]) -> dict[s
     )
     rows = [[one.reference, _outcome(one), _relative(one)] for one in found.tensors]
     rows += [[name, "not aligned", None] for name in (*found.missing, *found.extra)]
-    sides = [
+    mine, theirs = (
         {_stripped(name, strip): stored_print(tensor) for name, tensor in open_checkpoint(path, key).tensors.items()}
         for path, key in zip(paths, keys, strict=True)
-    ]
+    )
     pairs = {one.candidate: one.reference for one in found.tensors}
-    return _figures(found.verdict, rows, _joined_prints(*sides, pairs))
+    return _figures(found.verdict, rows, _joined_prints(mine, theirs, pairs))
 
 
 def compare_dumped(paths: list[Path], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def compare_dumped(paths: list[Path], options: Mapping[str, Any]) -> dict[str, A
         allowances=Allowances(limits=limits) if limits else NO_ALLOWANCES,
     )
     rows = [[_layer_name(one), one.outcome, one.factor] for one in found.layers]
-    sides = [dict(_parameter_prints(open_dumped_side(path))) for path in paths]
-    return _figures(found.verdict, rows, _joined_prints(*sides, {}))
+    mine, theirs = (dict(_parameter_prints(open_dumped_side(path))) for path in paths)
+    return _figures(found.verdict, rows, _joined_prints(mine, theirs, {}))
 
 
 def _figures(verdict: Verdict, rows: Iterable[list[Any]], prints: Prints) -> dict[str, Any]:

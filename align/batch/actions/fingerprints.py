@@ -28,7 +28,7 @@ def stored_print(tensor: StoredTensor) -> str:
 def array_print(value: Array) -> str:
     """The fingerprint of an array."""
     flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-    return _print(value.shape, str(value.dtype), [memoryview(flat)] if flat.size else [], flat.size)
+    return _print(value.shape, str(value.dtype), [flat.data] if flat.size else [], flat.size)
 
 
 def _print(shape: Shape, dtype: str, blocks: Iterable[memoryview], nbytes: int) -> str:

@@ -8,7 +8,6 @@ candidate] a tensor: fingerprints of the values, None for what a side lacks.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.batch.actions.check_file import check_file
@@ -17,6 +16,7 @@ from align.core.remote_files import local_copy, local_destination
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from align.batch.task import Task
 

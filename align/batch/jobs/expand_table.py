@@ -65,7 +65,8 @@ def _or_found(numbers: list[int] | None, places: list[Place], which: int) -> lis
     """The ranks or steps that a table names, else all that were found."""
     if numbers is not None:
         return [*dict.fromkeys(numbers)]
-    return [*dict.fromkeys(place[which] for place in places)]  # type: ignore[misc]
+    found: dict[int | None, None] = dict.fromkeys((place[0], place[1])[which] for place in places)
+    return [*found]
 
 
 def _absolute(path: str, folder: Path) -> str:
