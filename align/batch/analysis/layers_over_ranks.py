@@ -21,14 +21,14 @@ def layers_over_ranks(
     tasks: Sequence[TaskResult], figures: Mapping[str, Mapping[str, Any]], ranks: Sequence[int]
 ) -> tuple[LayerOverRanks, ...]:
     """The layers of the action that most tasks have, in execution order; of very many those that depart first."""
-    counts = Counter(one.action for one in tasks if one.rank is not None and figures[one.id].get("rows"))
+    counts = Counter(one.action for one in tasks if one.rank is not None and figures.get(one.id, {}).get("rows"))
     if not counts:
         return ()
     action = max(sorted(counts), key=lambda one: counts[one])
     worst: dict[str, dict[int, Cell]] = {}
     for task in tasks:
         if task.action == action and task.rank is not None:
-            for name, outcome, value in figures[task.id].get("rows", ()):
+            for name, outcome, value in figures.get(task.id, {}).get("rows", ()):
                 own = worst.setdefault(name, {})
                 own[task.rank] = max(own.get(task.rank, ("", None)), (outcome, value), key=_gravity)
     return tuple(_layer(name, worst[name], ranks) for name in _shown(worst))
