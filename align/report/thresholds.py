@@ -226,6 +226,6 @@ GRID_MIDDLE: Final = 0.7
 GRID_FAINTEST: Final = 0.45
 """Strength of the colour of what departs the least. Choice: it still stands out from what is aligned."""
 GRID_RANKS: Final = 128
-"""Ranks of a grid. Choice: at the width of a page a narrower column is not seen; those that depart come first."""
+"""Ranks that a grid shows at most. Choice: narrower columns are not seen on a page; those that depart come first."""
 GRID_ALIGNED: Final = 0.25
 """Strength of the colour of what is aligned. Choice: it is seen, and what departs is seen first."""

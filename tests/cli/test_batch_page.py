@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from align.cli.main import main
+
+if TYPE_CHECKING:
+    import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "batch.md").read_text(encoding="utf-8")
 
@@ -18,6 +21,7 @@ def test_the_page_quotes_what_the_command_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
     for rank in range(4):
         for step in range(6):
             values = np.random.default_rng(step)

@@ -8,7 +8,7 @@ from align.batch.analysis.compare_ranks import group_ranks
 from align.batch.analysis.layers_over_ranks import layers_over_ranks
 from align.batch.analysis.unequal_tensors import find_unequal
 from align.batch.batch_result import BatchResult, FirstDeparture, TaskResult
-from align.core.remote_listing import without_secrets
+from align.batch.jobs.remote_listing import without_secrets
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.words.catalogue import say, sentence
 

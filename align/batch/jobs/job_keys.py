@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from align.words.catalogue import say
+
 # The paths of each action, in the order in which a task has them.
 PATHS: Final[dict[str, tuple[str, ...]]] = {
     "diff": ("reference", "candidate"),
@@ -37,9 +39,8 @@ def value_fault(kind: Any, value: Any) -> str:
     """What a value should be, where it is something else; "" if it is right."""
     if kind == _TEXTS:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
-        return "" if fits else "a list of texts"
+        return "" if fits else say("job_fault.texts")
     if kind is list:
         fits = isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
-        return "" if fits else "a list of whole numbers"
-    wanted = {str: "text", bool: "true or false"}[kind]
-    return "" if type(value) is kind else wanted
+        return "" if fits else say("job_fault.numbers")
+    return "" if type(value) is kind else say("job_fault.text" if kind is str else "job_fault.switch")

@@ -13,11 +13,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from align.batch.jobs.remote_listing import remote_state, without_secrets
 from align.batch.task import TaskOutcome
 from align.core.about import __version__
 from align.core.atomic_files import write_text
 from align.core.remote_files import remote_url
-from align.core.remote_listing import remote_state, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,4 +96,4 @@ def _state(path: str) -> Iterator[str]:
             found = file.stat()
             yield f"{file.relative_to(place)} {found.st_size} {found.st_mtime_ns}"
         else:
-            yield f"{file} is not there"
+            yield f"{file} absent"

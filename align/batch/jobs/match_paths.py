@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.batch.jobs.remote_listing import remote_names
 from align.core.remote_files import remote_url
-from align.core.remote_listing import remote_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

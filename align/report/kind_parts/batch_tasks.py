@@ -124,7 +124,7 @@ def _failures(tasks: list[dict[str, Any]], *, show_all: bool) -> Lines | None:
     shown = tasks if show_all else tasks[:LIST_LINES]
     lines = [
         say("batch.failure", id=one["id"], state=word("batch_state", one["state"]), error=one["error"] or one["reason"],
-            hint=one["hint"], attempts=one["attempts"])
+            hint=one["hint"])
         for one in shown
     ]  # fmt: skip
     more = [_more(len(tasks) - len(shown))] if len(tasks) > len(shown) else []

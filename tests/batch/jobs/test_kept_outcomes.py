@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.batch.jobs.kept_outcomes import KeptOutcomes, fingerprint
+from align.batch.jobs.remote_listing import without_secrets
 from align.batch.task import Task, TaskOutcome
-from align.core.remote_listing import without_secrets
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -88,8 +88,15 @@ def test_every_fault_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
         "[compare]\nx = 1\n"
     )
     said = faults(tmp_path, text)
-    for line, words in ((1, "ranks.replicate"), (3, "different placeholders"), (3, "diff.strip must be a list of texts"),
-                        (7, "lacks candidate"), (9, "unknown placeholder host"), (11, "unknown key compare")):  # fmt: skip
+    expected = {
+        "ranks.replicate": 1,
+        "different placeholders": 3,
+        "diff.strip must be a list of texts": 3,
+        "lacks candidate": 7,
+        "unknown placeholder host": 9,
+        "unknown key compare": 11,
+    }
+    for words, line in expected.items():
         assert any(f"line {line}:" in part and words in part for part in said.splitlines()), (line, words)
 
 
