@@ -158,3 +158,25 @@ def test_no_framework_is_imported_where_none_is_needed(job: Path) -> None:
         "assert not {'torch', 'mindspore', 'distributed', 'fsspec'} & set(sys.modules), 'imported'\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=job, check=True)
+
+
+def test_two_folders_are_a_job_without_a_file(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (job / "port/rank1/step1.npz").unlink()
+    write(job / "port/rank0/step2.npz", 0, 2, bias=np.ones(4, np.float32))
+    assert main(["diff", "ref", "port", "--batch", "--json", "--run", "run"]) == 2
+    found = json.loads(capfd.readouterr().out)
+    assert states(found) == {"diff-step2-rank0": "not aligned", "diff-step1-rank1-candidate": "missing"}
+    assert (job / "run/batch.json").is_file()
+    assert main(["convert", "ref", "out", "--batch", "--target", "torch", "--json"]) == 0
+    assert len([*(job / "out").rglob("*.safetensors")]) == RANKS * STEPS
+    assert main(["diff", "ref", "port", "--batch", "--unchanged"]) == 2
+    assert "no --unchanged" in capfd.readouterr().err
+
+
+def test_dumps_are_compared_layer_by_layer(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(job / "port/rank2/step1.npz", 2, 1, bias=np.ones(4, np.float32))
+    assert main(["forward", "ref", "port", "--batch", "--json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert states(found) == {"forward-step1-rank2": "not aligned"}
+    assert (found["first"]["ranks"], "bias" in found["first"]["layer"]) == ([2], True)
+    assert [(one["kind"], one["ranks"]) for one in found["groups"]] == [("aligned", [0, 1, 3]), ("odd", [2])]

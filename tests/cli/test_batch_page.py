@@ -21,7 +21,6 @@ def test_the_page_quotes_what_the_command_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
     for rank in range(4):
         for step in range(6):
             values = np.random.default_rng(step)

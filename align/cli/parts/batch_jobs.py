@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from align.cli.parts.shared import finish, progress_bar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from align.batch.job import Job
@@ -22,6 +23,9 @@ MemoryOption = Annotated[
 DaskOption = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Use the Dask cluster of this scheduler, such as tcp://node1:8786."),
+]
+BatchOption = Annotated[
+    bool, typer.Option("--batch", help="Two folders of ranks and steps: a job, as align batch runs it.")
 ]
 Place = tuple[int | None, str | None, str | None]  # --workers, --memory, --dask
 
@@ -44,6 +48,26 @@ def run_job(job: Job, place: Place, run: Path | None, json: bool, *, show_all: b
         raise
     sources: dict[str, Path | str] = {"job": job.file if job.file is not None else job.label}
     return finish(result, result.verdict, sources, run, json, show_all=show_all)
+
+
+def run_folders(  # noqa: PLR0913 - what three commands hand on
+    action: str,
+    folders: tuple[Path, Path],
+    options: Mapping[str, Any],
+    needless: Mapping[str, object],
+    run: Path | None,
+    *,
+    json: bool,
+    show_all: bool,
+) -> int:
+    """Run a job of two folders (`--batch`); raises UsageError for `needless` options that are given."""
+    from align.batch.pair_folders import pair_folders
+    from align.errors import UsageError
+
+    if used := [name for name, value in needless.items() if value]:
+        raise UsageError.of("batch_usage.not_with_batch", used=used)
+    given = {name: value for name, value in options.items() if value not in (None, False, [], ())}
+    return run_job(pair_folders(action, *folders, given), (None, None, None), run, json, show_all=show_all)
 
 
 def _say_how_to_go_on(run: Path | None) -> None:
