@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dumps import write_dump
+from dumps import SHAPE, write_dump
 
 from align.batch.open_workers import open_dask, open_pool
 from align.batch.task import Task
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 FUNCTION = "_batch_tasks:run_task"
 LAYERS = 50  # of 1 MB
+LARGE = (1536, 4096)  # 25 MB of float32: two of them are a rank too
 DISTINCT = 8
 MOST_PEAK = 256  # MiB that a task may take above an idle worker
 MOST_COST = 10.0  # ms that an empty task may take
@@ -57,7 +58,9 @@ def main() -> None:
     measure_empty(arguments.empty)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         tasks = rank_tasks(Path(folder), max(arguments.ranks))
-        measure_memory(tasks)
+        large = rank_tasks(Path(folder, "large"), 1, 2, LARGE)
+        measure_memory(tasks[:DISTINCT], "1 MB")
+        measure_memory(large, "25 MB")
         for ranks in arguments.ranks:
             measure_ranks(tasks[:ranks], arguments.repeat)
 
@@ -86,18 +89,21 @@ def show_cost(place: str, workers: Workers, tasks: list[Task]) -> None:
     )
 
 
-def measure_memory(tasks: list[Task]) -> None:
+def measure_memory(tasks: list[Task], tensors: str) -> None:
     """The peak of a worker with a task, above what it holds with all imports and no task."""
     with open_pool(1) as pool:
         warm_up(pool, tasks[:1])
         (idle,) = pool.run([Task("idle", "empty", (), {})], FUNCTION)
-        peaks = [outcome.peak_bytes for outcome in pool.run(tasks[:DISTINCT], FUNCTION)]
+        peaks = [outcome.peak_bytes for outcome in pool.run(tasks, FUNCTION)]
     if idle.peak_bytes is None or None in peaks:
         print("memory: this system does not tell")
         return
     most = max(peak for peak in peaks if peak is not None)
     above = (most - idle.peak_bytes) / MIB
-    print(f"memory of a worker: {idle.peak_bytes / MIB:.0f} MiB idle, {above:.0f} above it at most ({MOST_PEAK})")
+    print(
+        f"memory of a worker, tensors of {tensors}: {idle.peak_bytes / MIB:.0f} MiB idle,"
+        f" {above:.0f} above it at most ({MOST_PEAK})"
+    )
 
 
 def measure_ranks(tasks: list[Task], repeat: int) -> None:
@@ -172,14 +178,14 @@ def held() -> float:
     return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize() / MIB
 
 
-def rank_tasks(folder: Path, ranks: int) -> list[Task]:
+def rank_tasks(folder: Path, ranks: int, layers: int = LAYERS, shape: tuple[int, ...] = SHAPE) -> list[Task]:
     """The dumps of all ranks: those after the first eight are hard links."""
     sides = ("torch", "mindspore")
     for rank in range(ranks):
         for side in sides:
             path = folder / f"rank{rank}" / side
             if rank < DISTINCT:
-                write_dump(path, LAYERS)
+                write_dump(path, layers, shape)
             else:
                 link_all(folder / f"rank{rank % DISTINCT}" / side, path)
     return [

@@ -66,7 +66,7 @@ def processor_time(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def write_dump(folder: Path, pairs: int) -> None:
+def write_dump(folder: Path, pairs: int, shape: tuple[int, ...] = SHAPE) -> None:
     """A dump of one step and rank; those of MindSpore differ from torch's in the last place."""
     tensors = folder / "dump_tensor_data"
     tensors.mkdir(parents=True)
@@ -74,11 +74,11 @@ def write_dump(folder: Path, pairs: int) -> None:
     kind, word = ("torch.Tensor", "Module") if torch else ("mindspore.Tensor", "Cell")
     data = {}
     for number in range(pairs):
-        values = np.random.default_rng(number).standard_normal(SHAPE).astype(np.float32)
+        values = np.random.default_rng(number).standard_normal(shape).astype(np.float32)
         name = f"{word}.layers.{number}.ReLU.forward.0"
         np.save(tensors / f"{name}.output.0.npy", values if torch else np.nextafter(values, np.float32(9)))
         dtype = "torch.float32" if torch else "Float32"
-        record = {"type": kind, "dtype": dtype, "shape": list(SHAPE), "data_name": f"{name}.output.0.npy"}
+        record = {"type": kind, "dtype": dtype, "shape": list(shape), "data_name": f"{name}.output.0.npy"}
         data[name] = {"input_args": [], "input_kwargs": {}, "output": [record], "parameters": {}}
     framework = "pytorch" if torch else "mindspore"
     document = {"task": "tensor", "level": "L0", "framework": framework, "dump_data_dir": "", "data": data}

@@ -169,7 +169,8 @@ def _exiting(command: Callable[..., int]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:
         try:
-            with local_paths(kwargs), claimed_folder(command.__name__.removesuffix("_command"), kwargs):
+            name = command.__name__.removesuffix("_command")
+            with local_paths(name, kwargs), claimed_folder(name, kwargs):
                 require_given_files(kwargs)
                 code = command(*args, **kwargs)
         except KeyboardInterrupt as interrupt:  # typer would leave without a word

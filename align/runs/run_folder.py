@@ -18,6 +18,7 @@ from align.core.about import __version__
 from align.core.atomic_files import sha256_of, write_text
 from align.core.json_data import json_text, to_json_data
 from align.errors import DestinationError, RunFolderError
+from align.remote.remote_files import with_urls
 from align.runs.unfinished_runs import clear_mark, read_unfinished
 
 if TYPE_CHECKING:
@@ -143,13 +144,14 @@ def readable_schemas(kind: str) -> tuple[str, str]:
 
 def as_document(result: Result, made_from: Mapping[str, Path | str], *, hashed: bool = True) -> dict[str, Any]:
     """Return a result as a JSON document: schema, time, version, what it was made from (`hashed` or not), fields."""
-    return {
+    document = {
         "schema": schema_of(result.result_kind),
         "created": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
         "mindalign": __version__,
         "made_from": {role: _provenance(source, hashed) for role, source in made_from.items()},
         **to_json_data(result),
     }
+    return with_urls(document)
 
 
 def _provenance(source: Path | str, hashed: bool) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.batch.actions.check_file import check_file
 from align.batch.actions.compare_files import compare_checkpoints, compare_dumped
-from align.core.remote_files import local_copy, local_destination
+from align.remote.remote_files import local_copy, local_destination
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from align.batch.job import MissingSide, PlacedTask
 from align.batch.jobs.job_keys import OF_TABLE, PATHS
 from align.batch.jobs.match_paths import filled, match_paths
 from align.batch.task import Task
-from align.core.remote_files import remote_url
+from align.remote.remote_files import remote_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

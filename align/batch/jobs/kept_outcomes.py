@@ -17,7 +17,7 @@ from align.batch.jobs.remote_listing import remote_state, without_secrets
 from align.batch.task import TaskOutcome
 from align.core.about import __version__
 from align.core.atomic_files import write_text
-from align.core.remote_files import remote_url
+from align.remote.remote_files import remote_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.batch.jobs.remote_listing import remote_names
-from align.core.remote_files import remote_url
+from align.remote.remote_files import remote_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from align.core.remote_files import _storage, _told, remote_url
+from align.remote.remote_files import _storage, _told, remote_url
 
 _STATE = ("ETag", "etag", "md5Hash", "size", "LastModified", "mtime", "created")
 _USER = re.compile(r"^([a-z][a-z0-9+.-]+:/{1,2})[^/@]*@")

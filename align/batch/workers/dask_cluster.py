@@ -7,12 +7,14 @@ worker that dies is the scheduler's concern: it runs the task elsewhere, and giv
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import logging
 import platform
 import queue
 import time
 import warnings
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -86,8 +88,9 @@ class _Cluster:
     def _send(self, tasks: list[Task], function: str) -> None:
         if not tasks:
             return
-        # pure=False: a key of its own for each attempt, or the second would be given the first one's result.
-        futures = self.client.map(run_on_worker, tasks, function=function, expected=own_versions(), pure=False)
+        with self._reached():
+            # pure=False: a key of its own for each attempt, or the second would be given the first one's result.
+            futures = self.client.map(run_on_worker, tasks, function=function, expected=own_versions(), pure=False)
         for task, future in zip(tasks, futures, strict=True):
             self._tasks[future] = task
             future.add_done_callback(self._ended.put)
@@ -96,11 +99,21 @@ class _Cluster:
         """Ask how many threads there are, now and then: it costs a round trip, and more than an empty task."""
         if time.monotonic() < self._look_again:
             return
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
-        self._threads = sum(int(worker["nthreads"]) for worker in workers.values())
+        with self._reached():
+            self._threads = sum(self.client.nthreads(callback_timeout=CONNECT_SECONDS).values())
         now = time.monotonic()
         self._look_again = now + CLUSTER_LOOK_SECONDS
-        self._seen = now if workers else self._seen
+        self._seen = now if self._threads else self._seen
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """What Dask raises where its scheduler is gone, or does not answer in time, is one error."""
+        from distributed.client import ClosedClientError
+
+        try:
+            yield
+        except (OSError, asyncio.TimeoutError, CancelledError, ClosedClientError) as error:
+            raise CannotRunError.of("batch_error.scheduler_gone", address=self.address) from error
 
     def _next_ended(self) -> Any:
         while True:
@@ -116,13 +129,27 @@ class _Cluster:
         if future.status in ("cancelled", "lost"):
             raise CannotRunError.of("batch_error.scheduler_gone", address=self.address)
         if future.status == "error":
-            return self._failure(attempts, task, future.exception())
-        found = future.result()
+            with self._reached():
+                fault = future.exception(timeout=CONNECT_SECONDS)
+            return self._failure(attempts, task, fault)
+        if (found := self._figures(future)) is None:
+            self._tasks[future], self._look_again = task, 0.0
+            self._ended.put(future)
+            return None
         if "unlike" in found:
             raise _refusal({self.address: found["unlike"]})
         if "unusable" in found:
             raise UsageError(*found["unusable"])
         return attempts.end(task, found)
+
+    def _figures(self, future: Any) -> dict[str, Any] | None:
+        """What a worker found; None if it does not give it now, as one that stands still after its task."""
+        with self._reached():
+            try:
+                found: dict[str, Any] = future.result(timeout=CLUSTER_LOOK_SECONDS)
+            except asyncio.TimeoutError:
+                return None
+        return found
 
     def _failure(self, attempts: Attempts, task: Task, fault: Any) -> TaskOutcome | None:
         """What is raised is the cluster's: faults of a task are caught in the worker."""
@@ -146,11 +173,11 @@ def _connected(address: str) -> Any:
     connect: Any = Client  # it has no types
     try:
         client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:  # TimeoutError is an OSError
+    except (OSError, ValueError, asyncio.TimeoutError) as error:  # of its own in Python 3.10
         raise CannotRunError.of("batch_error.no_scheduler", address=address, seconds=CONNECT_SECONDS) from error
     try:
         client.wait_for_workers(1, timeout=WORKERS_SECONDS)
-    except TimeoutError as error:
+    except asyncio.TimeoutError as error:
         client.close(timeout=CLUSTER_LOOK_SECONDS)
         raise CannotRunError.of("batch_error.no_workers", address=address, seconds=WORKERS_SECONDS) from error
     return client

@@ -156,3 +156,15 @@ def test_a_task_that_kills_workers_is_given_up_and_a_scheduler_that_is_gone_is_s
     with pytest.raises(CannotRunError, match="no Dask scheduler answers"), open_dask(address):
         pass
     assert caplog.records == []
+
+
+def test_a_scheduler_that_stands_still_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scheduler(tmp_path) as (address, process), ExitStack() as stack:
+        worker(stack, address, "a")
+        with open_dask(address) as dask:
+            outcomes = dask.run(tasks(*["sleep"] * 200, seconds=0.05), DEED)
+            next(outcomes)
+            monkeypatch.setattr("align.batch.workers.dask_cluster.CONNECT_SECONDS", 1)
+            process.send_signal(signal.SIGSTOP)
+            with pytest.raises(CannotRunError, match="is gone"):
+                list(outcomes)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,47 +11,8 @@ from safetensors.numpy import load_file, save_file
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.cli.main import main
-from align.core.remote_files import local_copy, local_destination, remote_url
 from align.errors import CannotRunError, MissingFileError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-SECRET = "a-secret-that-is-nowhere"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer
-
-    running = ThreadedMotoServer(port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
-
-
-@pytest.fixture
-def bucket(server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """An empty bucket; what is fetched goes to `fetched` in the folder of the test."""
-    import s3fs
-
-    for name, value in {
-        "AWS_ENDPOINT_URL": server,
-        "AWS_ACCESS_KEY_ID": "someone",
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    (tmp_path / "fetched").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "fetched"))
-    s3fs.S3FileSystem.clear_instance_cache()
-    storage = s3fs.S3FileSystem()
-    storage.mkdir("ranks")
-    yield "s3://ranks"
-    storage.rm("ranks", recursive=True)
-    s3fs.S3FileSystem.clear_instance_cache()
-    assert [*(tmp_path / "fetched").iterdir()] == []
+from align.remote.remote_files import local_copy, local_destination, remote_url
 
 
 def put(folder: Path, url: str, value: float) -> Path:
@@ -88,7 +48,7 @@ def test_commands_read_and_write_object_storage(
     assert "s3://ranks/out/c.ckpt is there already" in capsys.readouterr().err
     written = [path.read_bytes() for path in run.rglob("*") if path.is_file()]
     assert written
-    assert not any(SECRET.encode() in content for content in written)
+    assert not any(os.environ["AWS_SECRET_ACCESS_KEY"].encode() in content for content in written)
 
 
 def test_a_folder_is_fetched_whole_and_removed(bucket: str, tmp_path: Path) -> None:
