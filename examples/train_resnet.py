@@ -1,22 +1,23 @@
 """A few real training steps of the ResNet-18s on the same data, each side logging in its own format.
 
-python train_resnet.py torch resnet18.pth > torch.jsonl          # one JSON object a step
-python train_resnet.py mindspore resnet18.ckpt > mindspore.log   # what mindspore.train.LossMonitor prints
-python train_resnet.py repaired resnet18.ckpt > repaired.log     # the same of the repaired port
+python train_resnet.py FOLDER               # makes resnet18.pth, converts it into resnet18.ckpt, and trains both sides
+python train_resnet.py FOLDER --port-only   # trains the port alone again: its log is written anew
+
+The logs are torch.jsonl, one JSON object a step, and mindspore.log, what mindspore.train.LossMonitor prints.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import resnet
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import align
 
 STEPS = 6
 BATCH = 2  # few, so that the one wrong layer shows in each loss
@@ -33,7 +34,7 @@ def batches() -> list[tuple[Any, Any]]:
     ]
 
 
-def train_torch(checkpoint: str) -> None:
+def train_torch(checkpoint: Path) -> None:
     """Train the transformers model; print one JSON object a step."""
     import torch
 
@@ -50,21 +51,44 @@ def train_torch(checkpoint: str) -> None:
         print(json.dumps({"step": step, "loss": loss.item(), "lr": LEARNING_RATE}), flush=True)
 
 
-def train_mindspore(checkpoint: str, build: Callable[[], Any] = resnet.mindspore_model) -> None:
+def train_mindspore(checkpoint: Path) -> None:
     """Train the mindcv model with `mindspore.train.Model`; its LossMonitor prints one line a step."""
     import mindspore as ms
     from mindspore import nn
     from mindspore.dataset import GeneratorDataset
     from mindspore.train import LossMonitor, Model
 
-    net = build()
-    ms.load_param_into_net(net, ms.load_checkpoint(checkpoint), strict_load=True)
+    net = resnet.mindspore_model()
+    ms.load_param_into_net(net, ms.load_checkpoint(str(checkpoint)), strict_load=True)
     data = GeneratorDataset(batches(), ["image", "label"], shuffle=False)
     optimizer = nn.SGD(net.trainable_params(), learning_rate=LEARNING_RATE)
     loss = nn.CrossEntropyLoss()
     Model(net, loss, optimizer).train(1, data, callbacks=[LossMonitor(1)], dataset_sink_mode=False)
 
 
+def make_checkpoints(folder: Path) -> None:
+    """Write the torch checkpoint, and what it is converted into, which is read back and compared bit for bit."""
+    resnet.save_checkpoint(folder / "resnet18.pth")
+    written = align.convert_checkpoint(
+        folder / "resnet18.pth",
+        folder / "resnet18.ckpt",
+        source_model=f"{resnet.__file__}:torch_model",
+        target_model=f"{resnet.__file__}:mindspore_model",
+        overwrite=True,
+    )
+    print(written.verdict.reason)
+
+
+def main() -> None:
+    """Do what the command line asks for."""
+    folder, port_only = Path(sys.argv[1]), "--port-only" in sys.argv
+    if not port_only:
+        make_checkpoints(folder)
+        with (folder / "torch.jsonl").open("w") as log, redirect_stdout(log):
+            train_torch(folder / "resnet18.pth")
+    with (folder / "mindspore.log").open("w") as log, redirect_stdout(log):
+        train_mindspore(folder / "resnet18.ckpt")
+
+
 if __name__ == "__main__":
-    repaired = partial(train_mindspore, build=resnet.repaired_model)
-    {"torch": train_torch, "mindspore": train_mindspore, "repaired": repaired}[sys.argv[1]](sys.argv[2])
+    main()

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "align"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
-MOST_ROOMS, MOST_MODULES = 23, 25
+MOST_ROOMS, MOST_MODULES = 24, 25
 # Not one room's: these hold all of them against something.
 ACROSS = {"attacks", "benchmarks", "conformance", "planted"}
 REGISTRY = PACKAGE / "core" / "registry.py"

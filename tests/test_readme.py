@@ -91,17 +91,20 @@ def test_the_demo_ends_with_the_paths_of_what_it_wrote(demo: subprocess.Complete
 
 @pytest.mark.frameworks
 @pytest.mark.slow
-def test_the_demo_finds_the_published_ports_max_pooling_and_nothing_in_the_repaired_one(
+def test_the_demo_finds_the_published_ports_max_pooling_and_nothing_once_it_is_changed(
     demo: subprocess.CompletedProcess[str],
 ) -> None:
-    published, repaired = demo.stdout.partition("[6/")[2].split("[7/", 1)
+    published, mended = demo.stdout.partition("[2/")[2].split("[3/", 1)
     found = published.partition("forward: FAILED")[2]
     assert "the first is resnet.embedder.pooler (MaxPool2d)" in found
     assert 'nn.MaxPool2d(..., pad_mode="pad",' in found
     failed = {line.partition("  ")[0] for line in published.splitlines() if "  FAILED  " in line}
     assert failed == {"settings", "forward", "loss", "gradients", "curve"}
-    assert "FAILED" not in repaired.partition("[8/")[0]
-    assert "aligned: 9 rungs passed" in repaired
+    mended, rungs = mended.split("[5/", 1)
+    assert "max_pool (max-pool-padding" in mended
+    assert "train it again" in " ".join(mended.split())
+    assert "FAILED" not in rungs
+    assert rungs.count("aligned: 9 rungs passed") == 2
 
 
 @pytest.mark.frameworks

@@ -40,12 +40,16 @@ def doctor_command(  # noqa: PLR0913 - one parameter an option
     frameworks can be compared, or one, or memory is steady; 1: something installed cannot work, or memory leaks; 2:
     neither is installed, or it cannot be told.
     """
+    from align.errors import UsageError
+
     if crash is None and follow is None:
         from align.lint.examine_environment import examine_environment
 
         result = examine_environment()
         return finish(result, result.verdict, {}, run, json, show_all=show_all)
     if crash is not None:
+        if follow is not None and json:
+            raise UsageError.of("doctor_usage.two_documents", crash=crash, pid=follow)
         from align.lint.advise_on_crash import advise_on_crash
 
         advice = advise_on_crash(crash)

@@ -14,6 +14,7 @@ from align.core.verdicts import Outcome
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
+from align.forward.causes.settings_to_try import with_same_change
 from align.forward.causes.suspects import guess_causes, with_lines
 from align.forward.caveats import with_caveats
 from align.forward.compare_witness import compare_witness, without_witness
@@ -292,6 +293,7 @@ def _explain(
     budget = Budget() if task.functions else Budget.after(time.monotonic() - task.since)
     looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget, records)
     culprits = with_lines([one.culprit for one in looked.suspects], bench.side.model)
+    culprits = with_same_change(culprits, names.settings, gathered.calls.pairs)
     return _Explained(culprits_in_batches(culprits, gathered.run.candidate), looked.findings)
 
 

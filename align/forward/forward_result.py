@@ -12,6 +12,7 @@ from align.core.traces import capture_key
 from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
+    from align.core.layer_settings import Setting
     from align.core.measurements import Limit, Measurement
     from align.core.name_map import SideOf
     from align.core.parameters import Shape
@@ -266,8 +267,9 @@ class Culprit:
     makes wrong use of what its layers returned. Paths are "" for the model itself. `factor` is the multiple of the
     limit at which it would pass. `cause` is the id of a rule or relation, "" where none is known; it is `confirmed`
     if the change was tried and removes the difference, `suspected` if it would explain it. `change` is what to write,
-    `line` where: file and number of the line that makes the layer, or that calls it. `inside` is the functional call
-    at fault, where one was found.
+    `arguments` the same as arguments of the layer's constructor, none where it takes another layer. `line` says where:
+    file and number of the line that makes the layer, or that calls it. `inside` is the functional call at fault, where
+    one was found. `also` are other layers of the port whose settings are to change alike, though it does not show.
     """
 
     reference: str
@@ -283,6 +285,8 @@ class Culprit:
     change: str = ""
     line: str = ""
     inside: FunctionFault | None = None
+    arguments: dict[str, Setting] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

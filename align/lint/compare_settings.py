@@ -14,7 +14,7 @@ from align.core.traces import Capture
 from align.lint.lint_result import SettingFinding
 from align.models.calls_in_code import is_padded_by_code
 from align.rules.layer_rules import rule_for
-from align.rules.setting_forms import equal_settings
+from align.rules.setting_forms import equal_settings, with_padding
 from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls
 from align.words.catalogue import sentence
@@ -67,11 +67,22 @@ def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> Co
     for _, group in groupby(readable, key=lambda check: id(check.rule)):
         own = list(group)
         apart = _apart(own)
-        findings += [check.finding(apart) for check in own if check.unlike]
+        findings += [_with_padding(check.finding(apart), check.pair, readable) for check in own if check.unlike]
     places = {pair.reference.path: number for number, pair in enumerate(pairs)}
     findings.sort(key=lambda finding: (SEVERITY_ORDER.index(finding.severity), places[finding.reference]))
     missing = dict.fromkeys(check.rule.setting for check in checks if not check.readable)
     return ComparedSettings(tuple(findings), len(readable), len(checks) - len(readable), tuple(missing))
+
+
+def _with_padding(finding: SettingFinding, pair: LayerPair, checks: Iterable[_Check]) -> SettingFinding:
+    """Say how much to pad as well, where a change makes padding explicit that a layer computed itself."""
+    arguments = finding.arguments
+    for one in checks:
+        if arguments and one.pair is pair and one.forms[1].means == "padding":
+            arguments = with_padding(arguments, one.forms[1], one.values[0], pair.candidate.values)
+    words = "".join(f", {name}={value}" for name, value in arguments.items() if name not in finding.arguments)
+    change = finding.change.removesuffix(")") + words + ")" if words else finding.change
+    return replace(finding, change=change, arguments=arguments)
 
 
 @dataclass(frozen=True, slots=True)

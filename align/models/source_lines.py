@@ -2,9 +2,9 @@
 
 A method makes a layer by a statement that keeps it under a name, or by an item of a list. The frameworks' own classes
 are nobody's to change: what they make inside belongs to the line that makes them. Where several statements may have
-made a layer, the one that calls its class is taken, else the first. A function is found by its file and first line, not
-by its name: so classes made in functions, defined twice or in a notebook are found too. What was built in C or by
-`exec` has no source.
+made a layer, the one that calls its class with its sizes is taken, else the first. A function is found by its file and
+first line, not by its name: so classes made in functions, defined twice or in a notebook are found too. What was built
+in C or by `exec` has no source.
 """
 
 from __future__ import annotations
@@ -40,12 +40,54 @@ def made_at(owner: object, path: str) -> str:
     The file is given from the current folder, or from the folder that its package lies in. For an item of a list it is
     the item's own line where that can be found, else that of the list.
     """
+    found = construction_of(owner, path)
+    return shown(found.source, found.node.lineno) if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Construction:
+    """The expression that makes a layer, the method that it stands in, and the path of the object that runs it."""
+
+    source: FunctionSource
+    node: ast.expr
+    owner: str
+
+
+def construction_of(owner: object, path: str) -> Construction | None:
+    """Find the expression that makes the layer at `path` of a live model, or what holds it; None if there is none."""
     for names, chain in climb(owner, path):
         steps = zip(names, chain[:-1], chain[1:], strict=True)
         items = [_Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
-        if found := _chosen(chain[0], names[0], type(chain[1]).__name__):
-            return shown(found.source, _construction_line(found, items[0 if found.hands_on else 1 :]))
-    return ""
+        nodes = [
+            (found.source, _innermost(found, items[0 if found.hands_on else 1 :]))
+            for found in _fitting(chain[0], names[0], type(chain[1]).__name__)
+        ]
+        if nodes:
+            source, node = next((one for one in nodes if agrees_with(one[1], chain[-1])), nodes[0])
+            return Construction(source, node, ".".join(path.split(".")[: -len(names)]))
+    return None
+
+
+def agrees_with(node: ast.expr, layer: object) -> bool:
+    """Tell whether the whole numbers that a call is given are those of a live layer; another branch has others."""
+    if not isinstance(node, ast.Call):
+        return True
+    names = [] if node.args and isinstance(node.args[0], ast.Starred) else _parameter_names(type(layer))
+    given = [*zip(names, node.args, strict=False), *((one.arg or "", one.value) for one in node.keywords)]
+    return all(_is_size(value, getattr(layer, name, None)) for name, value in given)
+
+
+def _is_size(node: ast.expr, value: object) -> bool:
+    sizes = value if isinstance(value, (tuple, list)) else (value,)
+    is_number = isinstance(node, ast.Constant) and type(node.value) is int
+    return not is_number or any(type(size) is not int for size in sizes) or node.value in sizes  # type: ignore[attr-defined]
+
+
+def _parameter_names(cls: type) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(cls).parameters)
+    except ValueError:  # built in C
+        return ()
 
 
 def made_in(function: object, class_name: str) -> str:
@@ -91,15 +133,15 @@ def own_classes(layer: object) -> list[type]:
     return [cls for cls in type(layer).__mro__ if cls.__module__.partition(".")[0] not in NOT_OWN]
 
 
-def _chosen(parent: object, name: str, class_name: str) -> _LayerConstruction | None:
-    """The place where an object's own classes make what it keeps under a name."""
+def _fitting(parent: object, name: str, class_name: str) -> list[_LayerConstruction]:
+    """The places where an object's own classes make what it keeps under a name, those that call its class first."""
     classes = own_classes(parent)
     for cls in classes:
         found = [construction for source in methods_of(cls) for construction in _layer_constructions(source, name)]
         fitting = [construction for construction in found if not construction.hands_on or cls is classes[-1]]
         if fitting:
-            return next((one for one in fitting if called_name(one.value) == class_name), fitting[0])
-    return None
+            return sorted(fitting, key=lambda one: called_name(one.value) != class_name)
+    return []
 
 
 def shown(source: FunctionSource, line: int) -> str:
@@ -161,15 +203,15 @@ class _Item:
     length: int
 
 
-def _construction_line(construction: _LayerConstruction, items: Sequence[_Item]) -> int:
-    """The line that makes what the items lead to, as near to it as can be found."""
+def _innermost(construction: _LayerConstruction, items: Sequence[_Item]) -> ast.expr:
+    """The expression that makes what the items lead to, as near to it as can be found."""
     value = construction.value
     for item in items:
         inner = _inside(_LayerConstruction(construction.source, value), item)
         if inner is None:
             break
         value = inner
-    return _resolved(_LayerConstruction(construction.source, value)).lineno
+    return _resolved(_LayerConstruction(construction.source, value))
 
 
 def _registers(call: ast.Call, name: str) -> bool:

@@ -119,6 +119,7 @@ ROWS = {
     "diff": ("tensors",),
     "doctor": ("switches",),
     "emulate": ("layers",),
+    "fix": ("places",),
     "scan": ("calls",),
     "generate": ("comparisons", "positions"),
     "hyperparameters": ("differences",),

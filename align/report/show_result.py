@@ -26,6 +26,7 @@ IN_PARTS = {
     "batch": "align.report.kind_parts.batch_tasks",
     "crash": "align.report.kind_parts.crash_steps",
     "emulate": "align.report.kind_parts.emulated_chip",
+    "fix": "align.report.kind_parts.fixed_port",
     "hyperparameters": "align.report.kind_parts.compared_settings",
     "iterations": "align.report.kind_parts.iteration_changes",
     "memory": "align.report.kind_parts.followed_memory",

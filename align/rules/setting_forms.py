@@ -131,6 +131,18 @@ class Form:
         return (*self.beside, (self.argument, changed))
 
 
+def with_padding(
+    arguments: Mapping[str, Setting], form: Form, padding: Setting, settings: Mapping[str, Setting]
+) -> dict[str, Setting]:
+    """Arguments that ask for explicit padding, with how much, where the layer computed it itself.
+
+    `form` is that of the padding of the layer's class, `padding` its common value, `settings` are the layer's.
+    """
+    mode, asked = arguments.get("pad_mode"), dict(form.arguments(padding))
+    kept = mode is None or mode != asked.get("pad_mode") or mode == str(settings.get("pad_mode")).lower()
+    return {**arguments} if kept else {**asked, **arguments}
+
+
 def _item(settings: Mapping[str, Setting], name: str) -> Setting:
     head, _, number = name.rpartition(".")
     values = settings.get(head) if number.isdigit() else None

@@ -143,7 +143,7 @@ class _Ladder:
         if isinstance(plan, Missing):
             is_listed = is_named or (bool(self.project.rungs) and asked)
             return RungResult(rung.name, "not available", plan.reason, is_listed, settle=plan.settle)
-        blank = RungResult(rung.name, "not run", asked=asked, kind=plan.kind, commands=_typed(plan))
+        blank = RungResult(rung.name, "not run", asked=asked, kind=plan.kind, commands=_typed(plan, self.project))
         if barred := self._blocked(rung, blank, BARRING, "ladder.blocked"):
             return barred
         if plan.commands in self.ran and not is_wanted:
@@ -271,8 +271,11 @@ def _read_earlier(document: dict[str, Any], folder: RunFolder) -> dict[str, Rung
         raise RunFolderError.of("run_usage.damaged_ladder", path=path, typed=shlex.quote(str(path))) from error
 
 
-def _typed(plan: Plan) -> tuple[str, ...]:
-    return tuple(f"align {shlex.join(command)}" for command in plan.commands)
+def _typed(plan: Plan, project: Project) -> tuple[str, ...]:
+    """The commands as one would type them; overlays stand first on the import path."""
+    overlays = [shown(side.overlay) for side in (project.candidate, project.reference) if side.overlay]
+    first = f"PYTHONPATH={shlex.quote(':'.join(overlays))} " if overlays else ""
+    return tuple(f"{first}align {shlex.join(command)}" for command in plan.commands)
 
 
 def _stale(earlier: RungResult | None) -> RungResult | None:

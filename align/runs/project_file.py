@@ -49,7 +49,7 @@ NAME = "align.toml"
 _PLACE = ("device", "dtype", "mode")
 _TEXT, _TEXTS, _NUMBER = "text", "texts", "number"
 _KIND_HINT = {_TEXT: "text", _TEXTS: "text, or a list of texts", _NUMBER: "a whole number from 1"}
-_SIDE = dict.fromkeys(("model", "checkpoint", *_PLACE, "trace", "training", "log"), _TEXT)
+_SIDE = dict.fromkeys(("model", "checkpoint", *_PLACE, "trace", "training", "log", "overlay"), _TEXT)
 _METRIC = dict.fromkeys(("data", "metric", "candidate_data", "candidate_metric"), _TEXT)
 _KEYS = {
     "reference": _SIDE,
@@ -67,7 +67,8 @@ class ProjectSide:
     """One side: the factory, the checkpoint that fills it, where and how it runs; None: as the factory leaves it.
 
     `trace` is a folder of `align capture`, of a side whose framework is elsewhere; `training` a factory of model, loss
-    and optimizer; `log` what its training printed.
+    and optimizer; `log` what its training printed. `overlay` is a folder of copied packages, which come before those
+    that are installed.
     """
 
     model: str | None = None
@@ -78,6 +79,7 @@ class ProjectSide:
     trace: Path | None = None
     training: str | None = None
     log: Path | None = None
+    overlay: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ def _listed(value: str | list[str] | None) -> list[str]:
 
 
 def _side(table: dict[str, str], folder: Path) -> ProjectSide:
-    paths = {key: _below(folder, table[key]) for key in ("checkpoint", "trace", "log") if key in table}
+    paths = {key: _below(folder, table[key]) for key in ("checkpoint", "trace", "log", "overlay") if key in table}
     factories = {key: _factory(table[key], folder) for key in ("model", "training") if key in table}
     return ProjectSide(**{key: table[key] for key in _PLACE if key in table}, **paths, **factories)  # type: ignore[arg-type]
 

@@ -78,3 +78,10 @@ def test_a_process_is_followed_and_what_was_seen_is_kept(page, capsys):
     assert main(["doctor", "--follow", str(process.pid)]) == 2
     assert "runs here" in capsys.readouterr().err
     assert main(["doctor", "--follow", "1", "--every", "0"]) == 2
+
+
+def test_two_results_in_one_json_are_refused_before_anything_is_printed(capsys):
+    assert main(["doctor", "--crash", "cpu", "--follow", "1", "--for", "0.1", "--json"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "align doctor --crash cpu --json" in shown.err

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TABLES = "[accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [training]"
-SIDE = "checkpoint, device, dtype, log, mode, model, trace, training"
+SIDE = "checkpoint, device, dtype, log, mode, model, overlay, trace, training"
 
 
 def project(folder: Path, text: str) -> Path:

@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+HOLDING_THEMSELVES = ("fix",)  # commands that run others, which hold the folder
+
+
 def claimed_folder(command: str, given: Mapping[str, object]) -> AbstractContextManager[None]:
     """Hold the folder of `--run` for a command that is given these options; without one there is nothing to hold."""
     run = given.get("run")
-    if run is None:
+    if run is None or command in HOLDING_THEMSELVES:
         return contextlib.nullcontext()
     from pathlib import Path
 

@@ -129,13 +129,26 @@ def import_report_meanwhile() -> None:
     threading.Thread(target=load, daemon=True).start()
 
 
-def find_settings(project: Path | None) -> Project:
-    """Read the project file, by default the current folder's align.toml if there is one."""
+def find_settings(project: Path | None, *, with_overlays: bool = True) -> Project:
+    """Read the project file, by default the current folder's align.toml if there is one; its overlays come first."""
     from align.runs.project_file import NAME, Project, read_project
 
     if project is None and Path(NAME).is_file():
         project = Path(NAME)
-    return read_project(project) if project is not None else Project()
+    settings = read_project(project) if project is not None else Project()
+    for side in (settings.reference, settings.candidate):
+        if side.overlay is not None and with_overlays:
+            _import_first(side.overlay)
+    return settings
+
+
+def _import_first(overlay: Path) -> None:
+    from align.core.import_user_code import put_first
+    from align.errors import UsageError
+
+    if not overlay.is_dir():
+        raise UsageError.of("cli_usage.no_overlay", folder=overlay)
+    put_first(overlay)
 
 
 def read_settings(

@@ -13,15 +13,18 @@ from align.forward.thresholds import MOST_MODULES_AROUND
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_result import SettingFinding
 from align.rules.layer_rules import rule_for
-from align.rules.setting_forms import equal_settings
+from align.rules.pitfalls import pitfalls
+from align.rules.setting_forms import equal_settings, with_padding
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.layer_settings import LayerSettings, Setting
+    from align.forward.forward_result import Culprit
     from align.forward.isolation.locate_faults import Fault
     from align.rules.pitfalls import Pitfall
+    from align.traces.module_calls import CallPair
 
     BothSettings = tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]]
 
@@ -100,6 +103,26 @@ def findings_around(fault: Fault, settings: BothSettings) -> tuple[SettingFindin
     return tuple(finding for pair in pairs for finding in same_named_settings(*pair))
 
 
+def with_same_change(culprits: Sequence[Culprit], settings: BothSettings, pairs: Iterable[CallPair]) -> list[Culprit]:
+    """Name with each confirmed culprit the other layers whose settings differ in the same way, seen or not."""
+    confirmed = [one for one in culprits if one.arguments and one.sureness == "confirmed"]
+    known = {one.candidate.module: one for one in pairs} if confirmed else {}
+    layers = [
+        LayerPair(settings[0][one.reference.module], settings[1][path], kinds=(one.reference.kind, one.candidate.kind))
+        for path, one in known.items()
+        if one.reference.module in settings[0] and path in settings[1]
+    ]
+    asked: dict[str, dict[str, Setting]] = {}
+    for finding in compare_settings(layers, pitfalls()).findings:
+        asked.setdefault(finding.candidate, {}).update(finding.arguments)
+    found = {id(one): tuple(path for path in asked if _asks_for(asked[path], one, path)) for one in confirmed}
+    return [replace(one, also=found.get(id(one), ())) for one in culprits]
+
+
+def _asks_for(arguments: Mapping[str, Setting], culprit: Culprit, path: str) -> bool:
+    return path != culprit.candidate and culprit.arguments.items() <= arguments.items()
+
+
 def switched_settings(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[SettingFinding]:
     """Each switch of a layer of the port put to its other position; of the reference's code nothing is known."""
     for rule in rules:
@@ -109,8 +132,19 @@ def switched_settings(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterato
         value = form.read(layer.values, layer.classes)
         for other in _others(rule, value):
             if arguments := dict(form.arguments(other)):
-                shown = "", form.show(layer.values, layer.classes), form.write(other)
-                yield _finding(rule.id, rule.setting, shown, (None, layer), arguments)
+                whole = _with_own_padding(arguments, layer, rules)
+                more = "".join(f", {name}={own}" for name, own in whole.items() if name not in arguments)
+                shown = "", form.show(layer.values, layer.classes), form.write(other) + more
+                yield _finding(rule.id, rule.setting, shown, (None, layer), whole)
+
+
+def _with_own_padding(
+    arguments: Mapping[str, Setting], layer: LayerSettings, rules: Sequence[Pitfall]
+) -> dict[str, Setting]:
+    forms = [form for rule in rules if (form := rule.form_of(layer.classes)) and form.means == "padding"]
+    for form in forms:
+        arguments = with_padding(arguments, form, form.read(layer.values, layer.classes), layer.values)
+    return {**arguments}
 
 
 def _others(rule: Pitfall, value: Setting) -> list[Setting]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from align.forward.causes.rebuild_layer import changes_for
 from align.forward.forward_result import Culprit
 from align.forward.isolation.locate_faults import applied_inside
 from align.forward.relations.layer_relations import explain_layer
@@ -180,6 +181,7 @@ def with_findings(culprit: Culprit, findings: Sequence[SettingFinding], *, confi
         cause=" + ".join(finding.rule for finding in findings),
         sureness="confirmed" if confirmed else "suspected",
         change=joined("; ", [finding.change for finding in findings]),
+        arguments=changes_for(*findings),
         facts={
             **culprit.facts,
             "reference": joined(", ", [finding.reference_setting for finding in findings]),

@@ -217,7 +217,9 @@ def _inside(culprit: Culprit) -> str:
 
 
 def _next_step(culprit: Culprit, *, not_looked_at: bool) -> str:
-    """Say what would tell more of a part of which neither the cause nor what a call does otherwise is known."""
+    """Say how to have a confirmed change made, and what would tell more of a part that nothing is known of."""
+    if culprit["sureness"] == "confirmed" and culprit["change"] and culprit["line"]:
+        return say("culprit.next_of_change")
     if culprit["cause"] or (culprit.get("inside") or {}).get("difference"):
         return ""
     if not_looked_at and not culprit.get("inside"):

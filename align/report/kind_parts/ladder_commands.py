@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from align.runs.ladder_result import RungResult
 
 WAITING = ("stale", "not run")
+FIXED = ("settings", "forward")  # rungs whose changes `align fix` can make
 
 
 def next_steps(rungs: Sequence[RungResult], climb: Mapping[str, Any]) -> tuple[str, ...]:
@@ -28,7 +29,8 @@ def next_steps(rungs: Sequence[RungResult], climb: Mapping[str, Any]) -> tuple[s
         return ()
     faulty = [rung for rung in rungs if rung.state in ("failed", "could not compare")]
     if any(rung.asked for rung in faulty):
-        return (climb_again(climb, [rung.name for rung in faulty if rung.asked]),)
+        again = climb_again(climb, [rung.name for rung in faulty if rung.asked])
+        return (*_fix(climb, faulty), again)
     beside = (climb_again(climb, [rung.name for rung in faulty]),) if faulty else ()
     barring = [rung.blocked_by for rung in rungs if rung.state == "blocked"]
     waiting = [rung.name for rung in rungs if rung.state in WAITING and rung.asked]
@@ -36,6 +38,12 @@ def next_steps(rungs: Sequence[RungResult], climb: Mapping[str, Any]) -> tuple[s
         return (climb_from(climb, first), *beside)
     lacking = [rung for rung in rungs if rung.state == "not available" and rung.settle]
     return (*beside, *(_add(climb, group) for group in _sharing(lacking)))
+
+
+def _fix(climb: Mapping[str, Any], faulty: Sequence[RungResult]) -> tuple[str, ...]:
+    """The command that makes changes of layers, where a rung knows what to write, and in which line."""
+    known = [one for rung in faulty if rung.name in FIXED for one in rung.culprits if one.change and one.line]
+    return (say("ladder_table.fix", options=_options(climb, folder="--run")),) if known else ()
 
 
 def climb_again(climb: Mapping[str, Any], names: Sequence[str] = ()) -> str:
@@ -70,10 +78,10 @@ def _add(climb: Mapping[str, Any], group: Sequence[RungResult]) -> str:
     return say("ladder_table.add", names=[rung.name for rung in group], file=_project(climb), lines=lines)
 
 
-def _options(climb: Mapping[str, Any]) -> str:
+def _options(climb: Mapping[str, Any], folder: str = "--folder") -> str:
     """The project file and the run folder that the climb was given, if they are not those taken without a word."""
-    project, folder = _project(climb), climb.get("run_folder", RUN_FOLDER)
-    given = {"--project": project if project != NAME else "", "--folder": folder if folder != RUN_FOLDER else ""}
+    project, run = _project(climb), climb.get("run_folder", RUN_FOLDER)
+    given = {"--project": project if project != NAME else "", folder: run if run != RUN_FOLDER else ""}
     return "".join(f" {option} {shlex.quote(value)}" for option, value in given.items() if value)
 
 

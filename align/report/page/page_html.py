@@ -14,6 +14,7 @@ from align.report.kind_parts.ladder_commands import next_steps
 from align.report.kind_parts.ladder_culprits import culprit_lines
 from align.report.kind_parts.report_summary import source_blocks
 from align.report.notebook.template_files import read_template
+from align.report.page.fix_section import fix_section
 from align.report.page.page_blocks import block_html, embedded
 from align.report.page.page_rungs import page_rungs
 from align.report.page.rung_sections import rung_section, rung_strip
@@ -64,7 +65,7 @@ def page_html(folder: RunFolder) -> str:
         folder=escape(folder.path.name),
         verdict=_verdict(run, rungs),
         strip=rung_strip(rungs),
-        sections="".join(rung_section(rung, titles) for rung in rungs),
+        sections="".join(rung_section(rung, titles) for rung in rungs) + fix_section(folder),
         sources=_sources(rungs),
         words=embedded({key: say(f"page.{key}", **_left_open(key)) for key in SPOKEN}),
         script="\n".join(f"{{\n{read_template(name)}}}" for name in SCRIPTS),

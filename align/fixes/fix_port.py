@@ -1,0 +1,200 @@
+"""`align fix`: the confirmed changes of a port as a patch, applied on request, and what a run after it still finds.
+
+A port of an installed package is changed in a copy, which stands first on the import path of the run after it. If that
+run does not come to a comparison, everything is put back.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from align.core.import_user_code import put_first
+from align.core.json_data import own_fields
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.errors import CannotRunError
+from align.fixes.apply_changes import FileChange, apply_changes
+from align.fixes.fix_result import FixResult, RunAfterFix
+from align.fixes.found_faults import CONFIRMED, changed_at, forward_document, line_of, not_compared, read_culprits
+from align.fixes.kept_backup import last_backup, put_back, refuse_edited
+from align.fixes.plan_changes import PlannedChanges, plan_changes
+from align.fixes.plan_edits import plan_edits
+from align.fixes.project_overlay import with_overlay
+from align.fixes.remaining_faults import faults_after, rungs_after
+from align.fixes.source_bytes import decoded, encoded
+from align.fixes.source_places import FilePlace
+from align.models.open_side import open_side
+from align.runs.run_folder import RunFolder
+from align.runs.rung import shown
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from align.fixes.fix_job import FixJob
+    from align.fixes.kept_backup import Backup
+    from align.runs.climb_ladder import Executed
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFix:
+    """The changes of a port, with the comparison that they come from and what is said of them."""
+
+    job: FixJob
+    before: Document
+    changes: PlannedChanges
+    result: FixResult
+
+
+def plan_fix(job: FixJob, execute: Callable[[Sequence[str]], Executed]) -> PlannedFix:
+    """Compare if need be, build the port, and plan the changes; nothing is changed.
+
+    `execute` runs one command line, without the word `align`. Raises UsageError for a port without source, and
+    CannotRunError where the comparison comes to no end.
+    """
+    document = forward_document(job, execute)
+    culprits = [one for one in read_culprits(document) if one.sureness == CONFIRMED]
+    if job.candidate.overlay is not None:
+        put_first(job.candidate.overlay)
+    model = open_side(str(job.candidate.model)).model if culprits else None
+    changes = plan_changes(plan_edits(culprits, model), job)
+    return PlannedFix(job, document, changes, _planned(job, document, changes))
+
+
+def apply_fix(fix: PlannedFix, run_again: Callable[[Sequence[str], Path | None], Executed]) -> FixResult:
+    """Make the changes, and run again; everything is put back if that run fails.
+
+    `run_again` runs one command line in a fresh process, with a folder first on its import path. Raises CannotRunError
+    for files that cannot be changed.
+    """
+    job, folder = fix.job, RunFolder(fix.job.run)
+    changes = [*fix.changes.changes, *_project_change(fix)]
+    ladder, written = folder.read("ladder"), changed_at(folder)
+    backup = apply_changes(changes, job.run.absolute(), job.overlay)
+    try:
+        done = run_again(job.again, job.overlay if job.overlay.is_dir() else None)
+        if changed_at(folder) == written:
+            raise _put_back_error(done, folder)
+        result = _applied(fix, backup, ladder)
+    except BaseException:
+        put_back(backup)
+        raise
+    return result
+
+
+def undo_fix(job: FixJob) -> FixResult:
+    """Put back what the last fix of a run folder changed, byte for byte.
+
+    Raises CannotRunError where there is none, and where a file was edited since; then nothing is changed.
+    """
+    backup = last_backup(job.run.absolute(), job.overlay)
+    refuse_edited(backup)
+    put_back(backup)
+    names = [*(one.path for one in backup.files), *(one.path for one in backup.copies)]
+    again = ("align " + shlex.join(job.again),) if job.again else ()
+    nothing = dict.fromkeys(("places", "refused", "patches"), ())
+    return FixResult(
+        reference="",
+        candidate=str(job.candidate.model or ""),
+        state="undone",
+        faults=0,
+        unconfirmed=0,
+        after=None,
+        backup="",
+        overlay="",
+        restored=tuple(map(shown, names)),
+        next_commands=again,
+        verdict=None,
+        **nothing,
+    )
+
+
+def _planned(job: FixJob, document: Document, changes: PlannedChanges) -> FixResult:
+    confirmed = sum(one["sureness"] == CONFIRMED for one in document["culprits"])
+    rest = len(document["culprits"]) - confirmed
+    reason = sentence(
+        "fix.planned",
+        faults=max(confirmed - sum(len(one.layers) for one in changes.refused), 0),
+        places=len(changes.places),
+        refused=len(changes.refused),
+        unconfirmed=rest,
+        said=document["verdict"]["reason"],
+    )
+    return FixResult(
+        reference=document["reference"],
+        candidate=document["candidate"],
+        state="planned",
+        faults=confirmed,
+        unconfirmed=rest,
+        places=changes.places,
+        refused=changes.refused,
+        patches=changes.patches,
+        after=None,
+        backup="",
+        overlay=shown(job.overlay) if any(one.place.package for one in changes.changes) else "",
+        restored=(),
+        next_commands=(f"align {shlex.join(job.fix)} --apply",) if changes.changes else (),
+        verdict=_verdict(document["verdict"], reason if confirmed else None),
+    )
+
+
+def _verdict(said: Document, reason: str | None) -> Verdict:
+    """The verdict of a document, with another reason if one is given."""
+    caveats = tuple(said.get("caveats", ()))
+    return Verdict(
+        Outcome(said["outcome"]), reason or said["reason"], Coverage(**own_fields(said["coverage"])), caveats
+    )
+
+
+def _project_change(fix: PlannedFix) -> list[FileChange]:
+    """The line of the project file that names the overlay, where a package is copied and there is such a file."""
+    file = fix.job.project
+    if file is None or not any(one.place.copy for one in fix.changes.changes):
+        return []
+    before = file.read_bytes()
+    text = with_overlay(decoded(before), file, fix.job.overlay)
+    if text is None:
+        raise CannotRunError.of("fix_usage.no_table", file=file, overlay=shown(fix.job.overlay))
+    place = FilePlace(file.resolve(), file.resolve(), fix.job.root)
+    return [FileChange(place, before, encoded(text, before))] if text != decoded(before) else []
+
+
+def _put_back_error(done: Executed, folder: RunFolder) -> CannotRunError:
+    said = not_compared(done, folder).message
+    return CannotRunError.of("fix_usage.put_back", said=said, hint=line_of(done.errors, "Hint: "))
+
+
+def _applied(fix: PlannedFix, backup: Backup, ladder: Document | None) -> FixResult:
+    job, folder = fix.job, RunFolder(fix.job.run)
+    now = folder.read("forward") or {}
+    climb = folder.read("ladder") if job.again[0] == "run" else None
+    faults = faults_after(fix.before, now)
+    rungs = rungs_after(ladder, climb)
+    verdict = _judged((climb or now)["verdict"], [one.state for one in faults])
+    again = _again(job)
+    after = RunAfterFix(again, faults, rungs)
+    worse = any(one.state == "worse" for one in faults) or any(_fell(one.before, one.after) for one in rungs)
+    next_commands = (job.undo,) if worse else (again, job.undo)
+    kept = shown(backup.folder)
+    return replace(fix.result, state="applied", after=after, backup=kept, next_commands=next_commands, verdict=verdict)
+
+
+def _fell(before: str, after: str) -> bool:
+    return before == "passed" and after == "failed"
+
+
+def _judged(said: Document, states: Sequence[str]) -> Verdict:
+    counts = {state: states.count(state) for state in ("gone", "left", "new", "worse")}
+    key = "fix.worse" if counts["worse"] else "fix.applied"
+    verdict = _verdict(said, sentence(key, said=said["reason"], **counts))
+    return replace(verdict, outcome=Outcome.NOT_ALIGNED) if counts["worse"] else verdict
+
+
+def _again(job: FixJob) -> str:
+    """The command that ran again, as one would type it: without a project file the overlay is on the import path."""
+    path = f"PYTHONPATH={shlex.quote(shown(job.overlay))} " if job.overlay.is_dir() and job.project is None else ""
+    return f"{path}align {shlex.join(job.again)}"

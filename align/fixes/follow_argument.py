@@ -1,0 +1,250 @@
+"""Where the value of a constructor's argument comes from: each place that it is handed through, up to where it is made.
+
+A name is followed to the variable, the default of a parameter, the call that gives the parameter, an attribute of the
+object, or the constant of the module. What is computed on the way is not followed further.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from align.fixes.thresholds import DEEPEST_HAND
+from align.models.source_lines import (
+    Construction,
+    FunctionSource,
+    called_name,
+    construction_of,
+    function_source,
+    is_own,
+    methods_of,
+    own_classes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CONSTRUCTOR = "__init__"
+Key = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An expression in a file that gives a value."""
+
+    file: str
+    node: ast.expr
+
+    @property
+    def key(self) -> Key:
+        """What tells it from all others: trees are read anew, so nodes do not."""
+        return self.file, self.node.lineno, self.node.col_offset
+
+    @property
+    def is_literal(self) -> bool:
+        """Tell whether the value itself stands here."""
+        try:
+            ast.literal_eval(self.node)
+        except ValueError:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCall(Construction):
+    """A call that makes a layer."""
+
+    node: ast.Call
+
+
+class CallsOfLayers:
+    """The calls that make the layers of a live model, and the places that their arguments come from."""
+
+    def __init__(self, layers: Mapping[str, Any]) -> None:
+        self._layers = layers
+        self._made: dict[str, LayerCall | None] = {}
+        self._places: dict[Key, set[str]] | None = None
+
+    def construction(self, path: str) -> LayerCall | None:
+        """The call that makes a layer, with the class's own arguments; None where none is found."""
+        if path not in self._made:
+            found = construction_of(self._layers[""], path) if path else None
+            self._made[path] = _as_call(found) if found else None
+        return self._made[path]
+
+    def super_call(self, path: str) -> LayerCall | None:
+        """The call of the base's constructor in a class of the user's own that a framework's is the base of."""
+        for cls in own_classes(self._layers[path]):
+            for source in methods_of(cls):
+                if source.node.name == CONSTRUCTOR and (node := base_call(source)) is not None:
+                    return LayerCall(source, node, path)
+        return None
+
+    def made_at(self, key: Key) -> set[str]:
+        """All layers whose calls, or what these are given, stand at a place."""
+        if self._places is None:
+            self._places = {}
+            holders = {path.rpartition(".")[0] for path in self._layers if path}  # they hand on what they are given
+            for path in self._layers.keys() - holders:
+                for place in self._all_places(path):
+                    self._places.setdefault(place, set()).add(path)
+        return self._places.get(key, set())
+
+    def _all_places(self, path: str) -> Iterator[Key]:
+        for made in (self.construction(path), self.super_call(path)):
+            if made is None:
+                continue
+            yield Site(made.source.file, made.node).key
+            for value in (made.node.func, *made.node.args, *(one.value for one in made.node.keywords)):
+                yield from (one.key for one in self.places(made, value))
+
+    def places(self, made: Construction, value: ast.expr) -> list[Site]:
+        """The places that a value is handed through, from the call up."""
+        found = [Site(made.source.file, value)]
+        for _ in range(DEEPEST_HAND):
+            step = self._before(made, value)
+            if step is None:
+                return found
+            made, value = step
+            found.append(Site(made.source.file, value))
+        return found
+
+    def _before(self, made: Construction, value: ast.expr) -> tuple[Construction, ast.expr] | None:
+        """The expression that a name stands for, with the method that it is in."""
+        if isinstance(value, ast.Attribute) and is_own(value, made.source.own, value.attr):
+            return self._attribute(made, value.attr)
+        if not isinstance(value, ast.Name):
+            return None
+        assigned = _assigned(made.source.node, value.id)
+        parameters = [one.arg for one in _parameters(made.source.node)]
+        if value.id in parameters:
+            return None if assigned else self._parameter(made, value.id)
+        if assigned:
+            return (made, assigned[0]) if len(assigned) == 1 else None
+        constant = _constants(made.source.file).get(value.id, [])
+        return (made, constant[0]) if len(constant) == 1 else None
+
+    def _attribute(self, made: Construction, name: str) -> tuple[Construction, ast.expr] | None:
+        found = [
+            (Construction(source, value, made.owner), value)
+            for cls in own_classes(self._layers[made.owner])
+            for source in methods_of(cls)
+            for value in _kept_as(source, name)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _parameter(self, made: Construction, name: str) -> tuple[Construction, ast.expr] | None:
+        """What the caller gives a parameter of a constructor, else its default."""
+        if made.source.node.name != CONSTRUCTOR:
+            return None
+        caller, is_known = self._caller(made)
+        if caller is not None:
+            if is_open(caller.node):
+                return None
+            given = arguments_of(caller.node, [one.arg for one in _parameters(made.source.node)][1:])
+            if name in given:
+                return caller, given[name]
+        default = _defaults(made.source.node).get(name)
+        return (made, default) if is_known and default is not None else None
+
+    def _caller(self, made: Construction) -> tuple[LayerCall | None, bool]:
+        """The call of a constructor, and whether it is known what it is given; nobody in the model calls its own."""
+        kind = type(self._layers[made.owner])
+        run = function_source(kind.__init__) if isinstance(kind.__init__, FunctionType) else None
+        if run is not None and _place(run) != _place(made.source):  # a derived class hands on
+            node = base_call(run)
+            return (LayerCall(run, node, made.owner), True) if node is not None else (None, False)
+        if not made.owner:
+            return None, True
+        caller = self.construction(made.owner)
+        if caller is None or _is_function(caller):
+            return None, False
+        return caller, True
+
+
+def _as_call(made: Construction) -> LayerCall | None:
+    return LayerCall(made.source, made.node, made.owner) if isinstance(made.node, ast.Call) else None
+
+
+def base_call(source: FunctionSource) -> ast.Call | None:
+    """The only call of the base's constructor in a method."""
+    found = [one for one in ast.walk(source.node) if isinstance(one, ast.Call) and called_name(one) == CONSTRUCTOR]
+    return found[0] if len(found) == 1 else None
+
+
+def is_open(call: ast.Call) -> bool:
+    """Tell whether a call is handed arguments that do not stand in it."""
+    return any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords)
+
+
+def arguments_of(call: ast.Call, parameters: list[str]) -> dict[str, ast.expr]:
+    """The expressions that a call gives to parameters, by their names."""
+    placed = dict(zip(parameters, call.args, strict=False))
+    return placed | {one.arg: one.value for one in call.keywords if one.arg is not None}
+
+
+def _is_function(made: LayerCall) -> bool:
+    """Tell whether a call calls a function of the module, whose parameters are others than the layer's."""
+    function = made.node.func
+    name = function.id if isinstance(function, ast.Name) else ""
+    return isinstance(getattr(sys.modules.get(made.source.module), name, None), FunctionType)
+
+
+def _place(source: FunctionSource) -> tuple[str, int]:
+    return source.file, source.node.lineno
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def _defaults(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr]:
+    placed = [*function.args.posonlyargs, *function.args.args]
+    by_place = zip(placed[len(placed) - len(function.args.defaults) :], function.args.defaults, strict=True)
+    by_name = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    return {one.arg: value for one, value in (*by_place, *by_name) if value is not None}
+
+
+def _assigned(body: ast.AST, name: str) -> list[ast.expr]:
+    """What is assigned to a variable in a body; two where another statement stores it, for then nobody knows."""
+    stores = sum(isinstance(one, ast.Name) and one.id == name and is_stored(one) for one in ast.walk(body))
+    plain = [value for target, value in _assignments(body) if isinstance(target, ast.Name) and target.id == name]
+    return plain if len(plain) == stores else [ast.Constant(None)] * 2
+
+
+def is_stored(node: ast.Name) -> bool:
+    """Tell whether a name is assigned to."""
+    return isinstance(node.ctx, ast.Store)
+
+
+def _kept_as(source: FunctionSource, name: str) -> list[ast.expr]:
+    return [value for target, value in _assignments(source.node) if is_own(target, source.own, name)]
+
+
+def _assignments(body: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for node in ast.walk(body):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            yield node.targets[0], node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield node.target, node.value
+
+
+def _constants(file: str) -> Mapping[str, list[ast.expr]]:
+    """What the names of a module stand for, where it assigns them outside of all functions."""
+    return _module_values("".join(linecache.getlines(file)))
+
+
+@lru_cache(maxsize=64)
+def _module_values(text: str) -> Mapping[str, list[ast.expr]]:
+    found: dict[str, list[ast.expr]] = {}
+    for statement in ast.parse(text).body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            for target, value in _assignments(statement):
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(value)
+    return found

@@ -1,0 +1,149 @@
+"""What was there before a fix, kept in the run folder: `fix/N/backup.json`, and the old content of each changed file.
+
+It is written before anything is changed, so that whatever ends a fix in its middle, `align fix --undo` puts all back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.core.atomic_files import write_text
+from align.core.json_data import json_text
+from align.errors import CannotRunError
+from align.fixes.overlay import digest_of, remove_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FOLDER, MANIFEST = "fix", "backup.json"
+ABSENT = ""  # in the place of a hash: there was no such file
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A changed file: hashes of its old and new content, and the name under which the old one is kept."""
+
+    path: str
+    before: str
+    after: str
+    kept: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedUnit:
+    """A copy of a package at `path` in the overlay; `digest` is "" until it is whole."""
+
+    path: str
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """One fix that may be undone: its folder, the files that it changed, the packages that it copied."""
+
+    folder: Path
+    overlay: Path
+    files: tuple[KeptFile, ...]
+    copies: tuple[CopiedUnit, ...]
+
+    def write(self) -> None:
+        """Write the list of what is kept."""
+        document = {"files": list(map(asdict, self.files)), "copies": list(map(asdict, self.copies))}
+        write_text(self.folder / MANIFEST, json_text(document) + "\n")
+
+
+def begin_backup(
+    run: Path, overlay: Path, changes: Sequence[tuple[Path, bytes, bytes]], copies: Sequence[Path]
+) -> Backup:
+    """Keep the old content of files (path, old, new) that are to change, and name the copies that are to be made."""
+    folder = run / FOLDER / str(1 + max((int(one.name) for one in _folders(run)), default=0))
+    folder.mkdir(parents=True)
+    kept = []
+    for number, (path, before, after) in enumerate(changes, 1):
+        name = f"{number}_{path.name}"
+        (folder / name).write_bytes(before)
+        kept.append(KeptFile(str(path), hash_of(before), hash_of(after), name))
+    backup = Backup(folder, overlay, tuple(kept), tuple(CopiedUnit(str(path)) for path in copies))
+    backup.write()
+    return backup
+
+
+def last_backup(run: Path, overlay: Path) -> Backup:
+    """Return what the last fix in a run folder kept; raises CannotRunError where there is nothing to undo."""
+    folders = sorted(_folders(run), key=lambda one: int(one.name))
+    if not folders:
+        raise CannotRunError.of("fix_usage.nothing_to_undo", folder=run)
+    try:
+        document: dict[str, Any] = json.loads((folders[-1] / MANIFEST).read_text(encoding="utf-8"))
+        files = tuple(KeptFile(**one) for one in document["files"])
+        copies = tuple(CopiedUnit(**one) for one in document["copies"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CannotRunError.of("fix_usage.damaged_backup", folder=folders[-1]) from error
+    return Backup(folders[-1], overlay, files, copies)
+
+
+def refuse_edited(backup: Backup) -> None:
+    """Raise CannotRunError naming every file and copy that is neither as it was before nor as the fix left it."""
+    edited = [one.path for one in backup.files if _hash_at(one.path) not in (one.before, one.after)]
+    edited += [one.path for one in backup.copies if one.digest and _digest_at(one.path) not in (ABSENT, one.digest)]
+    if edited:
+        raise CannotRunError.of("fix_usage.edited_since", names=edited, folder=backup.folder)
+
+
+def put_back(backup: Backup) -> None:
+    """Put every file back byte for byte, remove the copies, then the backup itself."""
+    for one in backup.files:
+        if _hash_at(one.path) != one.before:
+            replace_file(Path(one.path), (backup.folder / one.kept).read_bytes())
+    for copy in backup.copies:
+        remove_unit(Path(copy.path), backup.overlay)
+    shutil.rmtree(backup.folder)
+    if not any(backup.folder.parent.iterdir()):
+        backup.folder.parent.rmdir()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Give a file another content in one step, with its mode; what Python compiled of the old one goes.
+
+    A compiled file is known by the size and second of its source, and a fix may change neither.
+    """
+    part = path.with_name(f".{path.name}.align.part")
+    try:
+        part.write_bytes(content)
+        part.chmod(stat.S_IMODE(path.stat().st_mode))
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    compiled = path.with_name("__pycache__")
+    for file in compiled.glob(f"{path.stem}.*.pyc"):
+        file.unlink(missing_ok=True)
+
+
+def hash_of(content: bytes) -> str:
+    """SHA-256 as hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _folders(run: Path) -> list[Path]:
+    place = run / FOLDER
+    return [one for one in place.iterdir() if one.name.isdigit() and one.is_dir()] if place.is_dir() else []
+
+
+def _hash_at(path: str) -> str:
+    try:
+        return hash_of(Path(path).read_bytes())
+    except FileNotFoundError:
+        return ABSENT
+
+
+def _digest_at(path: str) -> str:
+    return digest_of(Path(path)) if Path(path).exists() else ABSENT

@@ -1,0 +1,289 @@
+"""The edits of a port's source: confirmed changes of settings, written where the value is made.
+
+An argument that stands in the call of a layer is changed there; a name is followed to its default, its constant or the
+call that hands it down; an argument that is missing is added. Of the places that a value goes through the one nearest
+to its origin is taken at which no layer changes that is right as it is. All else of a file stays byte for byte.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.fixes.follow_argument import CallsOfLayers, Site, arguments_of, is_open
+from align.fixes.planned_edits import PlannedEdits, RefusedFix, SourceEdit
+from align.fixes.source_bytes import decoded
+from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced, written
+from align.models.source_lines import agrees_with
+
+if TYPE_CHECKING:
+    from align.core.layer_settings import Setting
+    from align.fixes.follow_argument import LayerCall
+    from align.forward.forward_result import Culprit
+
+Layers = Mapping[str, Any]
+FRAMEWORKS = ("mindspore", "torch")
+PARTIAL = "partial"
+EXPLICIT = "pad"  # the only mode of MindSpore's layers with which they take a padding
+
+
+class _RefusedError(Exception):
+    """Why no edit is made: the key of a text, and its facts."""
+
+    def __init__(self, key: str, **facts: object) -> None:
+        super().__init__(key)
+        self.key, self.facts = f"fix_refused.{key}", facts
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A part of a file that is to be written anew: what stands there, the new text, and the layers that it makes."""
+
+    site: Site
+    text: str
+    layers: tuple[str, ...]
+    arguments: dict[str, Setting]
+    cause: str
+    adds: bool = False
+
+
+def plan_edits(culprits: Sequence[Culprit], model: Any) -> PlannedEdits:
+    """Return the edits of confirmed culprits, one a place of source, and those that are refused with the reason."""
+    plan = _Plan(dict(_layers(model)) if culprits else {}, culprits)
+    refused = [one for one in map(plan.tried, culprits) if one is not None]
+    edits: list[SourceEdit] = []
+    texts: dict[Path, str] = {}
+    for file, places in plan.by_file().items():
+        own = _written(file, places)
+        if isinstance(own, _RefusedError):
+            refused += [RefusedFix(one.layers, one.cause, own.key, own.facts) for one in places]
+        else:
+            edits += own[0]
+            texts[Path(file)] = own[1]
+    return PlannedEdits(tuple(edits), tuple(_joined(refused)), texts)
+
+
+def _layers(model: Any) -> Iterator[tuple[str, Any]]:
+    """All layers of a port by their paths, the model itself as ""."""
+    for walk in ("cells_and_names", "named_modules"):
+        if hasattr(model, walk):
+            yield from getattr(model, walk)()
+            return
+
+
+def _joined(refused: Sequence[RefusedFix]) -> Iterator[RefusedFix]:
+    """One refusal for layers that have one reason."""
+    groups: dict[tuple[str, str, str], list[RefusedFix]] = {}
+    for one in refused:
+        groups.setdefault((one.cause, one.reason, str(one.facts)), []).append(one)
+    for own in groups.values():
+        layers = dict.fromkeys(path for one in own for path in one.layers)
+        yield RefusedFix(tuple(layers), own[0].cause, own[0].reason, own[0].facts)
+
+
+class _Plan:
+    """What is to change so far; two culprits that want one place otherwise are told apart here."""
+
+    def __init__(self, layers: Layers, culprits: Sequence[Culprit]) -> None:
+        self.layers = layers
+        self.calls = CallsOfLayers(layers)
+        self.places: dict[tuple[Any, ...], _Place] = {}
+        self.wanted: dict[str, dict[str, Setting]] = {}
+        for one in culprits:
+            for path in (one.candidate, *one.also):
+                self.wanted.setdefault(path, {}).update(one.arguments)
+
+    def by_file(self) -> dict[str, list[_Place]]:
+        """The places in the order of their files."""
+        found: dict[str, list[_Place]] = {}
+        for place in self.places.values():
+            found.setdefault(place.site.file, []).append(place)
+        return found
+
+    def tried(self, culprit: Culprit) -> RefusedFix | None:
+        """Plan the change of one culprit; its refusal where that is not sure."""
+        try:
+            new = list(self._planned(culprit))
+            self._require_free(new)
+        except _RefusedError as why:
+            return RefusedFix((culprit.candidate,), culprit.cause, why.key, why.facts)
+        for one in new:
+            self.places[self._key(one)] = one
+        return None
+
+    def _key(self, place: _Place) -> tuple[Any, ...]:
+        return (*place.site.key, *(place.arguments if place.adds else ()))
+
+    def _require_free(self, new: Sequence[_Place]) -> None:
+        for one in new:
+            known = self.places.get(self._key(one))
+            if known is not None and known.text != one.text:
+                raise _RefusedError("two_values", line=_line(one.site), values=[known.text, one.text])
+
+    def _planned(self, culprit: Culprit) -> Iterator[_Place]:
+        if not culprit.arguments or culprit.part != "layer":
+            raise _RefusedError("no_setting", change=culprit.change)
+        made = self.calls.construction(culprit.candidate)
+        if made is None or not agrees_with(made.node, self.layers[culprit.candidate]):
+            raise _RefusedError("no_line", line=culprit.line)
+        missing = {}
+        culprit = self._without_padding(culprit, self._given(culprit.candidate, made))
+        for name, value in culprit.arguments.items():
+            made = self._call_that_takes(culprit.candidate, name, made)
+            _require_own(made.source.file)
+            given = self._given(culprit.candidate, made).get(name)
+            if given is None:
+                missing[name] = value
+            else:
+                yield from self._changed(culprit, name, self.calls.places(made, given))
+        if missing:
+            yield self._added(culprit, missing, made)
+
+    def _without_padding(self, culprit: Culprit, given: Mapping[str, ast.expr]) -> Culprit:
+        """The culprit with a padding of 0 where a mode without padding is wanted, and the call gives one."""
+        asks = culprit.arguments.get("pad_mode", EXPLICIT) != EXPLICIT
+        if not asks or "padding" not in given or "padding" in culprit.arguments:
+            return culprit
+        whole = {**culprit.arguments, "padding": 0}
+        for path in (culprit.candidate, *culprit.also):
+            self.wanted[path].update(whole)
+        return replace(culprit, arguments=whole)
+
+    def _call_that_takes(self, path: str, name: str, made: LayerCall) -> LayerCall:
+        """The call of the layer's class, or that of its base in a class of the user's own that hides the argument."""
+        if is_open(made.node):
+            raise _RefusedError(
+                "no_call", line=_line(Site(made.source.file, made.node)), name=_class(self.layers[path])
+            )
+        if _takes(type(self.layers[path]), name):
+            return made
+        base = self.calls.super_call(path)
+        if base is None or is_open(base.node):
+            raise _RefusedError("not_taken", name=name, kind=_class(self.layers[path]))
+        return base
+
+    def _given(self, path: str, made: LayerCall) -> dict[str, ast.expr]:
+        kind = type(self.layers[path])
+        if made.owner == path:  # in its own constructor
+            kind = next(one for one in kind.__mro__ if one.__module__.partition(".")[0] in FRAMEWORKS)
+        return arguments_of(made.node, [*_parameters(kind)])
+
+    def _changed(self, culprit: Culprit, name: str, sites: Sequence[Site]) -> Iterator[_Place]:
+        """The value where it is made, else on its way, so that only layers change that are to."""
+        value = culprit.arguments[name]
+        if not sites[-1].is_literal:
+            raise _RefusedError("computed", name=name, value=ast.unparse(sites[-1].node), line=_line(sites[-1]))
+        if ast.literal_eval(sites[-1].node) == value:
+            if name == "padding":  # which only goes with the mode
+                return
+            raise _RefusedError("no_line", line=culprit.line)  # what makes the layer stands elsewhere
+        for site in reversed(sites):
+            layers = self.calls.made_at(site.key)
+            if not self._right(layers, {name: value}):
+                _require_own(site.file)
+                yield _Place(site, written(value), self._in_order(layers), {name: value}, culprit.cause)
+                return
+        self._refuse_shared(sites[0], {name: value})
+
+    def _added(self, culprit: Culprit, missing: dict[str, Setting], made: LayerCall) -> _Place:
+        """The keywords that a call lacks; where a class that is handed down is named, if the call gives none."""
+        call = made.node
+        site = Site(made.source.file, call)
+        bare = not call.args and not call.keywords and isinstance(call.func, ast.Name)
+        for kind in reversed(self.calls.places(made, call.func)[1:] if bare else []):
+            layers = self.calls.made_at(kind.key)
+            named = ast.unparse(kind.node).rpartition(".")[2] == _class(self.layers[culprit.candidate])
+            if named and not self._right(layers, missing) and not isinstance(kind.node, ast.Call):
+                _require_own(kind.file)
+                arguments = ", ".join(f"{name}={written(value)}" for name, value in missing.items())
+                text = f"{PARTIAL}({ast.unparse(kind.node)}, {arguments})"
+                return _Place(kind, text, self._in_order(layers), missing, culprit.cause)
+        layers = self.calls.made_at(site.key)
+        if self._right(layers, missing):
+            self._refuse_shared(site, missing)
+        text = ", ".join(f"{name}={written(value)}" for name, value in missing.items())
+        return _Place(site, text, self._in_order(layers), missing, culprit.cause, adds=True)
+
+    def _right(self, layers: set[str], arguments: Mapping[str, Setting]) -> list[str]:
+        """Layers among these that are right as they are."""
+        return sorted(one for one in layers if not arguments.items() <= self.wanted.get(one, {}).items())
+
+    def _refuse_shared(self, site: Site, arguments: Mapping[str, Setting]) -> None:
+        right = self._right(self.calls.made_at(site.key), arguments)
+        raise _RefusedError("shared_line", line=_line(site), names=right, count=len(right))
+
+    def _in_order(self, layers: set[str]) -> tuple[str, ...]:
+        return tuple(path for path in self.layers if path in layers)
+
+
+def _takes(kind: type, name: str) -> bool:
+    parameters = _parameters(kind)
+    return name in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(kind).parameters
+
+
+def _class(layer: object) -> str:
+    return type(layer).__name__
+
+
+def _line(site: Site) -> str:
+    return f"{Path(site.file).name}:{site.node.lineno}"
+
+
+def _require_own(file: str) -> None:
+    """Raise _RefusedError for a file of a framework, and for what is no file."""
+    parts = Path(file).parts
+    if not Path(file).is_file():
+        raise _RefusedError("no_file", file=file)
+    if any(
+        f"{place}/{name}" in Path(*parts).as_posix()
+        for place in ("site-packages", "dist-packages")
+        for name in FRAMEWORKS
+    ):
+        raise _RefusedError("of_framework", file=file)
+
+
+def _written(file: str, places: Sequence[_Place]) -> tuple[list[SourceEdit], str] | _RefusedError:
+    """The edits of a file, and its new text; the refusal of all where that says another thing than was meant."""
+    text = decoded(Path(file).read_bytes())
+    spans = [_span(text, one) for one in places]
+    uses_partial = any(f"{PARTIAL}(" in one.text for one in spans)
+    more = import_of(text, "functools", PARTIAL) if uses_partial else []
+    new = replaced(text, [*spans, *more])
+    if not alike_but_for(text, new, len(more)):
+        return _RefusedError("no_call", line=_line(places[0].site), name=places[0].cause)
+    return _edits(text, sorted(zip(spans, places, strict=True), key=lambda one: one[0])), new
+
+
+def _span(text: str, place: _Place) -> Span:
+    if place.adds and isinstance(place.site.node, ast.Call):
+        return added_argument(text, place.site.node, place.text)
+    return Span(*ends(text, place.site.node), place.text)
+
+
+def _edits(text: str, changes: Sequence[tuple[Span, _Place]]) -> list[SourceEdit]:
+    """The edits as the lines of source that they change, one for changes of the same lines."""
+    found: list[SourceEdit] = []
+    for (start, stop), group in groupby(changes, key=lambda one: _lines_of(text, one[0])):
+        own = list(group)
+        before = text[start:stop]
+        after = replaced(before, [Span(one.start - start, one.stop - start, one.text) for one, _ in own])
+        layers = tuple(dict.fromkeys(path for _, place in own for path in place.layers))
+        cause = " + ".join(dict.fromkeys(place.cause for _, place in own))
+        arguments = {name: value for _, place in own for name, value in place.arguments.items()}
+        line = text.count("\n", 0, start) + 1
+        found.append(SourceEdit(own[0][1].site.file, line, before.strip(), after.strip(), layers, cause, arguments))
+    return found
+
+
+def _lines_of(text: str, span: Span) -> tuple[int, int]:
+    last = text.find("\n", span.stop)
+    return text.rfind("\n", 0, span.start) + 1, last if last >= 0 else len(text)
