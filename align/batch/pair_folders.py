@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from align.batch.job import Job, MissingSide, PlacedTask
 from align.batch.task import Task
 from align.errors import MissingFileError, UsageError
+from align.remote.remote_files import remote_url, shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +31,8 @@ def pair_folders(action: str, first: Path, second: Path, options: Mapping[str, A
     """
     writes = action == "convert"
     for folder in (first,) if writes else (first, second):
+        if remote_url(folder) is not None:
+            raise UsageError.of("batch_usage.remote_folders", folder=shown_url(str(remote_url(folder))))
         if not folder.is_dir():
             raise MissingFileError(folder, "folder")
     mine = _units(first)
