@@ -23,10 +23,15 @@ Signature = tuple[bool, str, int | None]
 
 def group_ranks(tasks: Sequence[TaskResult]) -> tuple[RankGroup, ...]:
     """Group the ranks, the largest group first; () where none departs or there is but one rank."""
-    step = min((_step(one) for one in tasks if one.state == "not aligned" and one.rank is not None), default=None)
-    there = [one for one in tasks if one.rank is not None and _step(one) == step]
+    departing = [one for one in tasks if one.state == "not aligned" and one.rank is not None]
+    first = min(departing, key=_step, default=None)
+    if first is None:
+        return ()
+    step = _step(first)
+    there = [one for one in tasks if (one.action, _step(one)) == (first.action, step) and one.rank is not None]
+    there.sort(key=lambda one: one.state == "not aligned")  # of several tasks of a rank the one that departs counts
     signatures = {one.rank: _signature(one) for one in there if one.state in ("aligned", "not aligned")}
-    if step is None or len(signatures) < 2:
+    if len(signatures) < 2:
         return ()
     members: dict[Signature, list[int]] = defaultdict(list)
     for rank, signature in sorted(signatures.items(), key=lambda one: one[0] or 0):

@@ -123,3 +123,16 @@ def test_a_failed_and_a_missing_task_are_reported_and_nothing_is_aligned() -> No
     assert (result.tasks[0].error, result.tasks[0].attempts) == ("it is broken", 2)
     assert result.verdict.exit_code == 2
     assert "word" not in str(result.tasks)
+
+
+def test_ranks_are_grouped_by_the_action_that_departs_first() -> None:
+    placed, outcomes = [], {}
+    for action in ("forward", "check"):
+        for rank in RANKS:
+            name = f"{action}{rank}"
+            placed.append(PlacedTask(Task(name, action, ("a", "b"), {}), rank))
+            outcomes[name] = outcome_of(name, {"head": 3.0} if (action, rank) == ("forward", 1) else {}, [])
+    assert groups(judge_batch(Job("job", tuple(placed)), outcomes)) == [
+        ("aligned", (0, 2, 3, 4, 5, 6, 7)),
+        ("odd", (1,)),
+    ]
