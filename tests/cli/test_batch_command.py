@@ -95,6 +95,9 @@ def test_a_run_goes_on_where_it_was_and_repeats_what_changed(job: Path, capfd: p
     code, found = batch(capfd, "--run", "run")
     assert code == 1
     assert [one["id"] for one in found["tasks"] if not one["reused"]] == ["diff-step1-rank3"]
+    assert main(["report", "run"]) == 1
+    assert "layers_by_rank" in (job / "run" / "report.ipynb").read_text(encoding="utf-8")
+    assert "Layers by rank" in (job / "run" / "report.html").read_text(encoding="utf-8")
     assert json.loads((job / "run" / "batch.json").read_text())["schema"] == found["schema"]
 
 
