@@ -1,4 +1,5 @@
 """Many comparisons and conversions as one job: in processes of this machine, or on a Dask cluster.
 
-Offers the task and its outcome, and the places where tasks run. Uses words.
+Offers the job file, its tasks and their outcomes, the places where tasks run, and what all of them say together. Uses
+checkpoints, convert, core, forward, remote, traces, words.
 """

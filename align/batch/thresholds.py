@@ -40,3 +40,9 @@ Choice: no thread is idle until the next are sent, which is when half of them ar
 LEAST_IN_FLIGHT: Final = 64
 """Tasks that are given to the scheduler at a time at least.
 Choice: sent one by one, empty tasks cost the scheduler several times as much; it holds them back from slow workers."""
+LEAST_RANKS: Final = 3
+"""Ranks from which on most of them say what a tensor should be.
+Choice: of two that differ neither is the odd one."""
+MOST_LAYERS: Final = 200
+"""Layers by rank that a result keeps for its picture.
+Choice: more lines than a screen has pixels for are no picture; all that depart come first."""

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from align.cli.parts.batch_jobs import BatchOption, run_folders
 from align.cli.parts.shared import (
     JsonOption,
     RunOption,
@@ -83,6 +84,7 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
         bool, typer.Option("--into", help="Put the weights into DESTINATION, an ONNX file; -o names the new file.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="With --into: file to write.")] = None,
+    as_batch: BatchOption = False,
     trust_pickle: TrustPickleOption = False,
     show_all: Annotated[bool, typer.Option("--all", help="List every tensor with its old and new name.")] = False,
     run: RunOption = None,
@@ -91,6 +93,24 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     """Convert a checkpoint, read the result back and compare it bit for bit; neither framework is needed."""
     from align.convert.convert_checkpoint import convert_checkpoint
 
+    if as_batch:
+        given: dict[str, object] = {
+            "map": map_file,
+            "family": family,
+            "target": target and target.value,
+            "layer": layer,
+            "strip": strip,
+        }
+        given |= {"key": key, "dtype": dtype and dtype.value, "max_shard_size": max_shard_size, "overwrite": overwrite}
+        given |= {} if verify else {"verify": verify}
+        unfit: dict[str, object] = {
+            "--source-model": source_model,
+            "--target-model": target_model,
+            "--dry-run": dry_run,
+            "--into": into,
+        }
+        unfit |= {"--out": out, "--trust-pickle": trust_pickle}
+        return run_folders("convert", (source, destination), given, unfit, run, json=json, show_all=show_all)
     if into or out:
         needless: dict[str, object] = {
             "--target-model": target_model,

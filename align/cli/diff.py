@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from align.cli.parts.batch_jobs import BatchOption, run_folders
 from align.cli.parts.shared import JsonOption, RunOption, hand_over, progress_bar
 from align.errors import UsageError
 
@@ -44,6 +45,7 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Let torch run the code in A or B: only for files you trust.")
     ] = False,
+    as_batch: BatchOption = False,
     show_all: Annotated[bool, typer.Option("--all", help="List every tensor, unfolded.")] = False,
     run: RunOption = None,
     json: JsonOption = False,
@@ -52,6 +54,10 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: all values, or updates, are alike; 1: something differs or is missing; 2: nothing could be compared.
     """
+    if as_batch and reference and candidate:
+        given = {"map": map_file and str(map_file), "strip": strip, "key_a": key_a, "key_b": key_b}
+        needless = {"--updates": updates, "--unchanged": unchanged, "--trust-pickle": trust_pickle}
+        return run_folders("diff", (reference, candidate), given, needless, run, json=json, show_all=show_all)
     files = _chosen((reference, candidate), updates, unchanged=unchanged)
     options: dict[str, Any] = {"name_map": map_file, "strip": strip or (), "trust_pickle": trust_pickle}
     result, verdict = (

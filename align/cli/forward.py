@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from align.cli.parts.ascend import SwitchOption, given_switches
+from align.cli.parts.batch_jobs import BatchOption, run_folders
 from align.cli.parts.shared import (
     BatchesOption,
     CandidateArgument,
@@ -89,6 +90,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
         typer.Option(metavar="ascend:CHIP", help="What this chip is expected to do to the reference is the limit."),
     ] = None,
     switch: SwitchOption = None,
+    as_batch: BatchOption = False,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="Of trace folders: compare what a trace that was cut short has.")
@@ -106,6 +108,12 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     from align.forward.compare_forward import compare_forward
     from align.models.open_side import check_dtype
 
+    if as_batch and reference and candidate:
+        given = {"map": map_file and str(map_file), "limit": limit, "partial": partial}
+        unfit = {"--inputs": inputs, "--input": made, "--require-dtype": require_dtype, "--functions": functions}
+        unfit |= {"--witness": witness, "--emulate": emulate, "--switch": switch}
+        both = Path(reference), Path(candidate)
+        return run_folders("forward", both, given, unfit, run, json=json, show_all=show_all)
     checkpoints = reference_checkpoint, candidate_checkpoint
     settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)
     of_first = {"device": reference_device, "dtype": reference_dtype}

@@ -71,7 +71,7 @@ def local_copy(path: Path | str, *, headers: bool = False) -> Iterator[Path]:
         yield Path(path)
         return
     with tempfile.TemporaryDirectory(prefix="align-remote-") as folder:
-        with _told(url):
+        with storage_errors(url):
             found = _fetched(url, Path(folder), headers=headers)
         with _standing_for(url, found):
             yield found
@@ -88,8 +88,8 @@ def local_destination(path: Path | str, *, replace: bool = True) -> Iterator[Pat
         yield Path(path)
         return
     with tempfile.TemporaryDirectory(prefix="align-remote-") as folder:
-        with _told(url):
-            storage, key = _storage(url)
+        with storage_errors(url):
+            storage, key = storage_of(url)
             if not replace and storage.exists(key):
                 raise DestinationError.of("remote_file.exists", url=shown_url(url))
         above, _, name = key.rpartition("/")
@@ -98,13 +98,13 @@ def local_destination(path: Path | str, *, replace: bool = True) -> Iterator[Pat
             yield written
         if written.is_file():
             beside = [path for path in sorted(Path(folder).iterdir()) if path.is_file() and path != written]
-            with _told(url):
+            with storage_errors(url):
                 for path in (*beside, written):
                     storage.put_file(str(path), f"{above}/{path.name}")
 
 
 def _fetched(url: str, folder: Path, *, headers: bool) -> Path:
-    storage, key = _storage(url)
+    storage, key = storage_of(url)
     names = _names(storage, key)
     if not names:
         raise MissingFileError(shown_url(url), "remote file")
@@ -156,7 +156,7 @@ def _fetch(storage: Any, name: str, place: Path, needed: int) -> None:
         file.truncate(size)
 
 
-def _storage(url: str) -> tuple[Any, str]:
+def storage_of(url: str) -> tuple[Any, str]:
     """The file system of a URL and the key in it; raises FrameworkMissingError without the package that it needs."""
     scheme, _, rest = url.partition("://")
     if "@" in rest.partition("/")[0]:
@@ -209,7 +209,7 @@ def shown_url(url: str) -> str:
 
 
 @contextmanager
-def _told(url: str) -> Iterator[None]:
+def storage_errors(url: str) -> Iterator[None]:
     """Have all that a storage raises be one message: each library has errors of its own."""
     try:
         yield

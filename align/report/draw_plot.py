@@ -16,6 +16,7 @@ from align.report.plots.figure_style import as_picture, house_style
 from align.report.plots.forward_layers import draw_difference_histogram, draw_error_by_depth
 from align.report.plots.loss_curves import draw_loss_curves
 from align.report.plots.map_coverage import draw_map_coverage
+from align.report.plots.rank_grid import draw_layers_by_rank, draw_steps_by_rank
 from align.report.plots.step_sizes import draw_gradient_norms, draw_update_sizes
 from align.words.catalogue import say
 
@@ -34,6 +35,8 @@ PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "gradient_norms": ("step", draw_gradient_norms),
     "update_sizes": ("step", draw_update_sizes),
     "loss_curves": ("loss", draw_loss_curves),
+    "layers_by_rank": ("batch", draw_layers_by_rank),
+    "steps_by_rank": ("batch", draw_steps_by_rank),
 }
 SUFFIX = ".png"
 

@@ -124,7 +124,9 @@ def open_run(folder: str | Path = ".") -> RunView:
 def _titled(kind: str, document: dict[str, Any]) -> Shown:
     """The name of a rung and its sides, one or two."""
     labels = [one["label"] for one in document["sides"]] if "sides" in document else None
-    first, *others = labels or [document[side] for side in ("reference", "candidate", "model") if side in document]
+    first, *others = labels or [
+        document[side] for side in ("reference", "candidate", "model", "job") if side in document
+    ]
     sides = say("rung.sides", reference=first, candidate=others[0]) if others else str(first)
     return Shown((Lines(word("rung", kind), (sides,)),))
 

@@ -111,6 +111,7 @@ FRAMES = {
 }
 # What other kinds list: a field, or a field of each entry of a field.
 ROWS = {
+    "batch": ("tasks",),
     "bisect": ("points",),
     "check": ("faults",),
     "convert": ("tensors",),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Kinds that came later stand beside `kinds/`, whose modules are as many as one takes in.
 IN_PARTS = {
+    "batch": "align.report.kind_parts.batch_tasks",
     "crash": "align.report.kind_parts.crash_steps",
     "emulate": "align.report.kind_parts.emulated_chip",
     "fix": "align.report.kind_parts.fixed_port",

@@ -217,3 +217,15 @@ Choice: more are no help to somebody who looks for the first layers to keep in f
 MOST_CHANGED_TENSORS: Final = 10
 """Tensors that changed most between two iterations, of which the terminal shows so many.
 Choice: what fits a screen with what stands around it."""
+GRID_ROWS: Final = 60
+"""Rows of a grid of layers, or steps, by rank. Choice: more names are not read beside one another."""
+GRID_LABELS: Final = 64
+"""Ranks or rows that are named along a grid. Choice: more texts overlap at the width of a page."""
+GRID_MIDDLE: Final = 0.7
+"""Strength of the colour of what departs by once its limit, or its own size. Choice: both sides of it can be seen."""
+GRID_FAINTEST: Final = 0.45
+"""Strength of the colour of what departs the least. Choice: it still stands out from what is aligned."""
+GRID_RANKS: Final = 128
+"""Ranks that a grid shows at most. Choice: narrower columns are not seen on a page; those that depart come first."""
+GRID_ALIGNED: Final = 0.25
+"""Strength of the colour of what is aligned. Choice: it is seen, and what departs is seen first."""

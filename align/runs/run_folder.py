@@ -33,7 +33,20 @@ LADDER = ("map", "convert", "forward", "step", "loss")
 # In the order in which a report shows them; those that are no rung of the ladder only where there is a result.
 BEFORE_STEP = ("params", "initial", "determinism", "nonfinite")
 OF_FORWARD = ("bisect", "precision", "switches", "emulate")
-KINDS = ("map", "convert", "diff", "lint", "forward", *OF_FORWARD, "validate", "generate", *BEFORE_STEP, "step", "loss")
+KINDS = (
+    "map",
+    "convert",
+    "diff",
+    "batch",
+    "lint",
+    "forward",
+    *OF_FORWARD,
+    "validate",
+    "generate",
+    *BEFORE_STEP,
+    "step",
+    "loss",
+)
 COMMANDS = {  # of kinds whose command bears another name, or needs an option
     "determinism": "check-determinism",
     "precision": "bisect --precision DTYPE",

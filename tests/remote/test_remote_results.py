@@ -143,9 +143,9 @@ def test_inputs_are_fetched_and_what_is_no_path_stays(storage: s3fs.S3FileSystem
 
 
 def test_a_job_of_many_tasks_keeps_its_addresses() -> None:
-    given = {"reference": Path("s3://ranks/a"), "batch": True}
+    given = {"reference": Path("s3://ranks/a"), "as_batch": True}
     with local_paths("diff", given):
-        assert given == {"reference": Path("s3://ranks/a"), "batch": True}
+        assert given == {"reference": Path("s3://ranks/a"), "as_batch": True}
 
 
 def test_what_may_not_be_read_is_one_message(

@@ -21,7 +21,7 @@ def local_paths(command: str, given: dict[str, Any]) -> Iterator[None]:
 
     Of what `inspect` looks at, headers are fetched alone. A job of many tasks keeps its URLs: a task fetches its own.
     """
-    if given.get("batch") is True or not any(":/" in str(value) for value in given.values()):
+    if given.get("as_batch") is True or not any(":/" in str(value) for value in given.values()):
         yield
         return
     # With --into the destination is a model that is read, and -o the file to write.

@@ -27,6 +27,8 @@ def claimed_folder(command: str, given: Mapping[str, object]) -> AbstractContext
 
 def _kind(command: str, given: Mapping[str, object]) -> str:
     """The kind of result that a command makes: by some options it is another than that of its name."""
+    if given.get("as_batch"):
+        return "batch"
     if command == "map" and given.get("check"):
         return "check"
     if command == "bisect":

@@ -37,6 +37,7 @@ PLOTS = {
     "gradients": ("gradient_norms",),
     "optimizer": ("update_sizes",),
     "curve": ("loss_curves",),
+    "batch": ("layers_by_rank", "steps_by_rank"),
 }
 
 

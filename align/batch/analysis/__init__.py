@@ -1,0 +1,1 @@
+"""What the outcomes of all tasks say together, over ranks and steps."""

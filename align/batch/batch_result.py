@@ -1,0 +1,117 @@
+"""What a job of many tasks came to: each task, and what all of them say together over ranks and steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from align.core.verdicts import ShownResult
+
+if TYPE_CHECKING:
+    from align.core.verdicts import Verdict
+
+TaskState = Literal["aligned", "not aligned", "could not compare", "failed", "missing"]
+RankGroupKind = Literal["aligned", "alike", "odd"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """One task, and the first layer in execution order that departs.
+
+    `value` says how far it does: as a multiple of its limit in a comparison of outputs, relative to the reference (L2)
+    in one of checkpoints.
+    `departing` of `compared` layers or tensors depart. `reused` is what an earlier run had done. `error` and `hint` are
+    those of a task that failed, or that has no file on one side.
+    """
+
+    id: str
+    action: str
+    rank: int | None
+    step: int | None
+    paths: tuple[str, ...]
+    state: TaskState
+    reason: str
+    layer: str | None = None
+    value: float | None = None
+    departing: int = 0
+    compared: int = 0
+    attempts: int = 0
+    seconds: float = 0.0
+    peak_bytes: int | None = None
+    reused: bool = False
+    error: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDeparture:
+    """The earliest step at which anything departs, the ranks that do there, and the layer that comes first in them."""
+
+    action: str
+    step: int | None
+    ranks: tuple[int, ...]
+    layer: str | None
+    value: float | None
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankGroup:
+    """Ranks that do alike: `aligned` with their references, departing `alike`, or `odd` among the others.
+
+    `step` is the one that is looked at: the first at which any rank departs.
+    """
+
+    kind: RankGroupKind
+    ranks: tuple[int, ...]
+    step: int | None
+    layer: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnequalTensor:
+    """A tensor that should be equal on all ranks and is not: `ranks` hold other values than the `equal` ones.
+
+    `step` is the first at which that is so. `side` is where it was found; `known_by` says why it should be equal: by
+    the job file's `replicated`, because the reference's are, or because most ranks hold the same.
+    """
+
+    name: str
+    side: Literal["reference", "candidate"]
+    step: int | None
+    ranks: tuple[int, ...]
+    equal: int
+    known_by: Literal["job file", "reference", "majority"]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerOverRanks:
+    """One layer in execution order, and the worst that each rank has of it over all steps, as the result's `ranks`.
+
+    `outcomes` are "aligned", "not aligned", "not comparable" or "" where the rank has no such layer.
+    """
+
+    layer: str
+    outcomes: tuple[str, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult(ShownResult):
+    """A job: its tasks by step and rank, and what they say together.
+
+    `groups` are empty where no rank departs. `layers` are of the action with most tasks, all that depart and, of the
+    others, as many as a picture shows.
+    """
+
+    result_kind = "batch"
+    job: str
+    tasks: tuple[TaskResult, ...]
+    ranks: tuple[int, ...]
+    steps: tuple[int, ...]
+    first: FirstDeparture | None
+    groups: tuple[RankGroup, ...]
+    unequal: tuple[UnequalTensor, ...]
+    layers: tuple[LayerOverRanks, ...]
+    verdict: Verdict

@@ -1,0 +1,160 @@
+"""A job of many tasks, shown: what departs first, ranks and tensors that do not agree, then the tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from align.report.rendering.blocks import TONES, Block, Column, Facts, Lines, Row, Table, coverage_line
+from align.report.rendering.format_values import format_number
+from align.report.thresholds import LIST_LINES, TABLE_ROWS
+from align.words.catalogue import say, word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FAILED = ("failed", "missing", "could not compare")
+_ORDER = (*_FAILED, "not aligned", "aligned")
+
+
+def batch_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.batch` document; `show_all` lists every task and layer."""
+    verdict = document["verdict"]
+    outcome = verdict["outcome"]
+    headline = say("verdict.line", outcome=word("outcome", outcome), reason=verdict["reason"])
+    blocks: list[Block | None] = [
+        Lines("", (headline,), TONES.get(outcome, "plain")),
+        _job(document),
+        _groups(document["groups"]),
+        _unequal(document["unequal"], show_all=show_all),
+        _layers(document, show_all=show_all),
+        _failures([one for one in document["tasks"] if one["state"] in _FAILED], show_all=show_all),
+        _tasks(document["tasks"], show_all=show_all),
+        Lines("", (coverage_line(verdict["coverage"], ("reference", "candidate")),), "quiet"),
+    ]
+    return [block for block in blocks if block is not None]
+
+
+def _job(document: dict[str, Any]) -> Facts:
+    tasks = document["tasks"]
+    states = [one["state"] for one in tasks]
+    counts = [(word("batch_state", state), format_number(states.count(state))) for state in _ORDER if state in states]
+    facts = [(say("batch.job"), str(document["job"])), *counts]
+    facts += [(say(f"batch.{key}"), numbers(document[key])) for key in ("ranks", "steps") if document[key]]
+    if reused := sum(one["reused"] for one in tasks):
+        facts.append((say("batch.reused"), format_number(reused)))
+    return Facts(say("batch.title"), tuple(facts))
+
+
+def numbers(found: Sequence[int]) -> str:
+    """Whole numbers as ranges: `0-6, 8`; steps of one width as `0, 100, ... 900`."""
+    ranges: list[list[int]] = []
+    for number in sorted(found):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    texts = [str(own[0]) if len(own) == 1 else f"{own[0]}-{own[-1]}" for own in ranges]
+    return ", ".join(texts) if len(texts) <= LIST_LINES else f"{texts[0]}, {texts[1]}, ... {texts[-1]}"
+
+
+def _groups(groups: list[dict[str, Any]]) -> Table | None:
+    if not groups:
+        return None
+    columns = (Column(say("batch.ranks")), Column(say("batch.layer"), "path"), Column(say("batch.said"), "words"))
+    tones = {"odd": "bad", "alike": "bad", "aligned": "good"}
+    rows = tuple(
+        Row((numbers(one["ranks"]), one["layer"] or "", one["reason"]), tones[one["kind"]])  # type: ignore[arg-type]
+        for one in groups
+    )
+    step = groups[0]["step"]
+    title = say("batch.groups") if step is None else say("batch.groups_at", step=step)
+    return Table(title, columns, rows)
+
+
+def _unequal(tensors: list[dict[str, Any]], *, show_all: bool) -> Table | None:
+    if not tensors:
+        return None
+    shown = tensors if show_all else tensors[:TABLE_ROWS]
+    columns = (
+        Column(say("batch.tensor"), "path"),
+        Column(say("batch.side")),
+        Column(say("batch.since"), "number"),
+        Column(say("batch.odd_ranks")),
+        Column(say("batch.equal_ranks"), "number"),
+        Column(say("batch.known_by"), "words"),
+    )
+    rows = tuple(
+        Row(
+            (
+                one["name"],
+                word("word", one["side"]),
+                "" if one["step"] is None else format_number(one["step"]),
+                numbers(one["ranks"]),
+                format_number(one["equal"]),
+                word("batch_known_by", one["known_by"]),
+            ),
+            "bad",
+        )
+        for one in shown
+    )
+    return Table(say("batch.unequal"), columns, rows, _more(len(tensors) - len(shown)))
+
+
+def _layers(document: dict[str, Any], *, show_all: bool) -> Table | None:
+    """Layers by how many ranks depart in them."""
+    departing = [one for one in document["layers"] if show_all or "not aligned" in one["outcomes"]]
+    if not departing:
+        return None
+    shown = departing if show_all else departing[:TABLE_ROWS]
+    columns = (Column(say("batch.layer"), "path"), Column(say("batch.odd_ranks")), Column(say("batch.worst"), "number"))
+    rows = tuple(_layer_row(one, document["ranks"]) for one in shown)
+    return Table(say("batch.layers"), columns, rows, _more(len(departing) - len(shown)))
+
+
+def _layer_row(layer: dict[str, Any], ranks: list[int]) -> Row:
+    depart = [rank for rank, outcome in zip(ranks, layer["outcomes"], strict=True) if outcome == "not aligned"]
+    values = [value for value in layer["values"] if value is not None]
+    worst = format_number(max(values)) if values and depart else ""
+    return Row((layer["layer"], numbers(depart), worst), "bad" if depart else "good")
+
+
+def _failures(tasks: list[dict[str, Any]], *, show_all: bool) -> Lines | None:
+    if not tasks:
+        return None
+    shown = tasks if show_all else tasks[:LIST_LINES]
+    lines = [
+        say("batch.failure", id=one["id"], state=word("batch_state", one["state"]), error=one["error"] or one["reason"],
+            hint=one["hint"])
+        for one in shown
+    ]  # fmt: skip
+    more = [_more(len(tasks) - len(shown))] if len(tasks) > len(shown) else []
+    return Lines(say("batch.failures"), (*lines, *more), "open")
+
+
+def _tasks(tasks: list[dict[str, Any]], *, show_all: bool) -> Table | None:
+    """The tasks, those that depart first; aligned ones only where all are asked for."""
+    ordered = tasks if show_all else [one for one in tasks if one["state"] == "not aligned"]
+    if not ordered:
+        return None
+    shown = ordered if show_all else ordered[:TABLE_ROWS]
+    columns = (
+        Column(say("batch.task"), "path"),
+        Column(say("batch.state")),
+        Column(say("batch.layer"), "path"),
+        Column(say("batch.value"), "number"),
+        Column(say("batch.departing"), "number"),
+    )
+    rows = tuple(_task_row(one) for one in shown)
+    return Table(say("batch.tasks"), columns, rows, _more(len(ordered) - len(shown)))
+
+
+def _task_row(one: dict[str, Any]) -> Row:
+    state = one["state"]
+    count = f"{format_number(one['departing'])}/{format_number(one['compared'])}" if one["compared"] else ""
+    value = "" if one["value"] is None else format_number(one["value"])
+    tone = TONES.get(state, "open")
+    return Row((one["id"], word("batch_state", state), one["layer"] or "", value, count), tone)
+
+
+def _more(hidden: int) -> str:
+    return say("batch.more", count=format_number(hidden)) if hidden else ""

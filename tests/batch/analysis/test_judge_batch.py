@@ -1,0 +1,138 @@
+"""What the outcomes of ranks and steps say together: the first that departs, the odd rank, the tensor that drifts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from align.batch.analysis.judge_batch import judge_batch
+from align.batch.job import Job, MissingSide, PlacedTask
+from align.batch.task import Task, TaskOutcome
+from align.core.verdicts import Outcome
+
+LAYERS = ("embed", "block.0", "block.1", "head")
+RANKS, STEPS = range(8), range(5)
+
+
+def outcome_of(name: str, departs: dict[str, float], prints: list[list[str | None]]) -> TaskOutcome:
+    rows = [[layer, "not aligned" if layer in departs else "aligned", departs.get(layer, 0.1)] for layer in LAYERS]
+    figures = {
+        "outcome": "not aligned" if departs else "aligned",
+        "reason": "",
+        "compared": len(LAYERS),
+        "rows": rows,
+        "prints": prints,
+    }
+    return TaskOutcome(name, "done", 1, 0.1, None, figures, "", "")
+
+
+def judged(departs: Any = lambda rank, step: {}, prints: Any = lambda rank, step: [], **of_job: Any) -> Any:
+    placed, outcomes = [], {}
+    for step in STEPS:
+        for rank in RANKS:
+            name = f"s{step}r{rank}"
+            placed.append(PlacedTask(Task(name, "forward", ("a", "b"), {}), rank, step))
+            outcomes[name] = outcome_of(name, departs(rank, step), prints(rank, step))
+    return judge_batch(Job("job", tuple(placed), **of_job), outcomes)
+
+
+def groups(result: Any) -> list[tuple[str, tuple[int, ...]]]:
+    return [(group.kind, group.ranks) for group in result.groups]
+
+
+def test_one_bad_rank_of_eight_from_step_three_on_is_named() -> None:
+    result = judged(lambda rank, step: {"block.1": 9.0, "head": 90.0} if rank == 5 and step >= 3 else {})
+    assert (result.first.step, result.first.ranks, result.first.layer) == (3, (5,), "block.1")
+    assert groups(result) == [("aligned", (0, 1, 2, 3, 4, 6, 7)), ("odd", (5,))]
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert "rank 5" in result.verdict.reason
+    assert "block.1" in result.verdict.reason
+    layer = next(one for one in result.layers if one.layer == "block.1")
+    assert layer.outcomes == tuple("not aligned" if rank == 5 else "aligned" for rank in RANKS)
+    assert layer.values[5] == 9.0
+
+
+def test_ranks_that_all_depart_alike_accuse_no_card() -> None:
+    result = judged(lambda rank, step: {"embed": 4.0 + rank / 10})
+    assert groups(result) == [("alike", tuple(RANKS))]
+    assert "not one card" in result.groups[0].reason
+
+
+def test_of_ranks_that_all_depart_the_one_that_departs_elsewhere_is_odd() -> None:
+    result = judged(lambda rank, step: {"embed": 5000.0, "head": 4.0} if rank == 2 else {"head": 4.0})
+    assert groups(result) == [("alike", (0, 1, 3, 4, 5, 6, 7)), ("odd", (2,))]
+    assert (result.first.layer, result.first.step) == ("embed", 0)
+
+
+def test_no_half_is_the_odd_one() -> None:
+    result = judged(lambda rank, step: {"head": 4.0} if rank < 4 else {})
+    assert all(kind != "odd" for kind, _ in groups(result))
+
+
+def test_ranks_that_all_agree_are_no_groups_and_aligned() -> None:
+    result = judged()
+    assert (result.first, result.groups, result.unequal) == (None, (), ())
+    assert result.verdict.outcome is Outcome.ALIGNED
+
+
+def replicated(rank: int, step: int) -> list[list[str | None]]:
+    odd = rank == 6 and step >= 2
+    return [["norm.weight", f"4:same{step}", f"4:odd{step}" if odd else f"4:same{step}"]]
+
+
+def test_a_replicated_weight_that_drifts_on_one_rank_is_named_from_its_first_step_on() -> None:
+    (one,) = judged(prints=replicated).unequal
+    assert (one.name, one.side, one.step, one.ranks, one.equal) == ("norm.weight", "candidate", 2, (6,), 7)
+    assert one.known_by == "reference"
+
+
+def test_most_ranks_say_what_a_weight_should_be_where_there_is_no_reference() -> None:
+    (one,) = judged(prints=lambda rank, step: [["w", None, "4:a" if rank else "4:b"]]).unequal
+    assert (one.ranks, one.known_by) == ((0,), "majority")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda rank: f"4:{rank}",  # every rank its own shard
+        lambda rank: f"{rank}:same",  # shards of other shapes
+        lambda rank: f"4:{rank % 2}",  # two shards, on four ranks each
+        lambda rank: f"4:{rank % 4}",
+        lambda rank: "=4:zeros" if rank else "4:first",  # a constant, which shards are by chance
+    ],
+)
+def test_sharded_tensors_are_no_alarm(value: Any) -> None:
+    assert judged(prints=lambda rank, step: [["w", value(rank), value(rank)]]).unequal == ()
+    assert judged(prints=lambda rank, step: [["w", None, value(rank)]]).unequal == ()
+
+
+def test_the_job_file_says_which_tensors_are_replicated_and_which_are_not() -> None:
+    halves = lambda rank, step: [["w", None, f"4:{rank % 2}"]]  # noqa: E731
+    (one,) = judged(prints=halves, replicated=("w",)).unequal
+    assert one.known_by == "job file"
+    assert judged(prints=replicated, sharded=("norm.*",)).unequal == ()
+
+
+def test_a_failed_and_a_missing_task_are_reported_and_nothing_is_aligned() -> None:
+    task = Task("t", "check", ("s3://key:word@b/a.npz",), {})
+    failed = TaskOutcome("t", "failed", 2, 0.1, None, {}, "it is broken", "mend it")
+    missing = MissingSide("check", 3, None, "file", "s3://key:word@b/{rank}.npz")
+    result = judge_batch(Job("job", (PlacedTask(task, 2),), (missing,)), {"t": failed})
+    assert [(one.rank, one.state) for one in result.tasks] == [(2, "failed"), (3, "missing")]
+    assert (result.tasks[0].error, result.tasks[0].attempts) == ("it is broken", 2)
+    assert result.verdict.exit_code == 2
+    assert "word" not in str(result.tasks)
+
+
+def test_ranks_are_grouped_by_the_action_that_departs_first() -> None:
+    placed, outcomes = [], {}
+    for action in ("forward", "check"):
+        for rank in RANKS:
+            name = f"{action}{rank}"
+            placed.append(PlacedTask(Task(name, action, ("a", "b"), {}), rank))
+            outcomes[name] = outcome_of(name, {"head": 3.0} if (action, rank) == ("forward", 1) else {}, [])
+    assert groups(judge_batch(Job("job", tuple(placed)), outcomes)) == [
+        ("aligned", (0, 2, 3, 4, 5, 6, 7)),
+        ("odd", (1,)),
+    ]

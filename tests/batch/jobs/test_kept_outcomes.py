@@ -1,0 +1,69 @@
+"""What a run folder keeps of tasks: enough to go on, nothing of what is secret."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from align.batch.jobs.kept_outcomes import KeptOutcomes, fingerprint
+from align.batch.jobs.remote_listing import without_secrets
+from align.batch.task import Task, TaskOutcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DONE = TaskOutcome("t", "done", 1, 0.5, 1000, {"outcome": "aligned"}, "", "")
+
+
+def task_of(folder: Path) -> Task:
+    (folder / "a.npz").write_bytes(b"one")
+    return Task("t", "check", (str(folder / "a.npz"),), {})
+
+
+def test_an_outcome_is_read_back_as_long_as_its_inputs_are_as_they_were(tmp_path: Path) -> None:
+    task, kept = task_of(tmp_path), KeptOutcomes(tmp_path / "run")
+    kept.keep(task, DONE, fingerprint(task))
+    assert KeptOutcomes(tmp_path / "run").outcome(task) == DONE
+    os.utime(tmp_path / "a.npz", ns=(1, 1))
+    assert KeptOutcomes(tmp_path / "run").outcome(task) is None
+
+
+def test_an_input_that_changed_while_it_was_read_is_read_again(tmp_path: Path) -> None:
+    task, kept = task_of(tmp_path), KeptOutcomes(tmp_path / "run")
+    before = fingerprint(task)
+    (tmp_path / "a.npz").write_bytes(b"other")
+    kept.keep(task, DONE, before)
+    assert kept.outcome(task) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"inputs": 1}', '{"inputs": "", "outputs": [], "outcome": {}}'])
+def test_a_damaged_file_is_a_task_that_was_not_run(tmp_path: Path, text: str) -> None:
+    task, kept = task_of(tmp_path), KeptOutcomes(tmp_path / "run")
+    kept.keep(task, DONE, fingerprint(task))
+    (tmp_path / "run" / "tasks" / "t.json").write_text(text, encoding="utf-8")
+    assert kept.outcome(task) is None
+
+
+def test_a_failure_and_a_task_of_other_options_are_run_again(tmp_path: Path) -> None:
+    task, kept = task_of(tmp_path), KeptOutcomes(tmp_path / "run")
+    kept.keep(task, TaskOutcome("t", "failed", 2, 0.1, None, {}, "broken", ""), fingerprint(task))
+    assert kept.outcome(task) is None
+    kept.keep(task, DONE, fingerprint(task))
+    assert kept.outcome(Task("t", "check", task.paths, {"key": "model"})) is None
+
+
+def test_a_conversion_whose_file_is_gone_is_run_again(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(b"one")
+    (tmp_path / "b.ckpt").write_bytes(b"two")
+    task, kept = Task("t", "convert", (str(tmp_path / "a.npz"), str(tmp_path / "b.ckpt")), {}), KeptOutcomes(tmp_path)
+    kept.keep(task, DONE, fingerprint(task))
+    assert kept.outcome(task) == DONE
+    (tmp_path / "b.ckpt").unlink()
+    assert kept.outcome(task) is None
+
+
+def test_a_url_is_shown_without_user_password_and_query() -> None:
+    assert without_secrets("s3://key:word@bucket/a.npz?X-Amz-Signature=abc") == "s3://bucket/a.npz"
+    assert without_secrets("/data/me@home/a?b.npz") == "/data/me@home/a?b.npz"

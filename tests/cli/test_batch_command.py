@@ -1,0 +1,185 @@
+"""`align batch` on real files: eight ranks and six steps in worker processes, with planted faults."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from align.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = '[[diff]]\nreference = "ref/rank{rank}/step{step}.npz"\ncandidate = "port/rank{rank}/step{step}.npz"\n'
+RANKS, STEPS = 4, 3
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for rank in range(RANKS):
+        for step in range(STEPS):
+            for side in ("ref", "port"):
+                write(tmp_path / side / f"rank{rank}" / f"step{step}.npz", rank, step)
+    (tmp_path / "job.toml").write_text(JOB, encoding="utf-8")
+    return tmp_path
+
+
+def write(path: Path, rank: int, step: int, **other: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole, shard = np.random.default_rng(step), np.random.default_rng(1000 + rank * 10 + step)
+    tensors = {
+        "norm.weight": whole.normal(size=16).astype(np.float32),
+        "expert.weight": shard.normal(size=(4, 4)).astype(np.float32),
+        "bias": np.zeros(4, np.float32),
+    }
+    np.savez(path, **(tensors | other))
+
+
+def batch(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    code = main(["batch", "job.toml", "--workers", "1", "--json", *arguments])
+    said = capfd.readouterr()
+    return code, json.loads(said.out) if said.out else said.err
+
+
+def states(document: dict[str, Any]) -> dict[str, str]:
+    return {one["id"]: one["state"] for one in document["tasks"] if one["state"] != "aligned"}
+
+
+def test_clean_ranks_are_aligned_and_sharded_tensors_no_alarm(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, found = batch(capfd)
+    assert (code, found["verdict"]["outcome"], found["unequal"], found["groups"]) == (0, "aligned", [], [])
+    assert (found["ranks"], found["steps"]) == ([0, 1, 2, 3], [0, 1, 2])
+
+
+def test_a_weight_that_drifts_on_one_rank_names_rank_step_and_tensor(
+    job: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for step in (1, 2):
+        write(job / f"port/rank2/step{step}.npz", 2, step, **{"norm.weight": np.ones(16, np.float32)})
+    code, found = batch(capfd)
+    assert code == 1
+    assert (found["first"]["step"], found["first"]["ranks"], found["first"]["layer"]) == (1, [2], "norm.weight")
+    assert [(one["kind"], one["ranks"]) for one in found["groups"]] == [("aligned", [0, 1, 3]), ("odd", [2])]
+    assert [(one["name"], one["ranks"], one["step"]) for one in found["unequal"]] == [("norm.weight", [2], 1)]
+    assert main(["batch", "job.toml", "--workers", "1"]) == 1
+    shown = capfd.readouterr().out
+    first, *rest = shown.splitlines()
+    assert first.startswith("NOT ALIGNED: 2 of 12 tasks depart, first norm.weight on rank 2 at step 1")
+    assert all(len(line) <= 100 for line in rest)
+
+
+def test_a_corrupt_file_and_a_missing_one_cost_their_tasks_only(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (job / "port/rank1/step0.npz").write_bytes(b"PK\x03\x04 cut off")
+    (job / "ref/rank3/step2.npz").unlink()
+    code, found = batch(capfd)
+    assert code == 2
+    assert states(found) == {"diff-step0-rank1": "failed", "diff-step2-rank3-reference": "missing"}
+    failed = next(one for one in found["tasks"] if one["state"] == "failed")
+    assert failed["attempts"] == 2
+    assert "step0.npz" in failed["error"]
+    assert failed["hint"]
+    assert sum(one["state"] == "aligned" for one in found["tasks"]) == RANKS * STEPS - 2
+
+
+def test_a_run_goes_on_where_it_was_and_repeats_what_changed(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert batch(capfd, "--run", "run")[0] == 0
+    write(job / "port/rank3/step1.npz", 3, 1, bias=np.ones(4, np.float32))
+    code, found = batch(capfd, "--run", "run")
+    assert code == 1
+    assert [one["id"] for one in found["tasks"] if not one["reused"]] == ["diff-step1-rank3"]
+    assert main(["report", "run"]) == 1
+    assert "layers_by_rank" in (job / "run" / "report.ipynb").read_text(encoding="utf-8")
+    assert "Layers by rank" in (job / "run" / "report.html").read_text(encoding="utf-8")
+    assert json.loads((job / "run" / "batch.json").read_text())["schema"] == found["schema"]
+
+
+def test_an_interrupt_says_how_to_go_on_and_keeps_what_is_done(job: Path) -> None:
+    for step in range(STEPS, 100):
+        for side in ("ref", "port"):
+            write(job / side / "rank0" / f"step{step}.npz", 0, step)
+    command = [sys.executable, "-m", "align.cli.main", "batch", "job.toml", "--workers", "1", "--run", "run"]
+    started = subprocess.Popen(command, cwd=job, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    kept = job / "run" / "tasks"
+    while started.poll() is None and not (kept.is_dir() and [*kept.glob("*.json")]):
+        time.sleep(0.002)
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert "to go on: align batch job.toml --workers 1 --run run" in said
+    again = subprocess.run([*command, "--json"], cwd=job, capture_output=True, text=True, check=True)
+    tasks = json.loads(again.stdout)["tasks"]
+    assert 0 < sum(one["reused"] for one in tasks) < len(tasks) == RANKS * STEPS + 97
+
+
+def test_checkpoints_are_checked_and_converted_as_tasks(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(job / "ref/rank0/step0.npz", 0, 0, bias=np.array([1, np.nan], np.float32))
+    text = '[[check]]\nfile = "ref/rank{rank}/step0.npz"\n'
+    text += (
+        '[[convert]]\nsource = "ref/rank{rank}/step1.npz"\ndestination = "out/rank{rank}.safetensors"\nfamily = ""\n'
+    )
+    (job / "job.toml").write_text(text.replace('family = ""\n', 'target = "torch"\n'), encoding="utf-8")
+    code, found = batch(capfd, "--run", "run")
+    assert code == 1, found
+    assert states(found) == {"check-rank0": "not aligned"}
+    assert sorted(path.name for path in (job / "out").glob("*.safetensors")) == [
+        f"rank{r}.safetensors" for r in range(4)
+    ]
+    (job / "out/rank1.safetensors").unlink()
+    code, found = batch(capfd, "--run", "run")
+    assert [one["id"] for one in found["tasks"] if not one["reused"]] == ["convert-rank1"]
+
+
+def test_a_job_file_with_a_fault_and_options_that_exclude_each_other_are_refused(
+    job: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["batch", "job.toml", "--workers", "1", "--dask", "tcp://127.0.0.1:1"]) == 2
+    assert main(["batch", "job.toml", "--memory", "much"]) == 2
+    (job / "job.toml").write_text("[[diff]]\nx = 1\n", encoding="utf-8")
+    assert main(["batch", "job.toml"]) == 2
+    said = capfd.readouterr().err
+    assert "line 1: unknown key diff.x" in said
+    assert said.count("Hint:") == 3
+
+
+def test_no_framework_is_imported_where_none_is_needed(job: Path) -> None:
+    code = (
+        "import sys\n"
+        "from align.batch.actions.run_task import run_task\n"
+        "from align.batch.read_job import read_job\n"
+        "from align.batch.run_batch import run_batch\n"
+        "from pathlib import Path\n"
+        "figures = run_task(read_job(Path('job.toml')).tasks[0].task)\n"
+        "assert figures['outcome'] == 'aligned', figures\n"
+        "assert not {'torch', 'mindspore', 'distributed', 'fsspec'} & set(sys.modules), 'imported'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=job, check=True)
+
+
+def test_two_folders_are_a_job_without_a_file(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (job / "port/rank1/step1.npz").unlink()
+    write(job / "port/rank0/step2.npz", 0, 2, bias=np.ones(4, np.float32))
+    assert main(["diff", "ref", "port", "--batch", "--json", "--run", "run"]) == 2
+    found = json.loads(capfd.readouterr().out)
+    assert states(found) == {"diff-step2-rank0": "not aligned", "diff-step1-rank1-candidate": "missing"}
+    assert (job / "run/batch.json").is_file()
+    assert main(["convert", "ref", "out", "--batch", "--target", "torch", "--json"]) == 0
+    assert len([*(job / "out").rglob("*.safetensors")]) == RANKS * STEPS
+    assert main(["diff", "ref", "port", "--batch", "--unchanged"]) == 2
+    assert "no --unchanged" in capfd.readouterr().err
+
+
+def test_dumps_are_compared_layer_by_layer(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(job / "port/rank2/step1.npz", 2, 1, bias=np.ones(4, np.float32))
+    assert main(["forward", "ref", "port", "--batch", "--json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert states(found) == {"forward-step1-rank2": "not aligned"}
+    assert (found["first"]["ranks"], "bias" in found["first"]["layer"]) == ([2], True)
+    assert [(one["kind"], one["ranks"]) for one in found["groups"]] == [("aligned", [0, 1, 3]), ("odd", [2])]
