@@ -7,9 +7,13 @@ import random
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.batch.analysis.judge_batch import judge_batch
+from align.batch.job import Job, PlacedTask
+from align.batch.task import Task, TaskOutcome
 from align.convert.conversion_result import ConversionRecord, ConvertedTensor
 from align.convert.diff_result import CheckpointDiff, TensorDifference
 from align.core.measurements import Limit, Measurement, smallest_factor
@@ -38,6 +42,9 @@ from align.forward.forward_result import (
 from align.names.map_result import MapResult
 from align.runs.run_folder import RunFolder
 from align.traces.module_calls import UnpairedLayer
+
+if TYPE_CHECKING:
+    from align.batch.batch_result import BatchResult
 
 TRAININGS = run_path(str(Path(__file__).with_name("sample_trainings.py")))
 sample_step, clean_step = TRAININGS["sample_step"], TRAININGS["clean_step"]
@@ -344,6 +351,18 @@ def broken_forward() -> ForwardComparison:
     )
     verdict = Verdict(Outcome.NOT_ALIGNED, "norm differs", Coverage("layers", 2, 0, 0, 0))
     return ForwardComparison("a", "b", layers, 1, 0, (), (), {}, {}, verdict)
+
+
+def sample_batch() -> BatchResult:
+    """Four ranks and two steps, of which one rank departs at the second."""
+    placed, outcomes = [], {}
+    for step, rank in ((step, rank) for step in range(2) for rank in range(4)):
+        name, outcome = f"s{step}r{rank}", "not aligned" if (step, rank) == (1, 2) else "aligned"
+        rows = [["embed", "aligned", 0.1], ["head", outcome, 9.0]]
+        figures = {"outcome": outcome, "reason": "", "compared": 2, "rows": rows, "prints": []}
+        placed.append(PlacedTask(Task(name, "forward", ("a", "b"), {}), rank, step))
+        outcomes[name] = TaskOutcome(name, "done", 1, 0.1, None, figures, "", "")
+    return judge_batch(Job("job", tuple(placed)), outcomes)
 
 
 def sample_losses(*, diverges: bool = True) -> CurveComparison:
