@@ -190,3 +190,63 @@ def test_the_first_line_says_what_matters(settings: Any) -> None:
     result = settings.compare(("a.yaml", "lr: 0.1\nseed: 1"), ("b.yaml", "lr: 0.2\nseed: 2"))
     assert result.verdict.reason == "2 hyperparameters of 2 differ, first the learning rate: 0.1 against 0.2"
     assert list(result.to_frame()["parameter"]) == ["learning_rate", "seed"]
+
+
+def test_keywords_of_training_arguments_are_settings(settings: Any) -> None:
+    script = """
+from transformers import TrainingArguments, Trainer
+rate = 2e-5
+def main():
+    trainer = Trainer(args=TrainingArguments(learning_rate=rate, per_device_train_batch_size=8, bf16=True,
+        weight_decay=0.01, num_train_epochs=3, optim="adamw_torch"))
+"""
+    other = '{"learning_rate": 1e-5, "per_device_train_batch_size": 8, "bf16": true, "weight_decay": 0.1}'
+    differ = settings.differing(("train.py", script), ("args.json", other))
+    assert differ == {"learning_rate": ("2e-05", "1e-05"), "weight_decay": ("0.01", "0.1")}
+
+
+def test_a_mapping_with_a_tag_of_its_own_is_read_and_not_built(settings: Any) -> None:
+    found = settings.read("det.yml", "lr:\n  schedulers:\n  - !LinearWarmup\n    steps: 1000\n")
+    assert found == {"lr.schedulers.0.type": "LinearWarmup", "lr.schedulers.0.steps": 1000}
+
+
+def test_a_path_behind_a_number_is_no_second_value(settings: Any) -> None:
+    found = settings.read("run.sh", "python train.py --betas 0.9 0.95 --seed 0 /data/imagenet\n")
+    assert found == {"betas": ("0.9", "0.95"), "seed": "0"}
+
+
+def test_clipping_that_is_switched_off_differs_from_a_norm(settings: Any) -> None:
+    deepspeed = '{"gradient_clipping": 1.0, "train_micro_batch_size_per_gpu": 4}'
+    off = "runner_config: {epochs: 2, batch_size: 4}\n"
+    off += "runner_wrapper: {type: A, use_clip_grad: False, max_grad_norm: 1.0}\n"
+    assert settings.differing(("ds.json", deepspeed), ("f.yaml", off))["clip_norm"][0] == "1"
+    none = deepspeed.replace("1.0", "0.0")
+    assert "clip_norm" not in settings.differing(("ds.json", none), ("f.yaml", off))
+    assert "clip_norm" not in settings.differing(("ds.json", none), ("g.yaml", "clip_grad: False\n"))
+
+
+def test_mixed_precision_of_timm_is_float16(settings: Any) -> None:
+    script = "python train.py --amp --sched cosine --smoothing 0.1 --reprob 0.2\n"
+    assert "precision" not in settings.differing(("a.sh", script), ("b.yaml", "precision: fp16\n"))
+
+
+def test_names_of_torchtune_are_parameters(settings: Any) -> None:
+    tune = "tokenizer: {_component_: a.t, path: /x, max_seq_len: 2048}\nmodel: {_component_: a.m, lora_rank: 8}\n"
+    tune += "optimizer: {_component_: torch.optim.AdamW, lr: 3e-4}\nenable_activation_checkpointing: True\n"
+    tune += "lr_scheduler: {_component_: a.get_cosine_schedule_with_warmup, num_warmup_steps: 100}\n"
+    other = tune.replace("/x", "/y").replace("True", "False").replace("100", "10")
+    assert settings.differing(("a.yaml", tune), ("b.yaml", other)).keys() == {"warmup_steps"}
+    plain = "max_seq_length: 1024\noptimizer: adamw\nlr: 3e-4\n"
+    assert settings.differing(("a.yaml", tune), ("b.yaml", plain)).keys() == {"sequence_length"}
+
+
+def test_names_of_paddledetection_are_parameters(settings: Any) -> None:
+    text = "epoch: 36\nlog_iter: 20\nLearningRate:\n  base_lr: 0.01\n  schedulers:\n"
+    text += "  - !PiecewiseDecay\n    gamma: 0.1\n    milestones: [24, 33]\n  - !LinearWarmup\n    steps: 1000\n"
+    text += (
+        "OptimizerBuilder:\n  optimizer: {momentum: 0.9, type: Momentum}\n  regularizer: {factor: 0.0001, type: L2}\n"
+    )
+    plain = "epochs: 36\nlr: 0.02\nscheduler: step\nmilestones: [24, 33]\nlr_gamma: 0.1\nwarmup_steps: 1000\n"
+    plain += "optimizer: sgd\nmomentum: 0.9\nweight_decay: 0.0005\n"
+    differ = settings.differing(("det.yml", text), ("b.yaml", plain))
+    assert differ == {"learning_rate": ("0.01", "0.02"), "weight_decay": ("0.0001", "0.0005")}

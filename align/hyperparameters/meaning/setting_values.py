@@ -105,7 +105,9 @@ def shown_value(value: Value) -> str:
 
 
 def _as_number(value: Value) -> Value:
-    """A number; of a list of equal ones, such as both sides of an image, the one; else the text."""
+    """A number, 0 for False; of a list of equal ones, such as both sides of an image, the one; else the text."""
+    if value is False or (isinstance(value, str) and value.strip().lower() == "false"):
+        return 0.0
     if isinstance(value, tuple) and len({*value}) == 1:
         value = value[0]
     number = as_number(value)

@@ -14,6 +14,7 @@ from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TypeGuard
 
     from align.hyperparameters.settings_source import SettingsSource
 
@@ -27,6 +28,7 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 READ_BASE = "read_base"
 ADD_ARGUMENT = "add_argument"
 SWITCHES = {"store_true": False, "store_false": True}
+WHOLE_SETTINGS = ("Arguments", "Args", "SFTConfig", "DPOConfig")  # classes whose keywords are a training's settings
 
 
 class PythonConfig:
@@ -46,7 +48,7 @@ class PythonConfig:
         for statement in module.body:
             self._take(statement)
         own = {name: value for name, value in self._names.items() if not name.startswith("__")}
-        return own | dict(self._options(module))
+        return own | dict(self._options(module)) | dict(self._arguments(module))
 
     def _parsed(self) -> ast.Module:
         try:
@@ -98,7 +100,7 @@ class PythonConfig:
                     self._names[name] = merged(self._names[name], one)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Name) and target.id not in BASES:
+        if isinstance(target, ast.Name) and target.id not in BASES and not _holds_settings(value):
             made = self._value(value, 0)
             there = self._names.get(target.id)
             merges = isinstance(there, dict) and not self._replaces
@@ -158,6 +160,20 @@ class PythonConfig:
                 elif long and getattr(given.get("action"), "value", "") in SWITCHES:
                     value = SWITCHES[given["action"].value]  # type: ignore[attr-defined]
                     yield long.lstrip("-").replace("-", "_"), Leaf(value, self._source.place(node.lineno))
+
+    def _arguments(self, module: ast.Module) -> Iterator[tuple[str, Tree]]:
+        """The keywords of `TrainingArguments(learning_rate=...)`, wherever it stands."""
+        for node in ast.walk(module):
+            if _holds_settings(node):
+                yield from ((one.arg, self._value(one.value, 0)) for one in node.keywords if one.arg)
+
+
+def _holds_settings(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Tell a call of a class such as TrainingArguments, whose keywords are settings."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return False
+    name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+    return name[:1].isupper() and name.endswith(WHOLE_SETTINGS)
 
 
 def _reads_base(statement: ast.stmt) -> bool:

@@ -53,6 +53,7 @@ NO_PROGRAMS = (
     "conda",
     "module",
 )
+_NUMBER = re.compile(r"[-+]?\.?[0-9][\w.+-]*$")
 SCRIPTS = (".py", ".sh")
 
 
@@ -156,7 +157,7 @@ class ShellScript:
             name, equals, value = token.text.partition("=")
             values = [value] if equals else []
             while not equals and place < len(tokens) and not _OPTION.match(tokens[place].text):
-                if tokens[place].text.endswith(SCRIPTS) and values:
+                if values and _is_behind(tokens[place].text, values[0]):
                     break
                 values.append(tokens[place].text)
                 place += 1
@@ -167,6 +168,11 @@ class ShellScript:
         if len(known) == len(values):
             value = True if not values else values[0] if len(values) == 1 else tuple(values)
             yield Setting(name, value, self._source.place(line))
+
+
+def _is_behind(text: str, first: str) -> bool:
+    """Tell an argument of the program from one more value: a script, or a path behind a number."""
+    return text.endswith(SCRIPTS) or ("/" in text and _NUMBER.match(first) is not None)
 
 
 def _joined(pieces: Pieces) -> Pieces:

@@ -89,7 +89,7 @@ class _Nodes:
         self._count(node, depth)
         kind = type(node).__name__
         if kind == "MappingNode":
-            return self._mapping(node, depth)
+            return _named_by_tag(self._mapping(node, depth), node, self._source)
         if kind == "SequenceNode":
             return [self._value(one, depth + 1) for one in node.value]
         return Leaf(_scalar(node), self._source.place(node.start_mark.line + 1))
@@ -108,13 +108,21 @@ class _Nodes:
 
     def _count(self, node: Any, depth: int) -> None:
         self._left -= 1
-        if node.tag.startswith(PYTHON) or not node.tag.startswith(STANDARD):
+        own = node.tag.startswith("!") and type(node).__name__ == "MappingNode"
+        if node.tag.startswith(PYTHON) or not (own or node.tag.startswith(STANDARD)):
             place = self._source.place(node.start_mark.line + 1)
             raise UnreadableSettingsError(place, say("settings_fault.tag", tag=node.tag))
         if depth > DEEPEST_SETTINGS:
             raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
         if self._left < 0:
             raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_many", most=MOST_SETTINGS))
+
+
+def _named_by_tag(found: dict[str, Tree], node: Any, source: SettingsSource) -> dict[str, Tree]:
+    """PaddleDetection names what a mapping is for by its tag, as others do by `type`."""
+    if not node.tag.startswith("!"):
+        return found
+    return {"type": Leaf(node.tag[1:], source.place(node.start_mark.line + 1)), **found}
 
 
 def _scalar(node: Any) -> Scalar:
