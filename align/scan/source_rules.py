@@ -34,6 +34,9 @@ ASKING = frozenset({"size", "dim", "numel", "isinstance", "len", "hasattr", "get
 NOT_IN_PLACE = frozenset({"requires_grad_", "retain_grad_"})
 BEFORE_RUN = frozenset({"__init__", "reset_parameters", "init_weights", "_init_weights", "extra_repr"})
 ABOUT_OBJECTS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+ONLY_TENSORS = VIEWS | {"shape", "dim", "numel", "dtype", "masked_fill", "softmax", "matmul", "contiguous"}
+PYTHON_NUMBERS = frozenset({"int", "float", "bool", "str", "list", "tuple"})
+FUNCTIONAL = ("F.", "functional.", "nn.functional.", "torch.nn.functional.")
 TENSORS = frozenset({"Tensor", "torch.Tensor"})
 
 
@@ -125,7 +128,7 @@ def _branches(function: ast.AST) -> Iterator[ast.expr]:
     """Tests of branches that need a value, and values handed to Python, in code that runs with the model."""
     if getattr(function, "name", "") in BEFORE_RUN:
         return
-    tensors = {name for name, value in _assigned(function) if _is_number_of_tensor(value)} | _annotated(function)
+    tensors = {name for name, value in _assigned(function) if _is_number_of_tensor(value)} | _arguments(function)
     for node in ast.walk(function):
         if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)) and _needs_value(node.test, tensors):
             yield node.test
@@ -158,10 +161,41 @@ def _is_about_shapes(node: ast.Call) -> bool:
     return any(one.attr in ABOUT_SHAPES for one in inside)
 
 
-def _annotated(function: ast.AST) -> set[str]:
+def _arguments(function: ast.AST) -> set[str]:
+    """Arguments that are tensors: by their annotation, or where there is none by what is done with them."""
     arguments = getattr(function, "args", None)
     listed = [*arguments.args, *arguments.kwonlyargs] if arguments else []
-    return {one.arg for one in listed if one.annotation is not None and ast.unparse(one.annotation) in TENSORS}
+    annotated = {one.arg for one in listed if one.annotation is not None and ast.unparse(one.annotation) in TENSORS}
+    plain = {one.arg for one in listed if one.annotation is None and one.arg != "self"}
+    return annotated | (plain & _used_as_tensors(function) - _other_kinds(function))
+
+
+def _used_as_tensors(function: ast.AST) -> set[str]:
+    """Names that have a shape or a view, or are what a function of torch.nn.functional computes from."""
+    nodes = [*ast.walk(function)]
+    owners = [one.value for one in nodes if isinstance(one, ast.Attribute) and one.attr in ONLY_TENSORS]
+    calls = [one for one in nodes if isinstance(one, ast.Call) and one.args]
+    given = [one.args[0] for one in calls if ast.unparse(one.func).startswith(FUNCTIONAL)]
+    return {one.id for one in [*owners, *given] if isinstance(one, ast.Name)}
+
+
+def _other_kinds(function: ast.AST) -> set[str]:
+    """Names that are asked for their class, hold a text, or get another meaning than that of the argument."""
+    calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and one.args]
+    asked = {_name(one.args[0]) for one in calls if _name(one.func) == "isinstance"}
+    compared = [one for one in ast.walk(function) if isinstance(one, ast.Compare)]
+    texts = {_name(one.left) for one in compared if isinstance(getattr(one.comparators[0], "value", None), str)}
+    return asked | texts | {name for name, value in _assigned(function) if not _is_computed(value)}
+
+
+def _is_computed(value: ast.expr) -> bool:
+    """Tell a value that is still a tensor where its name was one: a result of arithmetic, of a call, or a part."""
+    if isinstance(value, ast.Call):
+        attribute = value.func.attr if isinstance(value.func, ast.Attribute) else _name(value.func)
+        return attribute not in ASKING | TO_PYTHON | PYTHON_NUMBERS
+    if isinstance(value, ast.Subscript):
+        return _is_computed(value.value)
+    return isinstance(value, (ast.BinOp, ast.UnaryOp, ast.Name))
 
 
 def _assigned(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:
