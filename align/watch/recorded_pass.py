@@ -233,8 +233,8 @@ class RecordedPass:
         for one, norm in zip(figures, self.forms.norms([each.norm for each in figures]), strict=True):
             one.norm = norm
             kept = one.output if isinstance(one, Record) else one.kept
-            if norm == float("inf") and kept is not None and self._finite(kept):
-                one.norm = 1e30  # beyond what squares hold, and finite
+            if norm == float("inf") and kept is not None:
+                one.norm = self._norm_in_float64(kept)
 
     def maker_of(self, tensor: Any, record: Record) -> Record | None:
         """The last call before a record that returned these values, not all of them finite, in whatever shape."""
@@ -252,11 +252,12 @@ class RecordedPass:
         array = self.forms.as_array(tensor)
         return b"" if array is None else array.tobytes()
 
-    def _finite(self, tensor: Any) -> bool:
+    def _norm_in_float64(self, tensor: Any) -> float:
+        """The norm where squares in float32 overflow: infinite only if a value is, or is not known."""
         import numpy as np
 
         array = self.forms.as_array(tensor)
-        return array is not None and bool(np.isfinite(array.astype(np.float64)).all())
+        return float("inf") if array is None else float(np.linalg.norm(array.astype(np.float64).ravel()))
 
 
 class _Arrived:

@@ -168,3 +168,18 @@ def test_what_makes_no_sense_is_refused() -> None:
         pass
     with pytest.raises(CannotRunError, match="no step was seen"):
         _ = watch.result
+
+
+@pytest.mark.frameworks
+def test_the_size_of_what_squares_overflow_for_is_the_true_one() -> None:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Tanh())
+    with torch.no_grad():
+        model[0].weight.fill_(1e25)
+    with align.watch_nonfinite() as watch:
+        for _ in range(2):
+            (model(torch.ones(3, 2)).sum() * (1e39 if _ else 1.0)).backward()
+            torch.optim.SGD(model.parameters(), lr=0.0).step()
+    rms = {one.layer: one.rms for one in watch.result.before}
+    assert rms["0"] == pytest.approx((2e25, 2e25), rel=1e-5)
