@@ -7,7 +7,9 @@ word only where parameters lack a counterpart.
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from align.core.about import __version__
 from align.core.protocols import GraphRunner
 from align.core.verdicts import Finding
 from align.models.source_lines import made_at
-from align.models.thresholds import SEED
+from align.models.thresholds import LONGEST_VARIABLE, SEED
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
     from align.models.open_side import Side
 
+VARIABLES = (
+    "ASCEND_", "ACL_", "ATB_", "CUBLAS_", "CUDA_", "CUDNN_", "DNNL_", "FLAGS_", "HCCL_", "KMP_", "LCCL_", "MINDSPORE_",
+    "MKL_", "MS_", "NCCL_", "NPU_", "NVIDIA_TF32", "OMP_", "ONEDNN_", "PYTHONHASHSEED", "PYTORCH_", "TASK_QUEUE_",
+    "TORCH_",
+)  # fmt: skip
+COUNTS_OF_PROCESSES = ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM", "OMPI_COMM_WORLD_SIZE")
+SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)KEY(_|$)", re.IGNORECASE)
 WALKS = {"torch": "named_modules", "mindspore": "cells_and_names"}
 LISTS = {
     "torch": ("nn.ModuleList([...])", "nn.ModuleDict({...})"),
@@ -44,6 +53,28 @@ def describe_host() -> dict[str, str]:
     """Versions of what is beside the framework, the machine, and the seed that every run starts from."""
     versions = {"mindalign": __version__, "python": platform.python_version(), "numpy": np.__version__}
     return {**versions, "platform": platform.platform(), "seed": str(SEED)}
+
+
+def describe_launch() -> dict[str, str]:
+    """The same, with what the shell or the launcher has set, for runs that are compared later."""
+    return {**describe_host(), **launch_settings(os.environ)}
+
+
+def launch_settings(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables of the environment that frameworks, their libraries and launchers read, and the number of processes.
+
+    What may hold a secret is left out.
+
+    >>> launch_settings({"WORLD_SIZE": "8", "NCCL_ALGO": "Ring", "HOME": "/root", "MS_TOKEN": "x"})
+    {'world size': '8', 'variable NCCL_ALGO': 'Ring', 'variable WORLD_SIZE': '8'}
+    """
+    known = {
+        f"variable {name}": value[:LONGEST_VARIABLE]
+        for name, value in sorted(variables.items())
+        if (name in COUNTS_OF_PROCESSES or name.startswith(VARIABLES)) and not SECRET.search(name)
+    }
+    size = next((variables[name] for name in COUNTS_OF_PROCESSES if variables.get(name, "").isdigit()), None)
+    return known if size is None else {"world size": size, **known}
 
 
 def named_environments(

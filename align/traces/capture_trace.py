@@ -21,7 +21,7 @@ from align.core.trace_metadata import TraceHead
 from align.core.traces import Capture
 from align.errors import AlignError, CannotRunError, DestinationError, UserCodeError
 from align.measure.tensor_statistics import summarize_tensor
-from align.models.describe_sides import describe_host
+from align.models.describe_sides import describe_launch
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_batches, read_inputs, save_inputs
 from align.models.open_side import Side, open_side
@@ -132,7 +132,7 @@ def _write_run(
 ) -> None:
     kind = GivenWriter if head.layer_inputs else CallWriter
     try:
-        with kind(folder, {**side.reader.environment(), **describe_host()}, head, later=later) as writer:
+        with kind(folder, {**side.reader.environment(), **describe_launch()}, head, later=later) as writer:
             run(writer)
     except UserCodeError as error:
         error.hint = say("traces_reason.how_far", folder=folder, hint=error.hint)

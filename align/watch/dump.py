@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.protocols import SettingsReader
 from align.errors import CannotRunError, DestinationError, UsageError
-from align.models.describe_sides import describe_host
+from align.models.describe_sides import describe_launch
 from align.models.loop_hooks import LoopHooks
 from align.models.loop_watcher import LoopHost
 from align.models.open_side import build_side
@@ -125,7 +125,7 @@ class Dump:
         reader.refuse_unseen()
         folder = self._home / STEP.format(self.iteration)
         settings = reader.read_settings(self._side.model) if isinstance(reader, SettingsReader) else []
-        environment = {**reader.environment(), **describe_host()}
+        environment = {**reader.environment(), **describe_launch()}
         sink = DumpedIteration((self._side, reader), folder, self.iteration, self._plan, (settings, environment))
         hooks = LoopHooks(sink, reader.loop_forms, backward=self._plan.backward)
         sink.hooks = hooks

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 OTHERS, BOOKKEEPING, ENVIRONMENT = "other settings", "bookkeeping", "environment"
 _HUB_NAME = re.compile(r"[A-Za-z][\w-]*/[\w.-]*[A-Z\d][\w.-]*")
+WORLD_SIZE, BATCHES = "world_size", {"global_batch", "micro_batch"}
 NOT_GIVEN = SideValue("", "", "", "not given", "")
 # Derived quantities: the parameters that they stand for, the first names them in the order of all.
 QUANTITIES: tuple[tuple[str, Callable[[Meaning], Quantity]], ...] = (
@@ -55,10 +56,15 @@ def compare_meanings(reference: Meaning, candidate: Meaning) -> Comparison:
         quantity = dict(QUANTITIES).get(parameter.id)
         if quantity is not None:
             _compare_quantity(parameter, quantity(reference), quantity(candidate), found)
-        elif not parameter.part:
+        elif not parameter.part or _stands_alone(parameter, reference, candidate):
             _compare_single(parameter, reference, candidate, found)
     _compare_others(reference, candidate, found)
     return found
+
+
+def _stands_alone(parameter: Parameter, *sides: Meaning) -> bool:
+    """Tell the number of devices where no side gives a batch that it would multiply, as of two captures."""
+    return parameter.id == WORLD_SIZE and not any(one.held.keys() & BATCHES for one in sides)
 
 
 def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning, found: Comparison) -> None:

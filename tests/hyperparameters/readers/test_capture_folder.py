@@ -13,6 +13,8 @@ from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
 
 def capture(folder: Path, x: float, weight: float = 1.0) -> Path:
     weights = {"weight": np.full((2, 3), weight, np.float32)}
@@ -34,3 +36,19 @@ def test_other_inputs_and_other_weights_show(tmp_path: Path) -> None:
     assert [one.parameter for one in result.differences] == ["fingerprint.inputs.x.sha256"]
     assert [one.parameter for one in result.unsettled] == ["weights_fingerprint"]
     assert result.differences[0].reference.place.endswith("manifest.jsonl:1")
+
+
+def test_variables_and_the_number_of_processes_of_a_run_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    monkeypatch.setenv("MS_ACCESS_TOKEN", "hidden")
+    first = capture(tmp_path / "a", 1.0)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    result = align.compare_hyperparameters(first, capture(tmp_path / "b", 1.0))
+    shown = {one.title: (one.reference.value, one.candidate.value) for one in result.without_effect}
+    assert shown["environment.nccl_algo"] == ("Ring", "Tree")
+    assert [(one.parameter, one.reference.value, one.candidate.value) for one in result.differences] == [
+        ("world_size", "8", "4")
+    ]
+    assert "hidden" not in (tmp_path / "a" / "manifest.jsonl").read_text()
