@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 class SideError(CannotRunError):
     """A `module:function` or `file.py:function` that cannot be imported or is no model factory."""
 
-    def __init__(self, side: str, reason: str) -> None:
+    def __init__(self, side: str, reason: str, what: str = "model") -> None:
+        if what != "model":
+            hint = "write `package.module:function` or `path/to/file.py:function`"
+            super().__init__(f"cannot take the {what} {side!r}: {reason}", hint)
+            return
         super().__init__(
             f"cannot build the model {side!r}: {reason}",
             "a side is `package.module:function` or `path/to/file.py:function`; "

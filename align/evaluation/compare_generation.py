@@ -170,7 +170,7 @@ class Decoder:
     def __init__(self, side: Side, adapter: str | Adapter | None) -> None:
         self.side = side
         self._caller = model_caller(side)
-        make = find_function(adapter) if isinstance(adapter, str) else adapter
+        make = find_function(adapter, "adapter file") if isinstance(adapter, str) else adapter
         self._step = _usual_step(side.model) if make is None else self._guarded(partial(make, side.model))
 
     def logits(self, ids: Array) -> Array:

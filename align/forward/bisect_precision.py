@@ -199,7 +199,7 @@ def judged_by(
     noise, precision, limit = rule
     if loss is None:
         return partial(output_movement, trace, noise.own_accumulated, precision, limit)
-    function = find_function(loss) if isinstance(loss, str) else loss
+    function = find_function(loss, "loss file") if isinstance(loss, str) else loss
 
     def of(outputs: Mapping[str, Array]) -> float:
         given = outputs[""] if set(outputs) == {""} else dict(outputs)

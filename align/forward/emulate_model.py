@@ -96,14 +96,14 @@ def emulate_model(  # noqa: PLR0913 - the options of one command
     scales = None if loss is None else _scales(opened, chip, given, loss, function)
     progress("emulate", STAGES, STAGES)
     result = _result(opened, chip, took, layers, calls, (*emulation_findings(calls, chip, reason),))
-    return replace(result, scales=scales, findings=(*_scale_findings(scales), *result.findings))
+    return replace(result, scales=scales, findings=(*_scale_findings(scales, asked=loss is not None), *result.findings))
 
 
 def _loss_function(loss: str | Callable[..., Any] | None) -> Callable[..., Any] | None:
     """The function that is meant; None for the sum."""
     if not isinstance(loss, str):
         return loss
-    return None if loss == SUM else find_function(loss)
+    return None if loss == SUM else find_function(loss, "loss file")
 
 
 def _without_targets(opened: Side, given: Sequence[Batch], loss: Callable[..., Any] | None) -> list[Batch]:
@@ -127,8 +127,11 @@ def _scales(
     return loss_scales(label, [one for batch in met for one in batch])
 
 
-def _scale_findings(scales: LossScales | None) -> Iterator[Finding]:
-    """Say where no scale fits."""
+def _scale_findings(scales: LossScales | None, *, asked: bool) -> Iterator[Finding]:
+    """Say where no scale fits, or why none is known."""
+    if scales is None and asked:
+        message = sentence("emulation_finding.no_gradient")
+        yield Finding("no-gradient", "warning", sentence("model_part.model"), message)
     if scales is not None and scales.flushed > MOST_FLUSHED:
         message = sentence("emulation_finding.no_scale", share=scales.flushed, keep=[*scales.keep])
         first = scales.keep[0] if scales.keep else ""

@@ -118,14 +118,15 @@ def load_function(side: str, what: str = "model file") -> Callable[[], Any]:
 
 def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
     """Return what `package.module:function` or `file.py:function` names, which can be called; raises SideError."""
+    meant = what.removesuffix(" file")
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
-        raise SideError(side, say("side_usage.no_form"))
+        raise SideError(side, say("side_usage.no_form"), meant)
     module = _guarded(side, lambda: _imported(place, what))
     function = getattr(module, name, None)
     if not callable(function):
         fault = "side_usage.no_function" if hasattr(module, name) else "side_usage.no_such_name"
-        raise SideError(side, say(fault, name=name, place=place, functions=_functions(module) or "none"))
+        raise SideError(side, say(fault, name=name, place=place, functions=_functions(module) or "none"), meant)
     found: Callable[..., Any] = function
     return found
 

@@ -9,7 +9,7 @@ import pytest
 
 import align
 from align.core.dtypes import GradientsMet
-from align.errors import InputsError
+from align.errors import CannotRunError, InputsError
 from align.forward.loss_scales import flushed, loss_scales
 
 X = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
@@ -118,7 +118,10 @@ def test_convolutions_and_what_returns_nothing_to_differentiate() -> None:
     assert {(one.module, one.operator) for one in found.layers} == {("0", "convolution"), ("2", "convolution")}
     assert max(one.largest for one in found.layers) >= 1.0
     frozen = net.requires_grad_(False)
-    assert align.emulate_model(frozen, target="ascend:310p", inputs={"input": x}, loss="sum").scales is None
+    still = align.emulate_model(frozen, target="ascend:310p", inputs={"input": x}, loss="sum")
+    assert (still.scales, still.findings[0].code) == (None, "no-gradient")
+    with pytest.raises(CannotRunError, match=r"cannot take the loss 'nowhere\.py'"):
+        align.emulate_model(net, target="ascend:310p", inputs={"input": x}, loss="nowhere.py")
     with pytest.raises(InputsError, match="its loss takes 1 beside the outputs"):
         align.emulate_model(net, target="ascend:310p", inputs={"input": x, "a": x, "b": x}, loss=entropy)
 
