@@ -6,6 +6,7 @@ of its own, written as it runs, so that a killed process leaves all iterations b
 
 from __future__ import annotations
 
+import warnings
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,6 +23,7 @@ from align.traces.kept_elements import read_kept
 from align.traces.trace_writer import not_written
 from align.watch.dumped_iteration import DumpedIteration, DumpPlan
 from align.watch.step_ranges import read_ranges
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +91,7 @@ class Dump:
     ) -> None:
         self._side, self._modules, self._plan, self._home = side, modules, plan, home
         self._chosen, self.iteration = steps
+        self._first = self.iteration
         self.folders: list[Path] = []
         self._held, self._current = ExitStack(), ExitStack()
         if home is not None:
@@ -113,9 +116,12 @@ class Dump:
 
     def close(self) -> None:
         """End the dump: hooks are taken off, the iteration that runs is ended."""
-        self._home = None
+        active, self._home = self._home is not None, None
         self._current.close()
         self._held.close()
+        if active and not self.folders:
+            facts = {"count": self.iteration - self._first, "iterations": self._chosen.shown}
+            warnings.warn(say("loop_dump_reason.none_reached", **facts), RuntimeWarning, stacklevel=2)
 
     def _begin(self) -> None:
         if self._home is None or self.iteration not in self._chosen:
@@ -142,6 +148,9 @@ class Dump:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+            return
         self._home = None
         try:
             self._current.__exit__(kind, error, tb)

@@ -17,6 +17,11 @@ class StepRanges:
 
     ranges: tuple[tuple[int, float], ...]
 
+    @property
+    def shown(self) -> str:
+        """The ranges as they are written."""
+        return ",".join(_shown(first, last) for first, last in self.ranges)
+
     def __contains__(self, number: int) -> bool:
         """Tell whether a number is in one of them."""
         return any(first <= number <= last for first, last in self.ranges)
@@ -38,6 +43,10 @@ def read_ranges(text: str, what: str) -> StepRanges:
             "loop_dump_error.no_ranges", what=what, text=text, parts=[repr(one) for one in strange + turned]
         )
     return StepRanges(tuple(ranges))
+
+
+def _shown(first: int, last: float) -> str:
+    return str(first) if first == last else f"{first}-" if last == inf else f"{first}-{last:.0f}"
 
 
 def _range(match: re.Match[str]) -> tuple[int, float]:

@@ -301,3 +301,12 @@ def test_a_step_that_raises_leaves_a_trace_that_says_so_and_no_hook(tmp_path: Pa
     assert (trace.complete, trace.failure) == (False, "ZeroDivisionError")
     lines = (tmp_path / "step_0" / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
     assert all(json.loads(line) for line in lines)
+
+
+@pytest.mark.frameworks
+def test_a_dump_that_reached_none_of_its_iterations_says_so(tmp_path: Path) -> None:
+    dump = align.dump(network(), tmp_path / "late", iterations="3-4,9-")
+    dump.step()
+    dump.step()
+    with pytest.warns(RuntimeWarning, match=r"none of the iterations 3-4,9- ran .* step\(\) was called 2 times"):
+        dump.close()
