@@ -13,17 +13,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlacedTask:
-    """A task with the rank and the step that it is of; None where its paths name none."""
+    """A task with the rank and the step that it is of; None where its paths name none.
+
+    `part` tells tasks of one rank and step apart: the id of their table and what `{name}` stood for.
+    """
 
     task: Task
     rank: int | None = None
     step: int | None = None
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingSide:
-    """A rank or step of which one side has no file: `expected` is the pattern of the side that lacks it."""
+    """A rank or step of which one side has no file: `expected` is a path that it could have."""
 
+    id: str
     action: str
     rank: int | None
     step: int | None
@@ -44,3 +49,8 @@ class Job:
     replicated: tuple[str, ...] = ()
     sharded: tuple[str, ...] = ()
     file: Path | None = None
+
+
+def place_order(step: int | None, rank: int | None) -> tuple[int, int]:
+    """What sorts by step, then rank; what has none comes first."""
+    return -1 if step is None else step, -1 if rank is None else rank

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from align.batch.job import Job, MissingSide, PlacedTask
+from align.batch.job import Job, MissingSide, PlacedTask, place_order
+from align.batch.jobs.task_ids import task_id
 from align.batch.task import Task
 from align.errors import MissingFileError, UsageError
 from align.remote.remote_files import remote_url, shown_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 _NUMBERED = re.compile(r"(?i)(?<![a-z])(rank|step)[_-]?([0-9]+)")
-_ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _SUFFIXES = {".pth": ".ckpt", ".pt": ".ckpt", ".bin": ".ckpt", ".ckpt": ".pth"}
 Key = tuple[int | None, int | None, str]  # rank, step, and the name where both do not tell it
 
@@ -27,7 +27,8 @@ Key = tuple[int | None, int | None, str]  # rank, step, and the name where both 
 def pair_folders(action: str, first: Path, second: Path, options: Mapping[str, Any]) -> Job:
     """Pair what two folders hold by rank and step, or by name; of a conversion the second is the one to write into.
 
-    Raises MissingFileError for a folder that is not there, and UsageError if nothing is in both.
+    Raises MissingFileError for a folder that is not there, and UsageError if nothing is in both, or if a folder has
+    several files of one rank and step.
     """
     writes = action == "convert"
     for folder in (first,) if writes else (first, second):
@@ -42,13 +43,11 @@ def pair_folders(action: str, first: Path, second: Path, options: Mapping[str, A
     if not both:
         raise UsageError.of("batch_usage.nothing_paired", first=first, second=second)
     tasks = [_task(action, key, (mine[key], theirs[key]), options) for key in both]
-    lacking = [(key, "candidate", second) for key in mine.keys() - theirs.keys()]
-    lacking += [(key, "reference", first) for key in theirs.keys() - mine.keys()]
-    missing = [
-        MissingSide(action, key[0], key[1], side, str(folder / key[2]))
-        for key, side, folder in sorted(lacking, key=lambda one: (one[1], _order(one[0])))
-    ]
-    return Job(f"{first.name} | {second.name}", tuple(tasks), tuple(missing))
+    alone = [("candidate", key, second / mine[key].relative_to(first)) for key in mine.keys() - theirs.keys()]
+    alone += [("reference", key, first / theirs[key].relative_to(second)) for key in theirs.keys() - mine.keys()]
+    alone.sort(key=lambda one: (_order(one[1]), one[0]))
+    missing = tuple(_missing(action, key, side, path) for side, key, path in alone)
+    return Job(f"{first.name} | {second.name}", tuple(tasks), missing)
 
 
 def _units(folder: Path) -> dict[Key, Path]:
@@ -57,7 +56,13 @@ def _units(folder: Path) -> dict[Key, Path]:
     inner = {parent for path in numbered for parent in path.relative_to(folder).parents}
     units = [path for path in numbered if path.relative_to(folder) not in inner]
     units = units or [path for path in sorted(folder.iterdir()) if not _hidden(path, folder)]
-    return {_key(path.relative_to(folder)): path for path in units}
+    found: dict[Key, Path] = {}
+    for path in units:
+        key = _key(path.relative_to(folder))
+        if key in found:
+            raise UsageError.of("batch_usage.one_place", paths=[str(found[key]), str(path)])
+        found[key] = path
+    return found
 
 
 def _hidden(path: Path, folder: Path) -> bool:
@@ -71,21 +76,18 @@ def _key(path: Path) -> Key:
     return numbers.get("rank"), numbers.get("step"), re.sub(r"[/_.-]+", "-", rest)
 
 
-def _order(key: Key) -> tuple[int, int, str]:
+def _order(key: Key) -> tuple[tuple[int, int], str]:
     rank, step, name = key
-    return -1 if step is None else step, -1 if rank is None else rank, name
+    return place_order(step, rank), name
 
 
 def _task(action: str, key: Key, paths: tuple[Path, Path], options: Mapping[str, Any]) -> PlacedTask:
-    name = "-".join(_named(action, key))
-    return PlacedTask(Task(_ODD.sub("_", name), action, tuple(map(str, paths)), options), key[0], key[1])
+    rank, step, name = key
+    return PlacedTask(Task(task_id(action, *key), action, tuple(map(str, paths)), options), rank, step, name)
 
 
-def _named(action: str, key: Key) -> Iterator[str]:
-    rank, step, rest = key
-    yield action
-    yield from (f"{name}{number}" for name, number in (("step", step), ("rank", rank)) if number is not None)
-    yield from [rest] if rest else []
+def _missing(action: str, key: Key, side: str, expected: Path) -> MissingSide:
+    return MissingSide(f"{task_id(action, *key)}-{side}", action, key[0], key[1], side, str(expected))
 
 
 def _destination(path: Path) -> Path:

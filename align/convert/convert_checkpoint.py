@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from align.core.protocols import CheckpointFormat
 
 Precision = Literal["fp32", "fp16", "bf16"]
+TARGETS = ("nn", "mint", "torch")
 PRECISIONS: dict[str, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 FLAVOURS = {"torch": {"format": "pt"}, "mindspore": {"format": "ms"}}
 INDEXED = ".safetensors"  # the one kind of file for which loaders of both sides know shards
@@ -108,7 +109,7 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
 
 def _check_choices(target: str | None, dtype: str | None) -> None:
     """Refuse words that the command line would not let through."""
-    for option, given, known in (("target", target, ("nn", "mint", "torch")), ("dtype", dtype, tuple(PRECISIONS))):
+    for option, given, known in (("target", target, TARGETS), ("dtype", dtype, tuple(PRECISIONS))):
         if given is not None and given not in known:
             raise UsageError.of("convert_usage.unknown_option", option=option, given=given, known=known)
 

@@ -8,6 +8,7 @@ from align.batch.analysis.compare_ranks import group_ranks
 from align.batch.analysis.layers_over_ranks import layers_over_ranks
 from align.batch.analysis.unequal_tensors import find_unequal
 from align.batch.batch_result import BatchResult, FirstDeparture, TaskResult
+from align.batch.job import place_order
 from align.batch.jobs.remote_listing import without_secrets
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.words.catalogue import say, sentence
@@ -30,6 +31,7 @@ def judge_batch(job: Job, outcomes: Mapping[str, TaskOutcome], reused: Collectio
     first = _first_departure(tasks, figures)
     unequal = find_unequal(job, tasks, figures)
     tasks += [_missing(one) for one in job.missing]
+    tasks.sort(key=lambda one: place_order(one.step, one.rank))
     ranks = sorted({one.rank for one in tasks if one.rank is not None})
     return BatchResult(
         job=job.label,
@@ -71,16 +73,12 @@ def _task_result(placed: PlacedTask, outcome: TaskOutcome, reused: bool) -> Task
 
 
 def _missing(one: MissingSide) -> TaskResult:
-    place = "-".join([one.action, *_place(one.step, one.rank)])
-    error = say("batch_task.missing", side=one.side, pattern=without_secrets(one.expected))
+    path = without_secrets(one.expected)
+    error = say("batch_task.missing", side=one.side, path=path)
     return TaskResult(
-        f"{place}-{one.side}", one.action, one.rank, one.step, (without_secrets(one.expected),), "missing", "",
+        one.id, one.action, one.rank, one.step, (path,), "missing", "",
         error=error, hint=say("batch_task.missing_hint"),
     )  # fmt: skip
-
-
-def _place(step: int | None, rank: int | None) -> list[str]:
-    return [f"{name}{number}" for name, number in (("step", step), ("rank", rank)) if number is not None]
 
 
 def _first_departure(tasks: Sequence[TaskResult], figures: Mapping[str, Mapping[str, Any]]) -> FirstDeparture | None:

@@ -2,88 +2,100 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.batch.job import MissingSide, PlacedTask
 from align.batch.jobs.job_keys import OF_TABLE, PATHS
 from align.batch.jobs.match_paths import filled, match_paths
+from align.batch.jobs.task_ids import task_id
 from align.batch.task import Task
 from align.remote.remote_files import remote_url
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from align.batch.jobs.match_paths import Place
-
-_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+    from align.batch.jobs.match_paths import Found, Place
 
 
-def expand_table(action: str, table: Mapping[str, Any], folder: Path) -> tuple[list[PlacedTask], list[MissingSide]]:
+@dataclass(frozen=True, slots=True)
+class ExpandedTable:
+    """The tasks of a table and what one side lacks, or why it cannot be used."""
+
+    tasks: list[PlacedTask] = field(default_factory=list)
+    missing: list[MissingSide] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+def expand_table(action: str, table: Mapping[str, Any], folder: Path) -> ExpandedTable:
     """Return a task for each place that both sides have, and what one side lacks.
 
     Places that `ranks` and `steps` of the table name are expected on every side, others are left out.
     """
-    keys = PATHS[action]
-    patterns = [_absolute(str(table[key]), folder) for key in keys]
-    read = keys[:1] if action == "convert" else keys
-    sides = [match_paths(pattern) for pattern in patterns[: len(read)]]
-    expected = _expected(table, sides)
-    options = _options(table, keys, folder)
-    tasks: list[PlacedTask] = []
-    missing: list[MissingSide] = []
-    for place in expected:
-        lacking = [number for number, side in enumerate(sides) if place not in side]
-        missing += [MissingSide(action, place[0], place[1], read[number], patterns[number]) for number in lacking]
+    patterns = {key: _absolute(str(table[key]), folder) for key in PATHS[action]}
+    read = [*patterns][:1] if action == "convert" else [*patterns]
+    sides = {key: match_paths(patterns[key]) for key in read}
+    options = _options(table, folder)
+    if faults := [*_faults(patterns, sides, options)]:
+        return ExpandedTable(faults=faults)
+    begin = str(table.get("id", "")) or action
+    found = ExpandedTable()
+    for place in _expected(table, sides.values()):
+        rank, step, name = place
+        known = task_id(begin, rank, step, name)
+        lacking = [key for key in sides if place not in sides[key]]
+        paths = [_path(place, key, patterns, sides) for key in patterns]
         if not lacking:
-            texts = sides[0][place][1]
-            paths = [side[place][0] for side in sides] + [filled(one, texts) for one in patterns[len(read) :]]
-            name = _id(str(table.get("id", "")), action, place)
-            tasks.append(PlacedTask(Task(name, action, tuple(paths), options), place[0], place[1]))
-    return tasks, missing if any(sides) else []
+            task = Task(known, action, tuple(paths), options)
+            found.tasks.append(PlacedTask(task, rank, step, task_id(begin, None, None, name)))
+        expected = dict(zip(patterns, paths, strict=True))
+        found.missing.extend(MissingSide(f"{known}-{key}", action, rank, step, key, expected[key]) for key in lacking)
+    if not found.tasks:
+        return ExpandedTable(faults=[say("job_fault.nothing_common", patterns=[*patterns.values()])])
+    return found
 
 
-def _expected(table: Mapping[str, Any], sides: list[dict[Place, Any]]) -> list[Place]:
-    """The places that are compared: those of the ranks and steps that the table names, else all that any side has."""
+def _faults(patterns: Mapping[str, str], sides: Mapping[str, Found], options: Mapping[str, Any]) -> Iterator[str]:
+    for key, side in sides.items():
+        if not side:
+            yield say("job_fault.no_match", side=key, pattern=patterns[key], star="*" if "*" in patterns[key] else "")
+        if doubled := [path for paths in side.values() if len(paths) > 1 for path, _ in paths]:
+            yield say("job_fault.one_place", side=key, paths=doubled)
+    if "map" in options and remote_url(options["map"]) is None and not Path(options["map"]).is_file():
+        yield say("job_fault.no_map", path=options["map"])
+
+
+def _expected(table: Mapping[str, Any], sides: Iterable[Found]) -> list[Place]:
+    """The places that any side has, of the ranks and steps that the table names, and what all sides lack of these."""
     found = dict.fromkeys(place for side in sides for place in side)
     ranks, steps = table.get("ranks"), table.get("steps")
-    kept = [place for place in found if _is_of(ranks, place[0]) and _is_of(steps, place[1])]
-    if not kept or any(name for *_, name in kept):
+    kept = [one for one in found if (ranks is None or one[0] in ranks) and (steps is None or one[1] in steps)]
+    if ranks is None and steps is None:
         return kept
-    ranks = ranks if ranks is not None and kept[0][0] is not None else None
-    steps = steps if steps is not None and kept[0][1] is not None else None
-    named = [(rank, step, "") for step in _or_found(steps, kept, 1) for rank in _or_found(ranks, kept, 0)]
-    return named if ranks is not None or steps is not None else kept
+    there = {place[:2] for place in kept}
+    named = product(ranks or dict.fromkeys(one[0] for one in kept), steps or dict.fromkeys(one[1] for one in kept))
+    return kept + [(*numbers, "") for numbers in dict.fromkeys(named) if numbers not in there]
 
 
-def _is_of(numbers: list[int] | None, number: int | None) -> bool:
-    return numbers is None or number is None or number in numbers
-
-
-def _or_found(numbers: list[int] | None, places: list[Place], which: int) -> list[int | None]:
-    """The ranks or steps that a table names, else all that were found."""
-    if numbers is not None:
-        return [*dict.fromkeys(numbers)]
-    found: dict[int | None, None] = dict.fromkeys((place[0], place[1])[which] for place in places)
-    return [*found]
+def _path(place: Place, key: str, patterns: Mapping[str, str], sides: Mapping[str, Found]) -> str:
+    """The path of a side at a place, or one that it could have, with the numbers as another side writes them."""
+    if place in sides.get(key, ()):
+        return sides[key][place][0][0]
+    written = next((side[place][0][1] for side in sides.values() if place in side), None)
+    rank, step, name = place
+    return filled(patterns[key], written or {"rank": str(rank), "step": str(step), "name": name or "{name}"})
 
 
 def _absolute(path: str, folder: Path) -> str:
     return path if remote_url(path) is not None else str(folder / path)
 
 
-def _options(table: Mapping[str, Any], keys: tuple[str, ...], folder: Path) -> dict[str, Any]:
-    options = {key: value for key, value in table.items() if key not in keys and key not in OF_TABLE}
+def _options(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    paths = {name for names in PATHS.values() for name in names}
+    options = {key: value for key, value in table.items() if key not in paths and key not in OF_TABLE}
     if "map" in options:
         options["map"] = _absolute(options["map"], folder)
     return options
-
-
-def _id(given: str, action: str, place: Place) -> str:
-    rank, step, name = place
-    parts = [given or action]
-    parts += [f"step{step}"] if step is not None else []
-    parts += [f"rank{rank}"] if rank is not None else []
-    parts += [name] if name else []
-    return _ODD.sub("_", "-".join(parts))

@@ -1,10 +1,16 @@
-"""What a job file may say: the paths and options of each action."""
+"""What a job file may say: the paths and options of each action, and what each value must be."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from align.convert.convert_checkpoint import PRECISIONS, TARGETS
+from align.errors import UsageError
+from align.forward.allowances import read_limits
 from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # The paths of each action, in the order in which a task has them.
 PATHS: Final[dict[str, tuple[str, ...]]] = {
@@ -13,34 +19,55 @@ PATHS: Final[dict[str, tuple[str, ...]]] = {
     "convert": ("source", "destination"),
     "check": ("file",),
 }
+TEXT: Final = "text"
 _TEXTS: Final = "texts"
-OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "diff": {"map": str, "strip": _TEXTS, "key_a": str, "key_b": str},
-    "forward": {"map": str, "limit": _TEXTS, "partial": bool},
+OPTIONS: Final[dict[str, dict[str, str]]] = {
+    "diff": {"map": TEXT, "strip": _TEXTS, "key_a": TEXT, "key_b": TEXT},
+    "forward": {"map": TEXT, "limit": "limits", "partial": "switch"},
     "convert": {
-        "map": str,
-        "family": str,
-        "target": str,
+        "map": TEXT,
+        "family": TEXT,
+        "target": "target",
         "layer": _TEXTS,
         "strip": _TEXTS,
-        "key": str,
-        "dtype": str,
-        "max_shard_size": str,
-        "verify": bool,
-        "overwrite": bool,
+        "key": TEXT,
+        "dtype": "dtype",
+        "max_shard_size": TEXT,
+        "verify": "switch",
+        "overwrite": "switch",
     },
-    "check": {"key": str},
+    "check": {"key": TEXT},
 }
 RANKS: Final = {"replicated": _TEXTS, "sharded": _TEXTS}
-OF_TABLE: Final = {"id": str, "ranks": list, "steps": list}
+OF_TABLE: Final = {"id": TEXT, "ranks": "numbers", "steps": "numbers"}
 
 
-def value_fault(kind: Any, value: Any) -> str:
-    """What a value should be, where it is something else; "" if it is right."""
-    if kind == _TEXTS:
-        fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
-        return "" if fits else say("job_fault.texts")
-    if kind is list:
-        fits = isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
-        return "" if fits else say("job_fault.numbers")
-    return "" if type(value) is kind else say("job_fault.text" if kind is str else "job_fault.switch")
+def value_fault(kind: str, value: Any) -> str:
+    """What a value of a kind should be, where it is something else; "" if it is right."""
+    return "" if _FITS[kind](value) else say(f"job_fault.{kind}", targets=TARGETS, dtypes=[*PRECISIONS])
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is int and one >= 0 for one in value)
+
+
+def _limits(value: Any) -> bool:
+    try:
+        return _texts(value) and bool(read_limits(value) or not value)
+    except UsageError:
+        return False
+
+
+_FITS: Final[dict[str, Callable[[Any], bool]]] = {
+    TEXT: lambda value: isinstance(value, str),
+    _TEXTS: _texts,
+    "numbers": _numbers,
+    "limits": _limits,
+    "switch": lambda value: isinstance(value, bool),
+    "target": lambda value: value in TARGETS,
+    "dtype": lambda value: isinstance(value, str) and value in PRECISIONS,
+}

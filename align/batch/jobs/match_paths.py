@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.batch.job import place_order
 from align.batch.jobs.remote_listing import remote_names
 from align.remote.remote_files import remote_url
 
@@ -20,6 +21,7 @@ NUMBERS = ("rank", "step")
 PLACEHOLDERS = (*NUMBERS, "name")
 _PLACEHOLDER = re.compile(r"\{(\w*)\}")
 Place = tuple[int | None, int | None, str]  # rank, step, name
+Found = dict[Place, list[tuple[str, dict[str, str]]]]  # paths, with what each placeholder stood for
 
 
 def placeholders(pattern: str) -> list[str]:
@@ -27,12 +29,12 @@ def placeholders(pattern: str) -> list[str]:
     return _PLACEHOLDER.findall(pattern)
 
 
-def match_paths(pattern: str) -> dict[Place, tuple[str, dict[str, str]]]:
-    """Each place that a pattern finds, with its path and what every placeholder stood for, in order."""
-    found: dict[Place, tuple[str, dict[str, str]]] = {}
+def match_paths(pattern: str) -> Found:
+    """Each place that a pattern finds, with all paths of it and what every placeholder stood for, in order."""
+    found: Found = {}
     for path, texts in sorted(_matches(pattern), key=lambda one: one[0]):
-        found.setdefault(_place(texts), (path, texts))
-    return dict(sorted(found.items(), key=lambda one: _sort_key(one[0])))
+        found.setdefault(_place(texts), []).append((path, texts))
+    return dict(sorted(found.items(), key=lambda one: (place_order(one[0][1], one[0][0]), one[0][2])))
 
 
 def filled(pattern: str, texts: Mapping[str, str]) -> str:
@@ -43,11 +45,6 @@ def filled(pattern: str, texts: Mapping[str, str]) -> str:
 def _place(texts: Mapping[str, str]) -> Place:
     rank, step = (int(texts[name]) if name in texts else None for name in NUMBERS)
     return rank, step, texts.get("name", "")
-
-
-def _sort_key(place: Place) -> tuple[int, int, str]:
-    rank, step, name = place
-    return -1 if step is None else step, -1 if rank is None else rank, name
 
 
 def _matches(pattern: str) -> Iterator[tuple[str, dict[str, str]]]:

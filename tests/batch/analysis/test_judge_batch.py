@@ -117,7 +117,7 @@ def test_the_job_file_says_which_tensors_are_replicated_and_which_are_not() -> N
 def test_a_failed_and_a_missing_task_are_reported_and_nothing_is_aligned() -> None:
     task = Task("t", "check", ("s3://key:word@b/a.npz",), {})
     failed = TaskOutcome("t", "failed", 2, 0.1, None, {}, "it is broken", "mend it")
-    missing = MissingSide("check", 3, None, "file", "s3://key:word@b/{rank}.npz")
+    missing = MissingSide("check-rank3-file", "check", 3, None, "file", "s3://key:word@b/{rank}.npz")
     result = judge_batch(Job("job", (PlacedTask(task, 2),), (missing,)), {"t": failed})
     assert [(one.rank, one.state) for one in result.tasks] == [(2, "failed"), (3, "missing")]
     assert (result.tasks[0].error, result.tasks[0].attempts) == ("it is broken", 2)
