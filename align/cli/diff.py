@@ -54,7 +54,7 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: all values, or updates, are alike; 1: something differs or is missing; 2: nothing could be compared.
     """
-    if as_batch and reference and candidate:
+    if as_batch:
         given = {"map": map_file and str(map_file), "strip": strip, "key_a": key_a, "key_b": key_b}
         needless = {"--updates": updates, "--unchanged": unchanged, "--trust-pickle": trust_pickle}
         return run_folders("diff", (reference, candidate), given, needless, run, json=json, show_all=show_all)

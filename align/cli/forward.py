@@ -108,11 +108,21 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     from align.forward.compare_forward import compare_forward
     from align.models.open_side import check_dtype
 
-    if as_batch and reference and candidate:
+    if as_batch:
         given = {"map": map_file and str(map_file), "limit": limit, "partial": partial}
-        unfit = {"--inputs": inputs, "--input": made, "--require-dtype": require_dtype, "--functions": functions}
-        unfit |= {"--witness": witness, "--emulate": emulate, "--switch": switch}
-        both = Path(reference), Path(candidate)
+        unfit: dict[str, object] = {
+            "--inputs": inputs,
+            "--input": made,
+            "--require-dtype": require_dtype,
+            "--functions": functions,
+        }
+        unfit |= {"--witness": witness, "--emulate": emulate, "--switch": switch, "--no-power": no_power}
+        unfit |= {"--seed": seed, "--candidate-inputs": candidate_inputs, "--project": project}
+        unfit |= {"--reference-checkpoint": reference_checkpoint, "--candidate-checkpoint": candidate_checkpoint}
+        unfit |= {"--reference-device": reference_device, "--candidate-device": candidate_device}
+        unfit |= {"--reference-dtype": reference_dtype, "--candidate-dtype": candidate_dtype}
+        unfit |= {"--candidate-mode": candidate_mode}
+        both = reference, candidate
         return run_folders("forward", both, given, unfit, run, json=json, show_all=show_all)
     checkpoints = reference_checkpoint, candidate_checkpoint
     settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)

@@ -183,3 +183,20 @@ def test_dumps_are_compared_layer_by_layer(job: Path, capfd: pytest.CaptureFixtu
     assert states(found) == {"forward-step1-rank2": "not aligned"}
     assert (found["first"]["ranks"], "bias" in found["first"]["layer"]) == ([2], True)
     assert [(one["kind"], one["ranks"]) for one in found["groups"]] == [("aligned", [0, 1, 3]), ("odd", [2])]
+
+
+def test_batch_takes_two_folders_and_refuses_each_option_that_it_would_not_heed(
+    job: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("diff", "forward"):
+        assert main([command, "ref", "--batch"]) == 2
+        assert "--batch takes two folders" in capfd.readouterr().err
+    for option in (["--no-power"], ["--seed", "3"], ["--candidate-dtype", "float16"]):
+        assert main(["forward", "ref", "port", "--batch", *option]) == 2
+        assert f"no {option[0]}" in capfd.readouterr().err
+
+
+def test_a_switch_that_is_off_reaches_the_tasks(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "ref", "out", "--batch", "--target", "torch", "--no-verify", "--json", "--run", "run"]) == 0
+    kept = [json.loads(path.read_text())["outcome"]["figures"] for path in (job / "run" / "tasks").glob("*.json")]
+    assert [one["content_sha256"] for one in kept] == [None] * (RANKS * STEPS)

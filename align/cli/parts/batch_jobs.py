@@ -52,7 +52,7 @@ def run_job(job: Job, place: Place, run: Path | None, json: bool, *, show_all: b
 
 def run_folders(  # noqa: PLR0913 - what three commands hand on
     action: str,
-    folders: tuple[Path, Path],
+    folders: tuple[Path | str | None, Path | str | None],
     options: Mapping[str, Any],
     needless: Mapping[str, object],
     run: Path | None,
@@ -60,14 +60,20 @@ def run_folders(  # noqa: PLR0913 - what three commands hand on
     json: bool,
     show_all: bool,
 ) -> int:
-    """Run a job of two folders (`--batch`); raises UsageError for `needless` options that are given."""
+    """Run a job of two folders (`--batch`); raises UsageError for `needless` options, and without folders."""
+    from pathlib import Path
+
     from align.batch.pair_folders import pair_folders
     from align.errors import UsageError
 
+    first, second = folders
+    if not first or not second:
+        raise UsageError.of("batch_usage.two_folders", action=action)
     if used := [name for name, value in needless.items() if value]:
         raise UsageError.of("batch_usage.not_with_batch", used=used)
-    given = {name: value for name, value in options.items() if value not in (None, False, [], ())}
-    return run_job(pair_folders(action, *folders, given), (None, None, None), run, json, show_all=show_all)
+    given = {name: value for name, value in options.items() if value not in (None, [], ())}  # False is a choice
+    job = pair_folders(action, Path(first), Path(second), given)
+    return run_job(job, (None, None, None), run, json, show_all=show_all)
 
 
 def _say_how_to_go_on(run: Path | None) -> None:
