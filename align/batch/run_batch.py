@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from align.batch.actions.run_task import FUNCTION
 from align.batch.analysis.judge_batch import judge_batch
-from align.batch.jobs.kept_outcomes import KeptOutcomes, fingerprint
+from align.batch.jobs.kept_outcomes import KeptOutcomes
 from align.core.progress import Progress, silent
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -42,12 +43,19 @@ def _run(
     tasks: list[Task], workers: Workers, kept: KeptOutcomes, total: int, progress: Progress
 ) -> dict[str, TaskOutcome]:
     by_id = {task.id: task for task in tasks}
-    inputs = {task.id: fingerprint(task) for task in tasks}
+    inputs: dict[str, str] = {}
     found: dict[str, TaskOutcome] = {}
     done, what = total - len(tasks), say("batch_task.running")
     progress(what, done, total)
-    for outcome in workers.run(tasks, FUNCTION):
+    for outcome in workers.run(_looked_at(tasks, kept, inputs), FUNCTION):
         found[outcome.task] = outcome
         kept.keep(by_id[outcome.task], outcome, inputs[outcome.task])
         progress(what, done + len(found), total)
     return found
+
+
+def _looked_at(tasks: list[Task], kept: KeptOutcomes, inputs: dict[str, str]) -> Iterator[Task]:
+    """Hand out tasks; the state of what each reads is noted before it is run."""
+    for task in tasks:
+        inputs[task.id] = kept.fingerprint(task)
+        yield task

@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.batch.jobs.remote_listing import remote_state, without_secrets
+from align.batch.jobs.input_state import input_state
+from align.batch.jobs.remote_listing import without_secrets
 from align.batch.task import TaskOutcome
 from align.core.about import __version__
 from align.core.atomic_files import write_text
-from align.remote.remote_files import remote_url
+from align.errors import AlignError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from align.batch.task import Task
 
@@ -41,12 +41,31 @@ class KeptOutcomes:
             return None
         try:
             document = json.loads((self._folder / f"{task.id}.json").read_text(encoding="utf-8"))
-            if document["inputs"] != fingerprint(task) or document["outputs"] != _outputs(task):
+            inputs = self.fingerprint(task)
+            if not inputs or document["inputs"] != inputs or document["outputs"] != _outputs(task):
                 return None
             outcome = TaskOutcome(**document["outcome"])
         except (OSError, ValueError, TypeError, KeyError):
             return None
         return outcome if outcome.state == "done" else None
+
+    def fingerprint(self, task: Task) -> str:
+        """A hash of the task and the state of all that it reads; "" for what cannot be told, which never fits."""
+        if self._folder is None:
+            return ""
+        of_task = [_FORM, __version__, task.action, dict(task.options)]
+        digest = hashlib.sha256(json.dumps(of_task, sort_keys=True).encode())
+        read = task.paths[:1] if task.action == _WRITES else task.paths
+        try:
+            for path in (*read, *([task.options["map"]] if "map" in task.options else [])):
+                digest.update(
+                    "\n".join((path, *input_state(path, self._folder.parent))).encode(errors="surrogateescape")
+                )
+        except AlignError:  # of the storage: what the task itself will meet and say
+            return ""
+        if task.action == _WRITES:
+            digest.update(task.paths[1].encode(errors="surrogateescape"))
+        return digest.hexdigest()
 
     def keep(self, task: Task, outcome: TaskOutcome, inputs: str) -> None:
         """Write an outcome whole or not at all; `inputs` is the fingerprint from before the task was run."""
@@ -64,36 +83,11 @@ class KeptOutcomes:
         write_text(self._folder / f"{task.id}.json", json.dumps(document) + "\n")
 
 
-def fingerprint(task: Task) -> str:
-    """A hash of the task and the state of all that it reads; "" for what cannot be told, which never fits."""
-    digest = hashlib.sha256(json.dumps([_FORM, __version__, task.action, dict(task.options)], sort_keys=True).encode())
-    read = task.paths[:1] if task.action == _WRITES else task.paths
-    for path in (*read, *([task.options["map"]] if "map" in task.options else [])):
-        digest.update(path.encode())
-        for line in _state(path):
-            digest.update(line.encode())
-    if task.action == _WRITES:
-        digest.update(task.paths[1].encode())
-    return digest.hexdigest()
-
-
 def _outputs(task: Task) -> list[str]:
     """The state of what a task writes: one that is gone is written again."""
     if task.action != _WRITES:
         return []
-    return [without_secrets(line) for line in _state(task.paths[1])]
-
-
-def _state(path: str) -> Iterator[str]:
-    """Name, size and time of a file, or of all files of a folder."""
-    if (url := remote_url(path)) is not None:
-        yield from remote_state(url)
-        return
-    place = Path(path)
-    files = sorted(one for one in place.rglob("*") if one.is_file()) if place.is_dir() else [place]
-    for file in files:
-        if file.exists():
-            found = file.stat()
-            yield f"{file.relative_to(place)} {found.st_size} {found.st_mtime_ns}"
-        else:
-            yield f"{file} absent"
+    try:
+        return [without_secrets(line) for line in input_state(task.paths[1])]
+    except AlignError:
+        return []
