@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 TaskState = Literal["aligned", "not aligned", "could not compare", "failed", "missing"]
 RankGroupKind = Literal["aligned", "alike", "odd"]
+TensorSide = Literal["reference", "candidate", "file"]  # the last is that of a check
+KnownBy = Literal["job file", "reference", "majority"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class FirstDeparture:
-    """The earliest step at which anything departs, the ranks that do there, and the layer that comes first in them."""
+    """The earliest step at which anything departs, the layer that comes first there, and the ranks on which it does."""
 
     action: str
     step: int | None
@@ -78,11 +80,11 @@ class UnequalTensor:
     """
 
     name: str
-    side: Literal["reference", "candidate"]
+    side: TensorSide
     step: int | None
     ranks: tuple[int, ...]
     equal: int
-    known_by: Literal["job file", "reference", "majority"]
+    known_by: KnownBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,9 @@ class LayerOverRanks:
 class BatchResult(ShownResult):
     """A job: its tasks by step and rank, and what they say together.
 
-    `groups` are empty where no rank departs. `layers` are of the action with most tasks, all that depart and, of the
-    others, as many as a picture shows.
+    `groups` are empty where no rank departs. `layers` are of the action that departs first, else of that with most
+    tasks: all that depart and, of the others, as many as a picture shows. `unused` are globs of the job file's
+    `[ranks]` that fit no tensor.
     """
 
     result_kind = "batch"
@@ -113,5 +116,6 @@ class BatchResult(ShownResult):
     first: FirstDeparture | None
     groups: tuple[RankGroup, ...]
     unequal: tuple[UnequalTensor, ...]
+    unused: tuple[str, ...]
     layers: tuple[LayerOverRanks, ...]
     verdict: Verdict

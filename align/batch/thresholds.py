@@ -46,3 +46,6 @@ Choice: of two that differ neither is the odd one."""
 MOST_LAYERS: Final = 200
 """Layers by rank that a result keeps for its picture.
 Choice: more lines than a screen has pixels for are no picture; all that depart come first."""
+ALIKE_FACTOR: Final = 10.0
+"""The factor between the amounts of two ranks, next to each other in size, from which on they do not depart alike.
+Choice: ranks see other data, which moves what a fault does by a small factor; a bad card is wrong by powers of ten."""

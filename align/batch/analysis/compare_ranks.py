@@ -1,7 +1,7 @@
 """Ranks that do alike, and those that do not: one bad card departs alone, a fault of the port on every rank.
 
 They are compared at the first step at which any departs, by what their own comparisons say: where they depart
-first, and by how much to a power of ten.
+first, and by how much.
 """
 
 from __future__ import annotations
@@ -11,58 +11,76 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from align.batch.batch_result import RankGroup
+from align.batch.job import place_order
+from align.batch.thresholds import ALIKE_FACTOR
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from align.batch.batch_result import RankGroupKind, TaskResult
-
-Signature = tuple[bool, str, int | None]
+    from align.batch.batch_result import RankGroupKind, TaskResult, TaskState
 
 
 def group_ranks(tasks: Sequence[TaskResult]) -> tuple[RankGroup, ...]:
     """Group the ranks, the largest group first; () where none departs or there is but one rank."""
     departing = [one for one in tasks if one.state == "not aligned" and one.rank is not None]
-    first = min(departing, key=_step, default=None)
+    first = min(departing, key=lambda one: place_order(one.step, None), default=None)
     if first is None:
         return ()
-    step = _step(first)
-    there = [one for one in tasks if (one.action, _step(one)) == (first.action, step) and one.rank is not None]
-    there.sort(key=lambda one: one.state == "not aligned")  # of several tasks of a rank the one that departs counts
-    signatures = {one.rank: _signature(one) for one in there if one.state in ("aligned", "not aligned")}
-    if len(signatures) < 2:
+    by_rank = _by_rank([one for one in tasks if (one.action, one.step) == (first.action, first.step)])
+    if len(by_rank) < 2:
         return ()
-    members: dict[Signature, list[int]] = defaultdict(list)
-    for rank, signature in sorted(signatures.items(), key=lambda one: one[0] or 0):
-        members[signature].append(int(rank or 0))
-    ordered = sorted(members.items(), key=lambda one: (-len(one[1]), one[1]))
-    most = len(ordered[0][1])
-    majority = most * 2 > len(signatures)
-    return tuple(
-        _group(signature, ranks, None if step < 0 else step, len(signatures), odd=majority and len(ranks) < most)
-        for signature, ranks in ordered
-    )
+    groups = sorted(_alike(by_rank), key=lambda ranks: (-len(ranks), ranks))
+    return tuple(_group(ranks, groups, by_rank) for ranks in groups)
 
 
-def _step(one: TaskResult) -> int:
-    return -1 if one.step is None else one.step
+def _by_rank(tasks: Sequence[TaskResult]) -> dict[int, TaskResult]:
+    """The task of each rank; of several the first that departs."""
+    found: dict[int, TaskResult] = {}
+    for state in ("not aligned", "aligned"):
+        for one in tasks:
+            if one.state == state and one.rank is not None:
+                found.setdefault(one.rank, one)
+    return found
 
 
-def _signature(one: TaskResult) -> Signature:
-    if one.state == "aligned":
-        return True, "", None
-    value = one.value
-    return False, one.layer or "", round(math.log10(value)) if value else None
+def _alike(by_rank: Mapping[int, TaskResult]) -> Iterator[list[int]]:
+    """Ranks that are aligned, and those that depart in one layer with no gap of the factor between their amounts."""
+    buckets: dict[tuple[bool, str | None, bool], list[int]] = defaultdict(list)
+    for rank, one in by_rank.items():
+        buckets[one.state == "aligned", one.layer, bool(one.value)].append(rank)
+    for (aligned, _, measured), ranks in buckets.items():
+        if aligned or not measured:
+            yield sorted(ranks)
+            continue
+        ordered = sorted((abs(by_rank[rank].value or 0.0), rank) for rank in ranks)
+        group: list[int] = []
+        before = math.inf
+        for value, rank in ordered:
+            if value > before * ALIKE_FACTOR:
+                yield sorted(group)
+                group = []
+            group.append(rank)
+            before = value
+        yield sorted(group)
 
 
-def _group(signature: Signature, ranks: list[int], step: int | None, total: int, *, odd: bool) -> RankGroup:
-    aligned, layer, _ = signature
-    kind: RankGroupKind = "odd" if odd else "aligned" if aligned else "alike"
-    key = {"odd": "batch_ranks.odd", "aligned": "batch_ranks.aligned", "alike": "batch_ranks.alike"}[kind]
-    if odd and aligned:
-        key = "batch_ranks.odd_aligned"
-    elif kind == "alike" and len(ranks) == total:
-        key = "batch_ranks.all_alike"
-    facts = {"count": len(ranks), "rest": total - len(ranks), "layer": layer, "step": step}
-    return RankGroup(kind, tuple(ranks), step, layer or None, sentence(key, **facts))
+def _group(ranks: list[int], groups: Sequence[list[int]], by_rank: Mapping[int, TaskResult]) -> RankGroup:
+    one = by_rank[ranks[0]]
+    total, most = len(by_rank), len(groups[0])
+    aligned = sum(task.state == "aligned" for task in by_rank.values())
+    odd = len(ranks) < most and most * 2 > total
+    kind: RankGroupKind = "odd" if odd else "aligned" if one.state == "aligned" else "alike"
+    facts = {"count": len(ranks), "rest": total - len(ranks), "aligned": aligned, "most": most}
+    section = "batch_checks" if one.action == "check" else "batch_ranks"
+    reason = sentence(f"{section}.{_says(kind, one.state, **facts)}", **facts)
+    return RankGroup(kind, tuple(ranks), one.step, one.layer, reason)
+
+
+def _says(kind: RankGroupKind, state: TaskState, *, rest: int, aligned: int, most: int, **_: int) -> str:
+    """Which sentence is true of a group."""
+    if state == "aligned":
+        return "odd_aligned" if kind == "odd" else "aligned"
+    if kind == "odd":
+        return "odd" if aligned == rest else "odd_apart" if aligned == most else "odd_otherwise"
+    return "alike" if rest else "all_alike"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.batch.analysis.compare_ranks import group_ranks
 from align.batch.analysis.layers_over_ranks import layers_over_ranks
-from align.batch.analysis.unequal_tensors import find_unequal
+from align.batch.analysis.unequal_tensors import find_unequal, unused_globs
 from align.batch.batch_result import BatchResult, FirstDeparture, TaskResult
 from align.batch.job import place_order
 from align.batch.jobs.remote_listing import without_secrets
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from align.batch.task import TaskOutcome
 
 DEPARTS = "not aligned"
+UNDONE = ("failed", "missing", "could not compare")
 
 
 def judge_batch(job: Job, outcomes: Mapping[str, TaskOutcome], reused: Collection[str] = ()) -> BatchResult:
-    """Say what the outcomes of a job's tasks come to; a task without one has failed."""
+    """Say what the outcomes of all tasks of a job come to."""
     tasks = [_task_result(one, outcomes[one.task.id], one.task.id in reused) for one in job.tasks]
-    figures = {one.task.id: outcomes[one.task.id].figures for one in job.tasks}
-    groups = group_ranks(tasks)
+    figures = {one.task.id: dict(outcomes[one.task.id].figures) for one in job.tasks}
     first = _first_departure(tasks, figures)
-    unequal = find_unequal(job, tasks, figures)
+    groups, unequal = group_ranks(tasks), find_unequal(job, figures)
+    unused = unused_globs(job, figures) if all(figures.values()) else ()  # a task that failed may hold the tensor
     tasks += [_missing(one) for one in job.missing]
     tasks.sort(key=lambda one: place_order(one.step, one.rank))
     ranks = sorted({one.rank for one in tasks if one.rank is not None})
@@ -41,8 +42,9 @@ def judge_batch(job: Job, outcomes: Mapping[str, TaskOutcome], reused: Collectio
         first=first,
         groups=groups,
         unequal=unequal,
-        layers=layers_over_ranks(tasks, figures, ranks),
-        verdict=_verdict(tasks, first, groups, unequal),
+        unused=unused,
+        layers=layers_over_ranks(tasks, figures, ranks, "" if first is None else first.action),
+        verdict=_verdict(tasks, _departures(tasks, first, groups, unequal) | {"unused": [*unused]}),
     )
 
 
@@ -81,16 +83,21 @@ def _missing(one: MissingSide) -> TaskResult:
     )  # fmt: skip
 
 
-def _first_departure(tasks: Sequence[TaskResult], figures: Mapping[str, Mapping[str, Any]]) -> FirstDeparture | None:
-    """The earliest step, and in it the layer that comes first in the run of any rank that departs."""
+def _first_departure(tasks: Sequence[TaskResult], figures: Mapping[str, dict[str, Any]]) -> FirstDeparture | None:
+    """The earliest step, in it the layer that comes first in the run of any rank, and the ranks on which it departs."""
     departing = [one for one in tasks if one.state == DEPARTS]
     if not departing:
         return None
-    step = min((-1 if one.step is None else one.step) for one in departing)
-    there = [one for one in departing if (-1 if one.step is None else one.step) == step]
+    step = min(place_order(one.step, None) for one in departing)
+    there = [one for one in departing if place_order(one.step, None) == step]
     earliest = min(there, key=lambda one: _order(figures[one.id]))
-    ranks = tuple(sorted({one.rank for one in there if one.rank is not None}))
-    return FirstDeparture(earliest.action, earliest.step, ranks, earliest.layer, earliest.value, earliest.id)
+    alike = [one for one in there if one.action == earliest.action and _departs_in(figures[one.id], earliest.layer)]
+    ranks = sorted({one.rank for one in alike if one.rank is not None})
+    return FirstDeparture(earliest.action, earliest.step, tuple(ranks), earliest.layer, earliest.value, earliest.id)
+
+
+def _departs_in(figures: Mapping[str, Any], layer: str | None) -> bool:
+    return layer is None or any(row[:2] == [layer, DEPARTS] for row in figures.get("rows", ()))
 
 
 def _order(figures: Mapping[str, Any]) -> int:
@@ -99,23 +106,16 @@ def _order(figures: Mapping[str, Any]) -> int:
     return next((place for place, row in enumerate(rows) if row[1] == DEPARTS), len(rows))
 
 
-def _verdict(
-    tasks: Sequence[TaskResult],
-    first: FirstDeparture | None,
-    groups: Sequence[RankGroup],
-    unequal: Sequence[UnequalTensor],
-) -> Verdict:
-    undone = [one for one in tasks if one.state in ("failed", "missing", "could not compare")]
-    done = len(tasks) - len(undone)
-    coverage = Coverage("tasks", done, unmatched_reference=0, excluded=0)
-    said = _departures(tasks, first, groups, unequal)
-    if undone:
-        reason = sentence("batch_verdict.undone", undone=len(undone), total=len(tasks), first=undone[0].id, **said)
-        return Verdict(Outcome.NOT_COMPARED, reason, coverage)
-    if said["departing"] or unequal:
-        key = "batch_verdict.departs" if said["departing"] else "batch_verdict.unequal"
-        return Verdict(Outcome.NOT_ALIGNED, sentence(key, total=len(tasks), **said), coverage)
-    return Verdict(Outcome.ALIGNED, sentence("batch_verdict.aligned", total=len(tasks)), coverage)
+def _verdict(tasks: Sequence[TaskResult], said: Mapping[str, Any]) -> Verdict:
+    undone = [one for one in tasks if one.state in UNDONE]
+    coverage = Coverage("tasks", len(tasks) - len(undone), unmatched_reference=0, excluded=0)
+    outcome, key = Outcome.ALIGNED, "aligned"
+    if undone or said["unused"]:
+        outcome, key = Outcome.NOT_COMPARED, "undone" if undone else "unused"
+    elif said["departing"] or said["unequal"]:
+        outcome, key = Outcome.NOT_ALIGNED, "departs" if said["departing"] else "unequal"
+    facts = {"total": len(tasks), "undone": len(undone), "first": undone[0].id if undone else ""}
+    return Verdict(outcome, sentence(f"batch_verdict.{key}", **facts, **said), coverage)
 
 
 def _departures(
@@ -139,5 +139,6 @@ def _words(first: FirstDeparture) -> str:
         "batch_verdict.place",
         step="" if first.step is None else str(first.step),
         ranks=[*map(str, first.ranks)],
+        count=len(first.ranks),
         layer=first.layer or first.task,
     )

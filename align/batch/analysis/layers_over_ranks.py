@@ -18,13 +18,13 @@ _GRAVER = ("", "aligned", "accepted", "not comparable", "not aligned")
 
 
 def layers_over_ranks(
-    tasks: Sequence[TaskResult], figures: Mapping[str, Mapping[str, Any]], ranks: Sequence[int]
+    tasks: Sequence[TaskResult], figures: Mapping[str, Mapping[str, Any]], ranks: Sequence[int], action: str = ""
 ) -> tuple[LayerOverRanks, ...]:
-    """The layers of the action that most tasks have, in execution order; of very many those that depart first."""
+    """The layers of `action`, else of the one that most tasks have, in execution order; of many those that depart."""
     counts = Counter(one.action for one in tasks if one.rank is not None and figures.get(one.id, {}).get("rows"))
     if not counts:
         return ()
-    action = max(sorted(counts), key=lambda one: counts[one])
+    action = max(sorted(counts), key=lambda one: (one == action, counts[one]))
     worst: dict[str, dict[int, Cell]] = {}
     for task in tasks:
         if task.action == action and task.rank is not None:

@@ -8,53 +8,73 @@ A tensor of other shapes on other ranks is sharded.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from align.batch.batch_result import UnequalTensor
+from align.batch.job import place_order
 from align.batch.thresholds import LEAST_RANKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.batch.batch_result import TaskResult
-    from align.batch.job import Job
+    from align.batch.batch_result import KnownBy, TensorSide
+    from align.batch.job import Job, PlacedTask
 
+Figures = dict[str, Any]
 Prints = dict[int, str]  # by rank
-KnownBy = Literal["job file", "reference", "majority"]
 CONSTANT = "="
 
 
-def find_unequal(
-    job: Job, tasks: Sequence[TaskResult], figures: Mapping[str, Mapping[str, Any]]
-) -> tuple[UnequalTensor, ...]:
+def find_unequal(job: Job, figures: Mapping[str, Figures]) -> tuple[UnequalTensor, ...]:
     """Name each tensor once, at the first step at which ranks hold other values of it."""
     found: dict[tuple[str, str], UnequalTensor] = {}
-    groups = {(one.action, one.step): None for one in tasks if one.rank is not None}
-    for action, step in sorted(groups, key=lambda one: (-1 if one[1] is None else one[1], one[0])):
-        own = [one for one in tasks if (one.action, one.step) == (action, step) and one.rank is not None]
-        for one in _at_one_step(job, own, figures, step):
-            found.setdefault((one.name, one.side), one)
+    series: dict[tuple[str, int | None], list[PlacedTask]] = defaultdict(list)
+    for one in job.tasks:
+        if one.rank is not None:
+            series[one.task.action, one.step].append(one)
+    for (action, step), tasks in sorted(series.items(), key=lambda one: (place_order(one[0][1], None), one[0][0])):
+        for tensor in _at_one_step(job, action, step, _tensors(tasks, figures)):
+            found.setdefault((tensor.name, tensor.side), tensor)
     return tuple(found.values())
 
 
-def _at_one_step(
-    job: Job, tasks: Sequence[TaskResult], figures: Mapping[str, Mapping[str, Any]], step: int | None
-) -> Iterator[UnequalTensor]:
-    sides: tuple[dict[str, Prints], dict[str, Prints]] = {}, {}
-    for task in tasks:
-        for name, *prints in figures[task.id].get("prints", ()):
+def unused_globs(job: Job, figures: Mapping[str, Figures]) -> tuple[str, ...]:
+    """The globs of the job file that fit no tensor: what they say was not looked at."""
+    names = {name for own in figures.values() for name, *_ in own.get("prints", ())}
+    globs = dict.fromkeys((*job.replicated, *job.sharded))
+    return tuple(glob for glob in globs if not any(fnmatchcase(name, glob) for name in names))
+
+
+def _tensors(tasks: Sequence[PlacedTask], figures: Mapping[str, Figures]) -> dict[tuple[str, str], list[Prints]]:
+    """Fingerprints of both sides by rank, for each name; by part too where a rank has several tensors of that name."""
+    held: dict[str, list[tuple[PlacedTask, list[str | None]]]] = defaultdict(list)
+    for one in tasks:
+        for name, *prints in figures.get(one.task.id, {}).get("prints", ()):
+            held[name].append((one, prints))
+    found: dict[tuple[str, str], list[Prints]] = {}
+    for name, places in held.items():
+        several = len({one.rank for one, _ in places}) < len(places)
+        for one, prints in places:
+            sides = found.setdefault((name, one.part if several else ""), [{}, {}])
             for side, value in zip(sides, prints, strict=True):
                 if value is not None:
-                    side.setdefault(name, {})[int(task.rank or 0)] = value
-    for name in dict.fromkeys((*sides[0], *sides[1])):
+                    side[int(one.rank or 0)] = value
+    return found
+
+
+def _at_one_step(
+    job: Job, action: str, step: int | None, tensors: Mapping[tuple[str, str], list[Prints]]
+) -> Iterator[UnequalTensor]:
+    for (name, part), (reference, candidate) in tensors.items():
         if _fits(name, job.sharded):
             continue
-        named = _fits(name, job.replicated)
-        reference, candidate = sides[0].get(name, {}), sides[1].get(name, {})
-        yield from _judged(name, "reference", step, reference, _why(reference, {}, named=named))
-        yield from _judged(name, "candidate", step, candidate, _why(candidate, reference, named=named))
+        named, label = _fits(name, job.replicated), f"{name} ({part})" if part else name
+        if why := _why(reference, {}, named=named):
+            yield from _judged(label, "reference", step, reference, why)
+        if why := _why(candidate, reference, named=named):
+            yield from _judged(label, "file" if action == "check" else "candidate", step, candidate, why, reference)
 
 
 def _why(prints: Prints, others: Prints, *, named: bool) -> KnownBy | None:
@@ -75,18 +95,19 @@ def _equal_in_reference(prints: Prints, others: Prints) -> bool:
 
 
 def _has_majority(prints: Prints) -> bool:
-    counts = Counter(prints.values())
-    value, most = max(counts.items(), key=lambda one: one[1])
+    value, most = Counter(prints.values()).most_common(1)[0]
     return len(prints) >= LEAST_RANKS and most * 2 > len(prints) and not value.startswith(CONSTANT)
 
 
 def _judged(
-    name: str, side: Literal["reference", "candidate"], step: int | None, prints: Prints, why: KnownBy | None
+    name: str, side: TensorSide, step: int | None, prints: Prints, why: KnownBy, others: Mapping[int, str] | None = None
 ) -> Iterator[UnequalTensor]:
+    """Ranks that hold other values than most; of as many on both sides, than those that hold the reference's."""
     counts = Counter(prints.values())
-    if why is None or len(counts) < 2:
+    if len(counts) < 2:
         return
-    usual = max(counts, key=lambda value: (counts[value], value))
+    right = set((others or {}).values())
+    usual = max(counts, key=lambda value: (counts[value], value in right))  # then the lowest rank's
     odd = tuple(sorted(rank for rank, value in prints.items() if value != usual))
     yield UnequalTensor(name, side, step, odd, counts[usual], why)
 

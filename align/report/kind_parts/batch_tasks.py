@@ -112,9 +112,10 @@ def _layers(document: dict[str, Any], *, show_all: bool) -> Table | None:
 
 
 def _layer_row(layer: dict[str, Any], ranks: list[int]) -> Row:
-    depart = [rank for rank, outcome in zip(ranks, layer["outcomes"], strict=True) if outcome == "not aligned"]
-    values = [value for value in layer["values"] if value is not None]
-    worst = format_number(max(values)) if values and depart else ""
+    cells = [one for one in zip(ranks, layer["outcomes"], layer["values"], strict=True) if one[1] == "not aligned"]
+    depart = [rank for rank, *_ in cells]
+    values = [value for *_, value in cells if value is not None]
+    worst = format_number(max(values)) if values else ""
     return Row((layer["layer"], numbers(depart), worst), "bad" if depart else "good")
 
 

@@ -136,3 +136,75 @@ def test_ranks_are_grouped_by_the_action_that_departs_first() -> None:
         ("aligned", (0, 2, 3, 4, 5, 6, 7)),
         ("odd", (1,)),
     ]
+
+
+def reasons(result: Any) -> dict[tuple[int, ...], str]:
+    return {group.ranks: str(group.reason) for group in result.groups}
+
+
+def test_amounts_close_to_each_other_are_alike_wherever_a_power_of_ten_lies() -> None:
+    result = judged(lambda rank, step: {"head": 3.0 + rank / 10})  # the root of ten is 3.16
+    assert groups(result) == [("alike", tuple(RANKS))]
+    result = judged(lambda rank, step: {"head": 4000.0 if rank == 3 else 3.0 + rank / 10})
+    assert groups(result) == [("alike", (0, 1, 2, 4, 5, 6, 7)), ("odd", (3,))]
+    assert "otherwise than the 7 ranks that depart alike" in reasons(result)[3,]
+
+
+def test_a_rank_that_departs_beside_others_is_not_said_to_be_the_only_one() -> None:
+    result = judged(lambda rank, step: {"embed" if rank == 2 else "head": 4.0} if rank in (2, 6) else {})
+    said = reasons(result)
+    assert set(said) == {(0, 1, 3, 4, 5, 7), (2,), (6,)}
+    assert "where the other" not in said[2,] + said[6,]
+    assert "6 ranks agree with the reference" in said[2,]
+    assert result.first.ranks == (2,)
+    assert "embed on rank 2 at step 0" in result.verdict.reason
+
+
+def test_several_bad_cards_are_not_called_one() -> None:
+    said = reasons(judged(lambda rank, step: {"head": 4.0} if rank in (2, 6) else {}))
+    assert "2 ranks depart where the other 6 ranks do not: bad cards" in said[2, 6]
+
+
+def test_a_check_is_not_said_to_agree_with_a_reference() -> None:
+    placed = [PlacedTask(Task(f"r{rank}", "check", ("a",), {}), rank) for rank in RANKS]
+    outcomes = {f"r{rank}": outcome_of(f"r{rank}", {"head": 1.0} if rank == 1 else {}, []) for rank in RANKS}
+    said = " ".join(reasons(judge_batch(Job("job", tuple(placed)), outcomes)).values())
+    assert "reference" not in said
+    assert "1 rank holds NaN or Inf where the other 7 ranks do not" in said
+
+
+def test_tensors_of_one_name_in_several_files_of_a_rank_are_kept_apart() -> None:
+    placed, outcomes = [], {}
+    for rank in RANKS:
+        for part in ("model", "optimizer"):
+            name = f"{part}{rank}"
+            odd = rank == 4 and part == "model"
+            prints: list[list[str | None]] = [["w", f"4:{part}", "4:odd" if odd else f"4:{part}"]]
+            placed.append(PlacedTask(Task(name, "diff", ("a", "b"), {}), rank, None, part))
+            outcomes[name] = outcome_of(name, {}, prints)
+    (one,) = judge_batch(Job("job", tuple(placed)), outcomes).unequal
+    assert (one.name, one.ranks, one.equal) == ("w (model)", (4,), 7)
+
+
+def test_of_as_many_ranks_on_both_sides_those_that_hold_the_references_values_are_right() -> None:
+    (one,) = judged(prints=lambda rank, step: [["w", "4:z", "4:a" if rank in (0, 3, 5, 6) else "4:z"]]).unequal
+    assert (one.ranks, one.equal) == ((0, 3, 5, 6), 4)
+
+
+def test_a_glob_of_the_job_file_that_fits_no_tensor_leaves_the_job_undone() -> None:
+    result = judged(prints=replicated, replicated=("norm.*", "nrom.*"), sharded=("experts.*",))
+    assert result.unused == ("nrom.*", "experts.*")
+    assert result.verdict.exit_code == 2
+    assert "nrom.*" in result.verdict.reason
+    assert judged(prints=replicated, replicated=("norm.*",)).unused == ()
+
+
+def test_layers_are_those_of_the_action_that_departs() -> None:
+    placed, outcomes = [], {}
+    for action in ("check", "diff"):
+        for rank in RANKS:
+            name = f"{action}{rank}"
+            placed.append(PlacedTask(Task(name, action, ("a", "b"), {}), rank))
+            outcomes[name] = outcome_of(name, {"head": 3.0} if (action, rank) == ("diff", 1) else {}, [])
+    result = judge_batch(Job("job", tuple(placed)), outcomes)
+    assert [one.layer for one in result.layers if "not aligned" in one.outcomes] == ["head"]
