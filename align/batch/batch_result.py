@@ -105,7 +105,7 @@ class BatchResult(ShownResult):
 
     `groups` are empty where no rank departs. `layers` are of the action that departs first, else of that with most
     tasks: all that depart and, of the others, as many as a picture shows. `unused` are globs of the job file's
-    `[ranks]` that fit no tensor.
+    `[ranks]` that fit no tensor. `next_commands` show alone what departs first, and what failed first.
     """
 
     result_kind = "batch"
@@ -118,4 +118,5 @@ class BatchResult(ShownResult):
     unequal: tuple[UnequalTensor, ...]
     unused: tuple[str, ...]
     layers: tuple[LayerOverRanks, ...]
+    next_commands: tuple[str, ...]
     verdict: Verdict

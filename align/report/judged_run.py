@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from align.core.verdicts import Outcome, Verdict
 from align.errors import RunFolderError
+from align.report.batch_culprits import batch_culprits
 from align.report.foreseen import emulated_reason
 from align.runs.climb_ladder import TEXTS
 from align.runs.evidence import changed_file, read_files_of
@@ -190,8 +191,10 @@ def _of_document(folder: RunFolder, kind: str, document: dict[str, Any]) -> Rung
         verdict = document["verdict"]
         asked = kind == "determinism" or kind not in OF_NO_PORT
         state = JUDGED[Outcome(verdict["outcome"])]
-        culprits = _culprits(kind, document)
-        return RungResult(kind, state, str(verdict["reason"]), asked=asked, kind=kind, culprits=culprits)
+        found: dict[str, Any] = {"culprits": _culprits(kind, document)}
+        if kind == "batch":
+            found = {"culprits": batch_culprits(document), "commands": tuple(document["next_commands"])}
+        return RungResult(kind, state, str(verdict["reason"]), asked=asked, kind=kind, **found)
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError.of("report_usage.no_verdict", file=folder.file(kind), error=repr(error)) from error
 

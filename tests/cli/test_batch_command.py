@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -73,7 +75,7 @@ def test_a_weight_that_drifts_on_one_rank_names_rank_step_and_tensor(
     shown = capfd.readouterr().out
     first, *rest = shown.splitlines()
     assert first.startswith("NOT ALIGNED: 2 of 12 tasks depart, first norm.weight on rank 2 at step 1")
-    assert all(len(line) <= 100 for line in rest)
+    assert all(len(line) <= 100 for line in rest if not line.startswith("  align diff "))  # a command is not broken
 
 
 def test_a_corrupt_file_and_a_missing_one_cost_their_tasks_only(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -200,3 +202,39 @@ def test_a_switch_that_is_off_reaches_the_tasks(job: Path, capfd: pytest.Capture
     assert main(["convert", "ref", "out", "--batch", "--target", "torch", "--no-verify", "--json", "--run", "run"]) == 0
     kept = [json.loads(path.read_text())["outcome"]["figures"] for path in (job / "run" / "tasks").glob("*.json")]
     assert [one["content_sha256"] for one in kept] == [None] * (RANKS * STEPS)
+
+
+def test_the_commands_to_type_next_run_and_show_the_task_alone(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(job / "port/rank1/step1.npz", 1, 1, **{"norm.weight": np.ones(16, np.float32)})
+    (job / "port/rank0/step0.npz").write_bytes(b"PK\x03\x04 cut off")
+    (job / "job.toml").write_text(JOB + 'strip = ["norm."]\n', encoding="utf-8")
+    code, found = batch(capfd)
+    departs, failed = (shlex.split(command) for command in found["next_commands"])
+    assert (code, departs[:2], departs[-2:]) == (2, ["align", "diff"], ["--strip", "norm."])
+    assert main(departs[1:]) == 1
+    assert "weight" in capfd.readouterr().out
+    assert main(failed[1:]) == 2
+    assert "rank0/step0.npz" in capfd.readouterr().err
+
+
+def test_exports_name_what_a_job_finds_at_fault(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(job / "port/rank1/step1.npz", 1, 1, **{"norm.weight": np.ones(16, np.float32)})
+    (job / "port/rank0/step0.npz").unlink()
+    assert batch(capfd, "--run", "run")[0] == 2
+    assert main(["report", "run", "--junit", "run.xml", "--markdown", "run.md"]) == 2
+    error = ET.parse(job / "run.xml").find(".//testcase[@name='many ranks and steps']/error")
+    assert error is not None
+    assert "norm.weight on rank 1: 1 rank departs where the other 3 ranks do not" in (error.text or "")
+    assert "rank 1 of the candidate holds other values than 3 other ranks from step 1 on" in (error.text or "")
+    assert "diff-step0-rank0-candidate" in (error.text or "")
+    assert "align diff" in (error.text or "")
+    assert "norm.weight on rank 1" in (job / "run.md").read_text(encoding="utf-8")
+
+
+def test_tasks_that_fail_alike_are_one_entry(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (job / "m.json").write_text("{}", encoding="utf-8")
+    (job / "job.toml").write_text(JOB + 'map = "m.json"\n', encoding="utf-8")
+    assert main(["batch", "job.toml", "--workers", "1"]) == 2
+    said = capfd.readouterr().out
+    assert "diff-step0-rank0 and 11 others: failed" in said
+    assert "diff-step1-rank1" not in said

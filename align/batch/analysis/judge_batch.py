@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.batch.analysis.compare_ranks import group_ranks
 from align.batch.analysis.layers_over_ranks import layers_over_ranks
+from align.batch.analysis.next_commands import next_commands
 from align.batch.analysis.unequal_tensors import find_unequal, unused_globs
 from align.batch.batch_result import BatchResult, FirstDeparture, TaskResult
 from align.batch.job import place_order
@@ -44,6 +45,7 @@ def judge_batch(job: Job, outcomes: Mapping[str, TaskOutcome], reused: Collectio
         unequal=unequal,
         unused=unused,
         layers=layers_over_ranks(tasks, figures, ranks, "" if first is None else first.action),
+        next_commands=next_commands(job, tasks, first),
         verdict=_verdict(tasks, _departures(tasks, first, groups, unequal) | {"unused": [*unused]}),
     )
 

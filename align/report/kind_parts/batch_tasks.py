@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from align.report.batch_culprits import FAILED
 from align.report.rendering.blocks import TONES, Block, Column, Facts, Lines, Row, Table, coverage_line
-from align.report.rendering.format_values import format_number
+from align.report.rendering.format_values import format_number, format_ranges
 from align.report.thresholds import LIST_LINES, TABLE_ROWS
 from align.words.catalogue import say, word
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_FAILED = ("failed", "missing", "could not compare")
-_ORDER = (*_FAILED, "not aligned", "aligned")
+_ORDER = (*FAILED, "not aligned", "aligned")
 
 
 def batch_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -27,8 +24,9 @@ def batch_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bl
         _groups(document["groups"]),
         _unequal(document["unequal"], show_all=show_all),
         _layers(document, show_all=show_all),
-        _failures([one for one in document["tasks"] if one["state"] in _FAILED], show_all=show_all),
+        _failures([one for one in document["tasks"] if one["state"] in FAILED], show_all=show_all),
         _tasks(document["tasks"], show_all=show_all),
+        _next(document["next_commands"]),
         Lines("", (coverage_line(verdict["coverage"], ("reference", "candidate")),), "quiet"),
     ]
     return [block for block in blocks if block is not None]
@@ -39,22 +37,10 @@ def _job(document: dict[str, Any]) -> Facts:
     states = [one["state"] for one in tasks]
     counts = [(word("batch_state", state), format_number(states.count(state))) for state in _ORDER if state in states]
     facts = [(say("batch.job"), str(document["job"])), *counts]
-    facts += [(say(f"batch.{key}"), numbers(document[key])) for key in ("ranks", "steps") if document[key]]
+    facts += [(say(f"batch.{key}"), format_ranges(document[key])) for key in ("ranks", "steps") if document[key]]
     if reused := sum(one["reused"] for one in tasks):
         facts.append((say("batch.reused"), format_number(reused)))
     return Facts(say("batch.title"), tuple(facts))
-
-
-def numbers(found: Sequence[int]) -> str:
-    """Whole numbers as ranges: `0-6, 8`; steps of one width as `0, 100, ... 900`."""
-    ranges: list[list[int]] = []
-    for number in sorted(found):
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1].append(number)
-        else:
-            ranges.append([number])
-    texts = [str(own[0]) if len(own) == 1 else f"{own[0]}-{own[-1]}" for own in ranges]
-    return ", ".join(texts) if len(texts) <= LIST_LINES else f"{texts[0]}, {texts[1]}, ... {texts[-1]}"
 
 
 def _groups(groups: list[dict[str, Any]]) -> Table | None:
@@ -63,7 +49,7 @@ def _groups(groups: list[dict[str, Any]]) -> Table | None:
     columns = (Column(say("batch.ranks")), Column(say("batch.layer"), "path"), Column(say("batch.said"), "words"))
     tones = {"odd": "bad", "alike": "bad", "aligned": "good"}
     rows = tuple(
-        Row((numbers(one["ranks"]), one["layer"] or "", one["reason"]), tones[one["kind"]])  # type: ignore[arg-type]
+        Row((format_ranges(one["ranks"]), one["layer"] or "", one["reason"]), tones[one["kind"]])  # type: ignore[arg-type]
         for one in groups
     )
     step = groups[0]["step"]
@@ -89,7 +75,7 @@ def _unequal(tensors: list[dict[str, Any]], *, show_all: bool) -> Table | None:
                 one["name"],
                 word("word", one["side"]),
                 "" if one["step"] is None else format_number(one["step"]),
-                numbers(one["ranks"]),
+                format_ranges(one["ranks"]),
                 format_number(one["equal"]),
                 word("batch_known_by", one["known_by"]),
             ),
@@ -116,20 +102,30 @@ def _layer_row(layer: dict[str, Any], ranks: list[int]) -> Row:
     depart = [rank for rank, *_ in cells]
     values = [value for *_, value in cells if value is not None]
     worst = format_number(max(values)) if values else ""
-    return Row((layer["layer"], numbers(depart), worst), "bad" if depart else "good")
+    return Row((layer["layer"], format_ranges(depart), worst), "bad" if depart else "good")
 
 
 def _failures(tasks: list[dict[str, Any]], *, show_all: bool) -> Lines | None:
+    """What was not done: tasks of one error and hint are one entry."""
     if not tasks:
         return None
-    shown = tasks if show_all else tasks[:LIST_LINES]
-    lines = [
-        say("batch.failure", id=one["id"], state=word("batch_state", one["state"]), error=one["error"] or one["reason"],
-            hint=one["hint"])
-        for one in shown
-    ]  # fmt: skip
-    more = [_more(len(tasks) - len(shown))] if len(tasks) > len(shown) else []
-    return Lines(say("batch.failures"), (*lines, *more), "open")
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for one in tasks:
+        alike.setdefault((one["state"], one["error"] or one["reason"], one["hint"]), []).append(one["id"])
+    shown = [*alike.items()][: None if show_all else LIST_LINES]
+    lines = [_failure(*key, ids=ids) for key, ids in shown]
+    hidden = len(tasks) - sum(len(ids) for _, ids in shown)
+    return Lines(say("batch.failures"), (*lines, *([_more(hidden)] if hidden else [])), "open")
+
+
+def _failure(state: str, error: str, hint: str, *, ids: list[str]) -> str:
+    return say(
+        "batch.failure", id=ids[0], others=len(ids) - 1, state=word("batch_state", state), error=error, hint=hint
+    )
+
+
+def _next(commands: list[str]) -> Lines | None:
+    return Lines(say("batch.next"), tuple(commands), commands=True) if commands else None
 
 
 def _tasks(tasks: list[dict[str, Any]], *, show_all: bool) -> Table | None:

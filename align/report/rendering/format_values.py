@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import ELLIPSIS
-from align.report.thresholds import LARGEST_FACTOR, LARGEST_PLAIN_NUMBER, MOST_SHOWN_DIGITS, SHOWN_DIGITS
+from align.report.thresholds import LARGEST_FACTOR, LARGEST_PLAIN_NUMBER, LIST_LINES, MOST_SHOWN_DIGITS, SHOWN_DIGITS
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -133,3 +133,15 @@ def format_bytes(nbytes: int) -> str:
     while value >= 1000 and len(units) > 1:
         value, units = value / 1024, units[1:]
     return f"{value:.3g} {units[0]}"
+
+
+def format_ranges(found: Sequence[int]) -> str:
+    """Whole numbers as ranges: `0-6, 8`; steps of one width as `0, 100, ... 900`."""
+    ranges: list[list[int]] = []
+    for number in sorted(found):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    texts = [str(own[0]) if len(own) == 1 else f"{own[0]}-{own[-1]}" for own in ranges]
+    return ", ".join(texts) if len(texts) <= LIST_LINES else f"{texts[0]}, {texts[1]}, ... {texts[-1]}"
