@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from align.batch.job import Job, place_order
 from align.batch.jobs.expand_table import ExpandedTable, expand_table
 from align.batch.jobs.job_faults import job_faults, line_of
-from align.batch.jobs.job_keys import PATHS
+from align.batch.jobs.job_keys import OF_JOB, PATHS
 from align.core.atomic_files import existing_file
 from align.errors import ProjectFileError
 from align.words.catalogue import say
@@ -73,7 +73,8 @@ def _expanded(document: Mapping[str, Any], text: str, path: Path) -> ExpandedTab
     """All tables as one, with the line of each fault."""
     whole = ExpandedTable()
     for action in PATHS:
-        defaults = document.get("defaults", {}).get(action, {})
+        defaults = {key: document[key] for key in OF_JOB if key in document}
+        defaults |= document.get("defaults", {}).get(action, {})
         for index, table in enumerate(document.get(action, ())):
             found = expand_table(action, defaults | table, path.resolve().parent)
             line = line_of(text, action, index)

@@ -17,6 +17,7 @@ class Task:
     action: str  # "diff" | "forward" | "convert" | "check"
     paths: tuple[str, ...]
     options: Mapping[str, Any]
+    timeout: float | None = None  # seconds that an attempt may take
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,9 @@ def _group(ranks: list[int], groups: Sequence[list[int]], by_rank: Mapping[int, 
     odd = len(ranks) < most and most * 2 > total
     kind: RankGroupKind = "odd" if odd else "aligned" if one.state == "aligned" else "alike"
     facts = {"count": len(ranks), "rest": total - len(ranks), "aligned": aligned, "most": most}
-    section = "batch_checks" if one.action == "check" else "batch_ranks"
-    reason = sentence(f"{section}.{_says(kind, one.state, **facts)}", **facts)
+    says = _says(kind, one.state, **facts)
+    key = f"batch_checks.{says}" if one.action == "check" else f"batch_ranks.{says}"
+    reason = sentence(key, **facts)
     return RankGroup(kind, tuple(ranks), one.step, one.layer, reason)
 
 

@@ -49,7 +49,7 @@ def expand_table(action: str, table: Mapping[str, Any], folder: Path) -> Expande
         lacking = [key for key in sides if place not in sides[key]]
         paths = [_path(place, key, patterns, sides) for key in patterns]
         if not lacking:
-            task = Task(known, action, tuple(paths), options)
+            task = Task(known, action, tuple(paths), options, table.get("timeout"))
             found.tasks.append(PlacedTask(task, rank, step, task_id(begin, None, None, name)))
         expected = dict(zip(patterns, paths, strict=True))
         found.missing.extend(MissingSide(f"{known}-{key}", action, rank, step, key, expected[key]) for key in lacking)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from align.batch.jobs.job_keys import OF_TABLE, OPTIONS, PATHS, RANKS, value_fault
+from align.batch.jobs.job_keys import OF_JOB, OF_TABLE, OPTIONS, PATHS, RANKS, value_fault
 from align.batch.jobs.match_paths import NUMBERS, PLACEHOLDERS, placeholders
 from align.words.catalogue import say
 
@@ -21,8 +21,10 @@ def job_faults(document: Mapping[str, Any], text: str) -> Iterator[str]:
         line = line_of(text, name, 0)
         if name in PATHS:
             yield from _faults_of_tables(name, value, text)
+        elif name in OF_JOB:
+            yield from _faults_of_keys({name: value}, OF_JOB, "", line)
         elif name not in _TABLES:
-            yield say("job_fault.unknown", line=line, name=name, allowed=[*PATHS, *_TABLES])
+            yield say("job_fault.unknown", line=line, name=name, allowed=[*PATHS, *_TABLES, *OF_JOB])
         elif not isinstance(value, dict):
             yield say("job_fault.no_table", line=line, table=name)
         elif name == "ranks":
@@ -46,7 +48,7 @@ def _faults_of_defaults(defaults: Mapping[str, Any], text: str) -> Iterator[str]
         elif not isinstance(own, dict):
             yield say("job_fault.no_table", line=line, table=name)
         else:
-            yield from _faults_of_keys(own, OPTIONS[action], name, line)
+            yield from _faults_of_keys(own, OPTIONS[action] | OF_JOB, name, line)
 
 
 def _faults_of_tables(action: str, tables: Any, text: str) -> Iterator[str]:
@@ -65,10 +67,11 @@ def _faults_of_tables(action: str, tables: Any, text: str) -> Iterator[str]:
 
 def _faults_of_keys(table: Mapping[str, Any], known: Mapping[str, str], name: str, line: int) -> Iterator[str]:
     for key, value in table.items():
+        full = f"{name}.{key}" if name else key
         if key not in known:
-            yield say("job_fault.unknown", line=line, name=f"{name}.{key}", allowed=[*known])
+            yield say("job_fault.unknown", line=line, name=full, allowed=[*known])
         elif wanted := value_fault(known[key], value):
-            yield say("job_fault.value", line=line, name=f"{name}.{key}", wanted=wanted, value=repr(value))
+            yield say("job_fault.value", line=line, name=full, wanted=wanted, value=repr(value))
 
 
 def _faults_of_patterns(table: Mapping[str, Any], action: str, line: int) -> Iterator[str]:

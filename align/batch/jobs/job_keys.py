@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from align.convert.convert_checkpoint import PRECISIONS, TARGETS
@@ -39,7 +40,8 @@ OPTIONS: Final[dict[str, dict[str, str]]] = {
     "check": {"key": TEXT},
 }
 RANKS: Final = {"replicated": _TEXTS, "sharded": _TEXTS}
-OF_TABLE: Final = {"id": TEXT, "ranks": "numbers", "steps": "numbers"}
+OF_TABLE: Final = {"id": TEXT, "ranks": "numbers", "steps": "numbers", "timeout": "seconds"}
+OF_JOB: Final = {"timeout": "seconds"}
 
 
 def value_fault(kind: str, value: Any) -> str:
@@ -66,6 +68,7 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
     TEXT: lambda value: isinstance(value, str),
     _TEXTS: _texts,
     "numbers": _numbers,
+    "seconds": lambda value: type(value) in (int, float) and 0 < value < inf,
     "limits": _limits,
     "switch": lambda value: isinstance(value, bool),
     "target": lambda value: value in TARGETS,

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Attempts:
-    """Tasks in the order given, those that failed once in between; the iterable is read as they are asked for."""
+    """Tasks in the order given, then those that failed once: what hangs or is out of reach holds up the rest least.
+
+    The iterable is read as they are asked for.
+    """
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._fresh = iter(tasks)
@@ -24,7 +27,9 @@ class Attempts:
 
     def next_task(self) -> Task | None:
         """The next task to try, None if there is none now: a failure may bring one back."""
-        return self._again.popleft() if self._again else next(self._fresh, None)
+        if (fresh := next(self._fresh, None)) is not None:
+            return fresh
+        return self._again.popleft() if self._again else None
 
     def end(self, task: Task, found: dict[str, Any], made: int = 1) -> TaskOutcome | None:
         """The outcome that `made` attempts decide; None if the task is to be tried once more."""

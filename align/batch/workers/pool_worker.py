@@ -38,10 +38,17 @@ class PoolWorker:
         self.function = ""  # that it was told to import
         self.ready = False  # has imported it
         self.over: int | None = None  # bytes that it held when it was ended for that
+        self.since = 0.0  # when it was given its task, or was ready for it
+        self.is_late = False  # ended because its task took too long
         self._prints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self.line, theirs = Pipe()
         with theirs:
             self.process = self._start(theirs, threads)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was killed for its memory or its time."""
+        return self.is_late or self.over is not None
 
     def tell(self, given: Task | str) -> None:
         """Send a task or the name of a function; a worker that is gone is found out when its answer is awaited."""

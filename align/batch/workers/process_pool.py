@@ -40,10 +40,10 @@ class ProcessPool:
     @contextmanager
     def opened(cls, count: int | None, memory_bytes: int | None) -> Iterator[ProcessPool]:
         """A pool that ends its processes with the context; raises UsageError for numbers below 1."""
-        cores = len(os.sched_getaffinity(0))
-        if min(cores if count is None else count, 1 if memory_bytes is None else memory_bytes) < 1:
-            raise UsageError.of("batch_error.numbers", count=count, memory=memory_bytes)
-        count = count or cores
+        given = {"workers": count, "bytes of memory": memory_bytes}
+        if few := [f"{number} {what}" for what, number in given.items() if number is not None and number < 1]:
+            raise UsageError.of("batch_error.numbers", given=few)
+        count = count or len(os.sched_getaffinity(0))
         pool = cls(count, memory_bytes or max(LEAST_MEMORY, int(MEMORY_SHARE * available_bytes() / count)))
         try:
             yield pool
@@ -71,7 +71,7 @@ class ProcessPool:
                 worker.tell(function)
                 worker.function = function
                 worker.ready = False
-            worker.task = task
+            worker.task, worker.since = task, time.monotonic()
             worker.tell(task)
         return any(worker.task is not None for worker in self.workers)
 
@@ -87,15 +87,20 @@ class ProcessPool:
         while True:
             answering = wait(list(running), max(0.0, due - time.monotonic()))
             if time.monotonic() >= due:
-                self._watch_memory(running.values())
+                self._watch(running.values())
                 due = time.monotonic() + MEMORY_CHECK_SECONDS
             if answering:
                 return [running[line] for line in answering]  # type: ignore[index]
 
-    def _watch_memory(self, workers: Iterable[PoolWorker]) -> None:
+    def _watch(self, workers: Iterable[PoolWorker]) -> None:
+        """End workers that take too much memory, or too long for their task."""
         for worker in workers:
             if (held := worker.own_bytes()) > self.memory_bytes:
                 worker.over = held
+            timeout = worker.task.timeout if worker.task is not None and worker.ready else None
+            if timeout is not None and time.monotonic() - worker.since > timeout:
+                worker.is_late = True
+            if worker.is_ending:
                 worker.process.kill()
 
     def _hear(self, worker: PoolWorker, attempts: Attempts) -> Iterator[TaskOutcome]:
@@ -107,9 +112,11 @@ class ProcessPool:
         if not worker.ready and not isinstance(answer, dict):
             if answer is not None:
                 raise UsageError(*answer)
-            worker.ready, self._failed_starts = True, 0
+            worker.ready, worker.since, self._failed_starts = True, time.monotonic(), 0
             return
         task, worker.task = worker.task, None
+        if worker.is_ending and worker in self.workers:  # it answered at the last moment
+            self._end([worker])
         if task is not None and (outcome := attempts.end(task, answer)) is not None:
             yield outcome
 
@@ -119,14 +126,21 @@ class ProcessPool:
         words = worker.last_words()
         self.workers.remove(worker)
         worker.end()
+        error, hint = self._why_lost(worker, code, words)
         self._failed_starts += not worker.ready
         if self._failed_starts >= MOST_FAILED_STARTS:
+            if worker.over is not None:
+                raise CannotRunError(error, hint)
             raise CannotRunError.of("batch_error.no_start", count=self._failed_starts, words=words)
-        error, hint = texts("batch_error.lost", how=_how(code), words=words)
+        seconds = worker.task.timeout or 0.0 if worker.is_late and worker.task else 0.0
+        return {"figures": {}, "error": error, "hint": hint, "seconds": seconds, "peak_bytes": worker.over}
+
+    def _why_lost(self, worker: PoolWorker, code: int, words: str) -> tuple[str, str]:
         if worker.over is not None:
-            held, most = worker.over // 2**20, self.memory_bytes // 2**20
-            error, hint = texts("batch_error.over_memory", held=held, most=most)
-        return {"figures": {}, "error": error, "hint": hint, "seconds": 0.0, "peak_bytes": worker.over}
+            return texts("batch_error.over_memory", held=worker.over // 2**20, most=self.memory_bytes // 2**20)
+        if worker.is_late and worker.task is not None:
+            return texts("batch_error.timeout", seconds=worker.task.timeout)
+        return texts("batch_error.lost", how=_how(code), words=words)
 
     def _end(self, workers: Iterable[PoolWorker]) -> None:
         ending = list(workers)

@@ -170,6 +170,9 @@ def test_the_path_that_is_missing_is_told_with_its_numbers(tmp_path: Path) -> No
         ('[defaults.forward]\nlimit = ["norm"]\n', "must be a list of GLOB=VALUE"),
         ('[defaults.convert]\ntarget = "ms"\ndtype = "int8"\n', "must be nn or mint or torch"),
         ('[defaults.convert]\ndtype = ["fp16"]\n', "must be fp32 or fp16 or bf16"),
+        ('timeout = "1h"\n', "timeout must be a number of seconds above 0"),
+        ("timeout = 0\n", "line 1: timeout must be a number of seconds above 0"),
+        ("[defaults.diff]\ntimeout = -1\n", "defaults.diff.timeout must be a number"),
         ('[[check]]\nfile = "a{}.npz"\n', "unknown placeholder {}"),
         ('[[diff]]\nreference = "a.npz"\ncandidate = "a.npz"\nmap = "gone.toml"\n', "gone.toml is no file"),
     ],
@@ -191,3 +194,12 @@ def test_names_that_differ_in_odd_signs_only_or_are_long_have_ids_of_their_own(t
     ids = [one.task.id for one in found.tasks]
     assert len(set(ids)) == len(ids) == 5
     assert all(len(name) < 200 for name in ids)
+
+
+def test_the_time_of_a_task_is_that_of_its_table_else_of_its_action_else_of_the_job(tmp_path: Path) -> None:
+    files(tmp_path, "a.npz", "b.npz")
+    diff = '[[diff]]\nid = "{}"\nreference = "a.npz"\ncandidate = "b.npz"\n'
+    text = "timeout = 600\n[defaults.diff]\ntimeout = 60\n" + diff.format("x") + diff.format("y") + "timeout = 1.5\n"
+    found = read_job(job(tmp_path, text + '[[check]]\nfile = "a.npz"\n'))
+    assert {one.task.id: one.task.timeout for one in found.tasks} == {"x": 60, "y": 1.5, "check": 600}
+    assert all("timeout" not in one.task.options for one in found.tasks)

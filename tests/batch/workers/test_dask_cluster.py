@@ -83,6 +83,16 @@ def test_tasks_run_on_all_workers_and_failures_are_tried_once_more(
     assert len({outcome.figures["pid"] for outcome in found.values() if outcome.figures}) == 2
 
 
+def test_a_task_that_hangs_is_given_up_after_its_time_and_frees_its_worker(cluster: tuple[str, ExitStack]) -> None:
+    hanging = [Task(f"hangs{place}", "sleep", (), {"seconds": 30}, 0.2) for place in range(3)]
+    with open_dask(cluster[0]) as dask:
+        found = {outcome.task: outcome for outcome in dask.run([*hanging, *tasks(*["nothing"] * 5)], DEED)}
+    assert [found[one.id].state for one in hanging] == ["failed"] * 3
+    assert {found[one.id].attempts for one in hanging} == {2}
+    assert "not done within 0.2 seconds" in found["hangs0"].error
+    assert [found[f"t{place}"].state for place in range(5)] == ["done"] * 5
+
+
 def test_a_worker_killed_in_the_middle_costs_no_task(cluster: tuple[str, ExitStack]) -> None:
     address, stack = cluster
     with open_dask(address) as dask:

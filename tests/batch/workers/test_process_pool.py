@@ -14,7 +14,7 @@ import pytest
 
 from align.batch.open_workers import open_pool
 from align.batch.task import Task
-from align.errors import UsageError
+from align.errors import CannotRunError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,3 +125,39 @@ def test_no_process_outlives_the_one_that_started_it(how: signal.Signals, tmp_pa
             break
         time.sleep(0.05)
     assert not worker.exists()
+
+
+def test_a_task_that_hangs_is_ended_after_its_time_and_holds_up_no_other() -> None:
+    hanging = Task("hangs", "sleep", (), {"seconds": 60}, 0.3)
+    started = time.monotonic()
+    with open_pool(1) as pool:
+        outcomes = [*pool.run([hanging, *tasks(*["nothing"] * 3)], DEED)]
+    assert [(one.task, one.state, one.attempts) for one in outcomes] == [
+        ("t0", "done", 1),
+        ("t1", "done", 1),
+        ("t2", "done", 1),
+        ("hangs", "failed", 2),
+    ]
+    assert "not done within 0.3 seconds" in outcomes[-1].error
+    assert "`timeout`" in outcomes[-1].hint
+    assert time.monotonic() - started < 20
+
+
+def test_a_task_that_ends_in_time_is_not_ended() -> None:
+    with open_pool(1) as pool:
+        found = [*pool.run([Task("t", "sleep", (), {"seconds": 0.2}, 30), Task("u", "nothing", (), {}, 30)], DEED)]
+    assert {(one.state, one.attempts) for one in found} == {("done", 1)}
+
+
+def test_workers_that_need_more_memory_than_they_may_take_to_start_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(10)\ndeed = dict\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with open_pool(1, memory_bytes=2**20) as pool, pytest.raises(CannotRunError, match="more than the 1 MiB"):
+        list(pool.run(tasks("nothing"), "slow_to_import:deed"))
+
+
+def test_too_few_workers_are_refused_with_the_number() -> None:
+    with pytest.raises(UsageError, match="too few: 0 workers\\n"), open_pool(0):
+        pass
