@@ -155,7 +155,7 @@ def test_workers_that_need_more_memory_than_they_may_take_to_start_say_so(
     (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(10)\ndeed = dict\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     with open_pool(1, memory_bytes=2**20) as pool, pytest.raises(CannotRunError, match="more than the 1 MiB"):
-        list(pool.run(tasks("nothing"), "slow_to_import:deed"))
+        list(pool.run(tasks("nothing", "nothing"), "slow_to_import:deed"))
 
 
 def test_too_few_workers_are_refused_with_the_number() -> None:
