@@ -66,10 +66,12 @@ class _Cluster:
         attempts = Attempts(tasks)
         try:
             while self._submit(attempts, function):
-                future = self._next_ended()
-                task = self._tasks.pop(future)
-                if (outcome := self._outcome(attempts, task, future)) is not None:
-                    yield outcome
+                ended = self._next_ended()
+                figures = self._gathered(ended)
+                for future in ended:
+                    outcome = self._outcome(attempts, future, figures.get(future))
+                    if outcome is not None:
+                        yield outcome
         finally:
             left = list(self._tasks)
             self._tasks.clear()
@@ -115,32 +117,51 @@ class _Cluster:
         except (OSError, asyncio.TimeoutError, CancelledError, ClosedClientError) as error:
             raise CannotRunError.of("batch_error.scheduler_gone", address=self.address) from error
 
-    def _next_ended(self) -> Any:
+    def _next_ended(self) -> list[Any]:
+        """Wait for a task to end, and take all that have."""
         while True:
             with suppress(queue.Empty):
-                return self._ended.get(timeout=CLUSTER_LOOK_SECONDS)
+                ended = [self._ended.get(timeout=CLUSTER_LOOK_SECONDS)]
+                while not self._ended.empty():
+                    ended.append(self._ended.get())
+                return ended
             if self.client.status != "running":
                 raise CannotRunError.of("batch_error.scheduler_gone", address=self.address)
             self._look()
             if time.monotonic() - self._seen > WORKERS_SECONDS:
                 raise CannotRunError.of("batch_error.workers_gone", address=self.address, seconds=WORKERS_SECONDS)
 
-    def _outcome(self, attempts: Attempts, task: Task, future: Any) -> TaskOutcome | None:
+    def _gathered(self, ended: list[Any]) -> dict[Any, dict[str, Any]]:
+        """What workers found, asked for at once; {} if one does not give it now, so that each is asked alone."""
+        finished = [future for future in ended if future.status == "finished"]
+
+        async def gather() -> list[dict[str, Any]]:
+            asked = self.client.gather(finished, asynchronous=True)
+            found: list[dict[str, Any]] = await asyncio.wait_for(asked, CLUSTER_LOOK_SECONDS)
+            return found
+
+        try:
+            return dict(zip(finished, self.client.sync(gather), strict=True))
+        except Exception:  # noqa: BLE001 - whatever it is, the task that it is of meets it again
+            return {}
+
+    def _outcome(self, attempts: Attempts, future: Any, found: dict[str, Any] | None) -> TaskOutcome | None:
+        """The outcome of a task that ended; None if it is to be tried, or its worker to be asked, once more."""
         if future.status in ("cancelled", "lost"):
             raise CannotRunError.of("batch_error.scheduler_gone", address=self.address)
         if future.status == "error":
             with self._reached():
                 fault = future.exception(timeout=CONNECT_SECONDS)
-            return self._failure(attempts, task, fault)
-        if (found := self._figures(future)) is None:
-            self._tasks[future], self._look_again = task, 0.0
+            return self._failure(attempts, self._tasks.pop(future), fault)
+        if (found := found or self._figures(future)) is None:
+            self._look_again = 0.0
             self._ended.put(future)
             return None
         if "unlike" in found:
             raise _refusal({self.address: found["unlike"]})
         if "unusable" in found:
             raise UsageError(*found["unusable"])
-        return attempts.end(task, found)
+        return attempts.end(self._tasks.pop(future), found)
 
     def _figures(self, future: Any) -> dict[str, Any] | None:
         """What a worker found; None if it does not give it now, as one that stands still after its task."""
