@@ -43,6 +43,7 @@ def compare_dumped(paths: list[Path], options: Mapping[str, Any]) -> dict[str, A
     from align.forward.allowances import NO_ALLOWANCES, Allowances, read_limits
     from align.forward.compare_trace_folders import compare_trace_folders
     from align.traces.dumped_side import open_dumped_side
+    from align.traces.pair_traces import choose_map
 
     limits = read_limits(options.get("limit", ()))
     found = compare_trace_folders(
@@ -52,8 +53,11 @@ def compare_dumped(paths: list[Path], options: Mapping[str, Any]) -> dict[str, A
         allowances=Allowances(limits=limits) if limits else NO_ALLOWANCES,
     )
     rows = [[_layer_name(one), one.outcome, one.factor] for one in found.layers]
-    mine, theirs = (dict(_parameter_prints(open_dumped_side(path))) for path in paths)
-    return _figures(found.verdict, rows, _joined_prints(mine, theirs, {}))
+    sides = open_dumped_side(paths[0]), open_dumped_side(paths[1])
+    mine, theirs = (dict(_parameter_prints(side)) for side in sides)
+    unlike = mine and theirs and mine.keys() != theirs.keys()
+    paired = choose_map(options.get("map"), (sides[0].parameters, sides[1].parameters)).pairings if unlike else ()
+    return _figures(found.verdict, rows, _joined_prints(mine, theirs, {one.target: one.source for one in paired}))
 
 
 def _figures(verdict: Verdict, rows: Iterable[list[Any]], prints: Prints) -> dict[str, Any]:
