@@ -94,7 +94,7 @@ def test_a_model_of_plain_layers_has_all() -> None:
 def test_what_is_no_torch_model_or_fails_is_refused(classes: Any) -> None:
     import mindspore
 
-    with pytest.raises(CannotRunError, match="is a mindspore model"):
+    with pytest.raises(CannotRunError, match="is a model of mindspore"):
         scan_model(mindspore.nn.Dense(3, 4))
     with pytest.raises(UserCodeError, match="not today"):
         scan_model(classes.Failing(), inputs=INPUTS)

@@ -97,6 +97,28 @@ def test_a_table_of_texts_stands_in_one_file():
     assert len(tables) == len(set(tables)) == len(catalogue())
 
 
+def test_no_article_stands_before_a_fact():
+    lone = re.compile(r"\b[Aa]n? ['\"`(]*\{(?!\w+:(?:one|if) )")
+    worded = [f"{section}.{name}" for section, name, text in every_text() if lone.search(text)]
+    assert worded == []
+    assert [found for text in TEXTS for found in re.findall(r"f\"(?:[^\"]* )?an? \{[^\"]*\"", text)] == []
+
+
+def test_a_count_that_may_be_1_has_no_plural_verb_behind_it():
+    text = " ".join(text for _, _, text in every_text())
+    plurals = {plural for plural in re.findall(r":one \w+/(\w+)\}", text) if plural.islower()} - {"them", "they"}
+    assert {"are", "were", "have", "differ"} <= plurals
+    clause = r":count [^}]*\}(?:(?! that | may | and \{)[^.:;,(])*(?:, which)? "
+    behind = re.compile(clause + "(?:" + "|".join(sorted(plurals)) + r")\b(?!\})")
+    assert [(section, name) for section, name, text in every_text() if behind.search(text)] == []
+
+
+def every_text():
+    for section, table in catalogue().items():
+        for name, given in table.items():
+            yield from ((section, name, text) for text in ([given] if isinstance(given, str) else given))
+
+
 def test_an_unknown_key_is_an_error_and_an_unknown_word_stays_itself():
     with pytest.raises(KeyError):
         say("word.nonsense")
