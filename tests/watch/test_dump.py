@@ -141,7 +141,12 @@ def test_two_iterations_of_a_run_show_what_became_no_number(tmp_path: Path, caps
     assert main(["trace", "changes", str(tmp_path / "step_1"), str(tmp_path / "step_2")]) == 0
     assert "NaN or Inf first in 4, forward: 48 of its elements at step 2" in " ".join(capsys.readouterr().out.split())
     assert main(["trace", "changes", str(tmp_path / "step_1")]) == 2
-    assert "name both iterations" in capsys.readouterr().err
+    assert "step_1 is one\nHint: name a later one too" in capsys.readouterr().err
+    for line in ([str(tmp_path)], [str(tmp_path), str(tmp_path / "step_2")]):
+        assert main(["trace", "changes", *line]) == 2
+        said = capsys.readouterr().err
+        assert f"{tmp_path} is no iteration, it holds 3 iterations: step_0, step_1, step_2" in said
+        assert f"Hint: name two of them: align trace changes {tmp_path}/step_0 {tmp_path}/step_1\n" in said
     with align.dump(torch_loop()[0][0], tmp_path / "other") as dump:
         dump.model(torch_input())
         dump.step()
