@@ -11,11 +11,14 @@ import typer
 from align.cli.parts.ascend import SwitchOption, given_switches
 from align.cli.parts.batch_jobs import BatchOption, run_folders
 from align.cli.parts.shared import (
+    AllLayersOption,
     BatchesOption,
     CandidateArgument,
     CandidateCheckpointOption,
+    CandidateInputsOption,
     InputSpecsOption,
     JsonOption,
+    LimitsOption,
     MapOption,
     ProjectOption,
     ReferenceArgument,
@@ -54,10 +57,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
-    candidate_inputs: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help="What the candidate alone is given, in the place of --inputs; one a batch."),
-    ] = None,
+    candidate_inputs: CandidateInputsOption = None,
     reference_checkpoint: ReferenceCheckpointOption = None,
     candidate_checkpoint: CandidateCheckpointOption = None,
     map_file: MapOption = None,
@@ -66,10 +66,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     reference_dtype: ReferenceDtypeOption = None,
     candidate_dtype: CandidateDtypeOption = None,
     candidate_mode: CandidateModeOption = None,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GLOB=VALUE", help="Multiply the limit of layers whose path fits; wins over the file's."),
-    ] = None,
+    limit: LimitsOption = None,
     require_dtype: Annotated[
         str | None,
         typer.Option("--require-dtype", metavar="DTYPE", help="A port that computes in a coarser one is not aligned."),
@@ -91,7 +88,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     switch: SwitchOption = None,
     as_batch: BatchOption = False,
-    show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
+    show_all: AllLayersOption = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="Of trace folders: compare what a trace that was cut short has.")
     ] = False,
