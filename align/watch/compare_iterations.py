@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from align.core.verdicts import ShownResult
 from align.errors import MissingFileError, UnlikeTracesError, UsageError
 from align.traces.capture_trace import BACKWARD
-from align.traces.dumped_side import is_trace_folder
-from align.traces.foreign_parts.run_folders import all_runs
+from align.traces.dumped_side import is_trace_folder, trace_folders_in
 from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import say
 
@@ -105,7 +104,7 @@ def _check_is_iteration(folder: Path) -> None:
     """Raise UsageError that names the iterations inside of a folder that is none itself, and two of one rank."""
     if not folder.is_dir():
         raise MissingFileError(folder, "trace folder")
-    found = [] if is_trace_folder(folder) else all_runs(folder, is_trace_folder)
+    found = [] if is_trace_folder(folder) else trace_folders_in(folder)
     if not found:
         return
     of_one_rank = [one for one in found if one.parent == found[0].parent]
