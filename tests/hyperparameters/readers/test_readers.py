@@ -188,7 +188,9 @@ def test_every_reader_says_what_it_reads_and_knows_no_others_file(settings: Any)
     texts = {"yaml": "lr: 1", "json": '{"lr": 1}', "toml": "lr = 1", "python": "lr = 1", "shell": "python t.py --lr 1"}
     for form, name in names.items():
         assert read_settings_of(settings.file(name, texts[form])).formats == (form,)
-    assert {*names, "megatron-log", "printed-call", "printed-list", "training-args", "capture"} == {*settings_formats()}
+    assert {*names, "megatron-log", "printed-call", "printed-list", "training-args", "capture", "captured-steps"} == {
+        *settings_formats()
+    }
 
 
 def test_a_file_without_settings_is_refused(settings: Any) -> None:
