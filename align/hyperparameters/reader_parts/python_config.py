@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from align.errors import UnreadableSettingsError
-from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles
+from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles, package_folder
 from align.hyperparameters.reader_parts.nested_settings import DELETE, Leaf, Tree, merged
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
 from align.words.catalogue import say
@@ -75,7 +75,14 @@ class PythonConfig:
             elif _reads_base(one):
                 for line in one.body:  # type: ignore[attr-defined]
                     if isinstance(line, ast.ImportFrom) and line.module:
-                        yield "../" * (line.level - 1) + line.module.replace(".", "/") + ".py"
+                        yield self._module_file(line.module, line.level)
+
+    def _module_file(self, module: str, level: int) -> str:
+        """The file of a module that `read_base()` imports: beside this one, or in an installed package."""
+        if level:
+            return "../" * (level - 1) + module.replace(".", "/") + ".py"
+        package, _, inside = module.partition(".")
+        return f"{package_folder(package, module, self._source).joinpath(*inside.split('.'))}.py"
 
     def _take(self, statement: ast.stmt) -> None:
         """Take an assignment, also to a key of what there is, and the fields of a class of settings."""

@@ -80,6 +80,8 @@ class _Nodes:
         """What all documents of a file hold together."""
         found: Tree = {}
         for node in nodes:
+            if node.tag == NULL:  # a document of nothing
+                continue
             if type(node).__name__ != "MappingNode":
                 raise UnreadableSettingsError(self._source.shown, say("settings_fault.no_names"))
             found = merged(found, self._value(node, 0))

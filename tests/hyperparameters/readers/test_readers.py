@@ -196,3 +196,45 @@ def test_every_reader_says_what_it_reads_and_knows_no_others_file(settings: Any)
 def test_a_file_without_settings_is_refused(settings: Any) -> None:
     with pytest.raises(UnreadableSettingsError, match="no setting stands in it"):
         read_settings_of(settings.file("empty.log", "hello\n"))
+
+
+@pytest.mark.parametrize("ending", ["json", "yaml", "toml", "py", "sh", "log", "txt"])
+@pytest.mark.parametrize("text", ["", " \n\t\n", "\ufeff"])
+def test_an_empty_file_is_called_empty(settings: Any, ending: str, text: str) -> None:
+    with pytest.raises(UnreadableSettingsError, match="it is empty") as caught:
+        read_settings_of(settings.file(f"a.{ending}", text))
+    assert "check the path" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", "{}"), ("a.json", '{"a": {}}'), ("a.yaml", "---\n"), ("a.yaml", "null\n"), ("a.yaml", "# none\n"),
+        ("a.toml", "# none\n"), ("a.py", "import os\n"), ("a.sh", "#!/bin/sh\ncd data\necho begin\n"),
+        ("a.log", "step 1 loss 2.0\n"),
+    ],
+)  # fmt: skip
+def test_a_file_without_parameters_says_what_was_looked_for(settings: Any, name: str, text: str) -> None:
+    with pytest.raises(UnreadableSettingsError, match=r"no setting stands in it; what was looked for: .*[a-z]"):
+        read_settings_of(settings.file(name, text))
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.json", "[1]"), ("a.json", "null"), ("a.yaml", "- 1\n")])
+def test_values_without_names_are_called_so(settings: Any, name: str, text: str) -> None:
+    with pytest.raises(UnreadableSettingsError, match="no names with values"):
+        read_settings_of(settings.file(name, text))
+
+
+def test_an_empty_file_among_several_is_refused(settings: Any) -> None:
+    full, empty = settings.file("a.yaml", "lr: 1\n"), settings.file("b.yaml", "")
+    with pytest.raises(UnreadableSettingsError, match=r"b\.yaml: it is empty"):
+        read_settings_of(f"{full},{empty}")
+
+
+def test_a_folder_without_a_capture_is_called_so(settings: Any) -> None:
+    with pytest.raises(UnreadableSettingsError, match="the folder holds no capture"):
+        read_settings_of(settings.folder)
+
+
+def test_numbers_of_json_that_are_not_finite_are_read(settings: Any) -> None:
+    assert settings.read("a.json", '{"low": -Infinity, "lr": -1e-4}') == {"low": float("-inf"), "lr": -1e-4}
