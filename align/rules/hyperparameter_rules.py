@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place"]
+ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place", "policy"]
 FOLDER: Final = "hyperparameters"
 PARAMETERS, WITHOUT_EFFECT = "parameters.toml", "without_effect.toml"
 
@@ -37,6 +37,20 @@ class SpelledName:
 
 
 @dataclass(frozen=True, slots=True)
+class Policy:
+    """A name of a policy in a text `name-part-part`: what it is the `same` as, and numbers of parts not given.
+
+    Parts that are `flags` say yes by standing there, whatever their number is.
+    """
+
+    name: str
+    same: str
+    parts: Mapping[str, float]
+    source: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One hyperparameter, whatever it is called; `order` counts them by what they do to a loss."""
 
@@ -50,6 +64,7 @@ class Parameter:
     part: bool = False
     same: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    policies: tuple[Policy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +158,8 @@ def _parameter(order: int, table: dict[str, Any]) -> Parameter:
     same = {plain_choice(other): value for value, others in table.pop("same", {}).items() for other in (value, *others)}
     needs = {name: tuple(values) for name, values in table.pop("needs", {}).items()}
     names = tuple(map(_spelled, table.pop("names")))
-    return Parameter(**table, names=names, same=same, needs=needs, order=order)
+    policies = tuple(Policy(**{**one, "flags": tuple(one.get("flags", ()))}) for one in table.pop("policies", ()))
+    return Parameter(**table, names=names, same=same, needs=needs, policies=policies, order=order)
 
 
 def _spelled(given: str | dict[str, Any]) -> SpelledName:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from align.hyperparameters.meaning.augment_policy import plain_policy
 from align.hyperparameters.meaning.setting_values import (
     as_number,
     as_switch,
@@ -159,6 +160,8 @@ def _held(setting: Setting, parameter: Parameter, spelled: SpelledName, trainer:
     own = trainer.values.get(parameter.id, {}) if trainer else {}
     same = {**parameter.same, **{plain_choice(key): one for key, one in own.items()}}
     found = in_one_form(value, parameter.kind, same)
+    if parameter.policies:
+        found = plain_policy(str(found), parameter.policies)
     if trainer and any(same_value(found, off) for off in trainer.off.get(parameter.id, ())):  # type: ignore[arg-type]
         return None
     return Held(found, shown_value(setting.value), setting.place, "given" if not how else "derived", how)
