@@ -69,10 +69,14 @@ def data_ranks(meaning: Meaning) -> Held | None:
 
 
 def all_devices(meaning: Meaning) -> Held | None:
-    """All devices: as given, or nodes x devices of a node."""
-    if "world_size" in meaning.held:
-        return meaning.held["world_size"]
+    """All devices: as given, or nodes x devices of a node.
+
+    One device beside several of a node is what a program has before its launcher says more.
+    """
     each, nodes = meaning.number("ranks_per_node"), meaning.number("nodes")
+    alone = meaning.number("world_size") == 1 and (each or 1) > 1
+    if "world_size" in meaning.held and not alone:
+        return meaning.held["world_size"]
     if each is None:
         return None
     nodes = 1.0 if nodes is None else nodes

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Origin = Literal["given", "default", "derived"]
 RATE = "learning_rate"
+OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses one
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +115,21 @@ def _parameters_of(
                     yield rank, rules.parameter(ident), spelled
     if own:
         return
-    head, _, rest = name.partition(".")
+    known = {name, *_without_sections(name, beside)}
     for parameter in rules.parameters:
         for rank, spelled in enumerate(parameter.names):
-            short = rest if head in rules.sections and rest else name
-            if spelled.name in (name, short) and _holds(spelled, name, setting, beside):
+            if spelled.name in known and _holds(spelled, name, setting, beside):
                 yield 100 + rank, parameter, spelled
+
+
+def _without_sections(name: str, beside: Mapping[str, Setting]) -> Iterator[str]:
+    """A name without the sections that it stands in; one may be called like the optimizer that is chosen."""
+    chosen = {plain_name(str(beside[one].value)) for one in OPTIMIZERS if one in beside}
+    while "." in name:
+        head, _, name = name.partition(".")
+        if head not in hyperparameter_rules().sections and head not in chosen:
+            return
+        yield name
 
 
 def _holds(spelled: SpelledName, name: str, setting: Setting, beside: Mapping[str, Setting]) -> bool:

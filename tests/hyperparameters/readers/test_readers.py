@@ -238,3 +238,36 @@ def test_a_folder_without_a_capture_is_called_so(settings: Any) -> None:
 
 def test_numbers_of_json_that_are_not_finite_are_read(settings: Any) -> None:
     assert settings.read("a.json", '{"low": -Infinity, "lr": -1e-4}') == {"low": float("-inf"), "lr": -1e-4}
+
+
+def test_a_configuration_that_is_set_by_attributes(settings: Any) -> None:
+    text = """from yacs.config import CfgNode as CN
+_C = CN()
+_C.TRAIN = CN()
+_C.TRAIN.BASE_LR = 5e-4
+_C.TRAIN.OPTIMIZER = CN()
+_C.TRAIN.OPTIMIZER.BETAS = (0.9, 0.999)
+torch.backends.cuda.matmul.allow_tf32 = True
+objects[0].lr = 3
+"""
+    assert settings.read("config.py", text) == {
+        "TRAIN.BASE_LR": 5e-4,
+        "TRAIN.OPTIMIZER.BETAS": (0.9, 0.999),
+        "torch.backends.cuda.matmul.allow_tf32": True,
+    }
+    assert settings.places("config.py", text)["TRAIN.BASE_LR"] == "config.py:4"
+
+
+def test_constants_of_the_only_optimizer_of_a_script(settings: Any) -> None:
+    call = "def main(args):\n    opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0, eps=args.eps)\n"
+    option = "parser.add_argument('--lr', default=0.1)\n"
+    assert settings.read("a.py", call) == {"optimizer": "AdamW", "lr": 1e-4, "weight_decay": 0}
+    assert settings.read("b.py", call + option)["lr"] == 0.1
+    assert settings.read("c.py", call + call.replace("main", "other") + option) == {"lr": 0.1}
+
+
+def test_documents_that_explain_the_settings_before_them_are_left_out(settings: Any) -> None:
+    zoo = "epochs: 40\nlr: 0.1\n---\nepochs: 'Epochs, default is 1.'\n---\nlr: [0.1, 0.2]\n"
+    assert settings.read("a.yaml", zoo) == {"epochs": 40, "lr": 0.1}
+    assert settings.read("b.yaml", "epochs: 40\n---\nepochs: 50\nlr: 0.1\n") == {"epochs": 50, "lr": 0.1}
+    assert settings.read("c.yaml", "epochs: 40\n---\nopt: adam\n") == {"epochs": 40, "opt": "adam"}

@@ -1,0 +1,48 @@
+"""Names that no table knows and that stand at other depths.
+
+`dataset_conf.filter_conf.max_length` is `dataset_conf.max_length` if no other name ends so, both stand under one part,
+and both have numbers or both words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from align.hyperparameters.meaning.setting_values import as_number, listed_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.hyperparameters.settings_format import Setting
+
+# Last parts that stand under many things and say nothing alone.
+COMMON = frozenset(
+    ("type", "name", "size", "value", "p", "prob", "scale", "dim", "num", "path", "factor", "enable", "enabled", "mode")
+)
+
+
+def with_nested_names(
+    reference: Mapping[str, Setting], candidate: Mapping[str, Setting]
+) -> tuple[dict[str, Setting], dict[str, Setting]]:
+    """Both sides' settings, of which those of the candidate that have another depth are called as the reference's."""
+    ends = _single_ends(reference, candidate), _single_ends(candidate, reference)
+    renamed = {
+        ends[1][end]: name
+        for end, name in ends[0].items()
+        if end in ends[1]
+        and set(name.split(".")[:-1]) & set(ends[1][end].split(".")[:-1])
+        and _has_numbers(reference[name]) == _has_numbers(candidate[ends[1][end]])
+    }
+    return dict(reference), {renamed.get(name, name): setting for name, setting in candidate.items()}
+
+
+def _single_ends(names: Mapping[str, Setting], others: Mapping[str, Setting]) -> dict[str, str]:
+    """The nested names by their last part, where that is theirs alone and the other side lacks the whole name."""
+    counted = Counter(name.rpartition(".")[2] for name in names)
+    nested = {name.rpartition(".")[2]: name for name in names if "." in name and name not in others}
+    return {end: name for end, name in nested.items() if counted[end] == 1 and end not in COMMON and not end.isdigit()}
+
+
+def _has_numbers(setting: Setting) -> bool:
+    return all(as_number(one) is not None for one in listed_values(setting.value))
