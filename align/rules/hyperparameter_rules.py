@@ -69,7 +69,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """A trainer: the signs that it is known by, its own names, the defaults that hold if nothing is given."""
+    """A trainer: the signs that it is known by, its own names, the defaults that hold if nothing is given.
+
+    `implied` are defaults of what its program has no option for.
+    """
 
     id: str
     title: str
@@ -83,6 +86,7 @@ class Trainer:
     ignored: tuple[str, ...]
     alike: Mapping[str, str]
     like: str = ""
+    implied: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,7 @@ def _trainer(document: dict[str, Any]) -> Trainer:
         tuple(map(plain_name, document.get("ignored", {}).get("names", ()))),
         alike,
         document.get("like", ""),
+        frozenset(document.get("implied", ())),
     )
 
 
@@ -199,7 +204,7 @@ def _like(trainer: Trainer, trainers: list[Trainer]) -> Trainer:
 
 
 def _checked(path: Path, trainer: Trainer, known: set[str]) -> Trainer:
-    named = {*trainer.names, *trainer.defaults, *trainer.values, *trainer.off, *trainer.sources}
+    named = {*trainer.names, *trainer.defaults, *trainer.values, *trainer.off, *trainer.sources, *trainer.implied}
     if strange := sorted(named - known):
         raise MappingRuleError(path, say("rule_file.unknown_parameters", names=strange))
     return trainer

@@ -142,3 +142,46 @@ def test_a_word_behind_a_number_belongs_to_the_program(settings: Any) -> None:
     assert (found["nproc_per_node"], found["betas"]) == ("2", ("0.9", "0.95"))
     mixed = settings.read("b.sh", "python t.py --data-path 0.3 A 0.7 B\n")
     assert mixed == {"data-path": ("0.3", "A", "0.7", "B")}
+
+
+def program(names: str, extra: str = "") -> str:
+    """A script that defines these options, and some more as scripts do."""
+    more = [f"other_{number}" for number in range(20)]
+    return extra + "".join(f"p.add_argument('--{name}', default=None)\n" for name in [*names.split(), *more])
+
+
+def test_a_program_without_an_option_has_no_default_of_it(settings: Any) -> None:
+    signs = "sched smoothing reprob aa remode model_ema"
+    port = ("b.yaml", "precision: fp16\n")
+    with_option = settings.compare(("main.py", program(f"{signs} amp")), port)
+    without = settings.compare(("main.py", program(signs)), port)
+    assert with_option.reference.trainer == without.reference.trainer == "timm"
+    assert [one.parameter for one in with_option.differences] == ["precision"]
+    assert [one.parameter for one in without.one_sided if one.parameter == "precision"] == ["precision"]
+    assert without.differences == ()
+
+
+def test_what_a_program_implies_holds_without_an_option(settings: Any) -> None:
+    code = program("batch-size", "p.add_argument('--lr0', default=0.01)\np.add_argument('--anchor_t', default=4)\n")
+    result = settings.compare(("train.py", code), ("b.yaml", "lr0: 0.01\nanchor_t: 4\noptimizer: adam\n"))
+    assert [(one.parameter, one.reference.origin) for one in result.differences] == [("optimizer", "default")]
+
+
+def test_epochs_that_a_cosine_of_timm_does_not_read_are_no_difference(settings: Any) -> None:
+    timm = "python train.py --sched cosine --smoothing 0.1 --reprob 0.2 --decay-epochs 30\n"
+    port = "epoch_size: 300\nimage_resize: 224\nckpt_save_policy: top_k\ndecay_epochs: 295\n"
+    assert "lr_decay_epochs" not in settings.differing(("a.sh", timm), ("b.yaml", port))
+
+
+def test_a_cosine_that_ends_where_it_begins_is_constant(settings: Any) -> None:
+    cosine = "lr: 1e-6\nmin_lr: 1.0e-6\nscheduler: cosine\n"
+    assert settings.differing(("a.yaml", cosine), ("b.yaml", "lr: 1e-6\nscheduler: constant\n")) == {}
+    other = settings.differing(("a.yaml", cosine.replace("1.0e-6", "0")), ("b.yaml", "lr: 1e-6\nscheduler: constant\n"))
+    assert other.keys() == {"lr_schedule"}
+
+
+def test_a_schedule_that_no_table_knows_hides_nothing(settings: Any) -> None:
+    first, second = "scheduler: my_own\nmin_lr: 1e-6\n", "scheduler: my_own\nmin_lr: 1e-5\n"
+    assert settings.differing(("a.yaml", first), ("b.yaml", second)).keys() == {"min_learning_rate"}
+    constant = settings.differing(("a.yaml", first.replace("my_own", "constant")), ("b.yaml", second))
+    assert constant.keys() == {"lr_schedule"}

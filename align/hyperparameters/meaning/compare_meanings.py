@@ -110,9 +110,20 @@ def _named_weights(one: Held, other: Held) -> bool:
 def _counts(parameter: Parameter, meaning: Meaning) -> bool:
     """Tell whether what a parameter needs is so on a side, as far as that is known."""
     return all(
-        name not in meaning.held or any(same_value(meaning.held[name].value, one) for one in values)  # type: ignore[arg-type]
-        for name, values in parameter.needs.items()
+        _is_open(name, meaning) or _is_one_of(values, meaning.held[name]) for name, values in parameter.needs.items()
     )
+
+
+def _is_open(name: str, meaning: Meaning) -> bool:
+    """Tell a choice that is not given, or is spelled as no table knows: what it needs may be so."""
+    held, parameter = meaning.held.get(name), hyperparameter_rules().parameter(name)
+    return held is None or (
+        parameter.kind == "choice" and held.value not in parameter.same.values() and bool(parameter.same)
+    )
+
+
+def _is_one_of(values: tuple[object, ...], held: Held) -> bool:
+    return any(same_value(held.value, one) for one in values)  # type: ignore[arg-type]
 
 
 def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quantity, found: Comparison) -> None:

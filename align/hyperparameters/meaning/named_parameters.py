@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from align.hyperparameters.meaning.augment_policy import plain_policy
@@ -15,16 +15,18 @@ from align.hyperparameters.meaning.setting_values import (
     same_value,
     shown_value,
 )
+from align.hyperparameters.thresholds import LEAST_OPTIONS
 from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules, plain_choice, plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from align.hyperparameters.settings_format import Setting, Value
     from align.rules.hyperparameter_rules import Parameter, SpelledName, Trainer
 
 Origin = Literal["given", "default", "derived"]
-RATE = "learning_rate"
+RATE, SCHEDULE = "learning_rate", "lr_schedule"
+DECAYING = ("cosine", "linear", "polynomial", "exponential")
 OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses one
 
 
@@ -45,12 +47,16 @@ class Held:
 
 @dataclass(slots=True)
 class Meaning:
-    """What one side says: parameters by id, and settings that no table of names knows, by plain name."""
+    """What one side says: parameters by id, and settings that no table of names knows, by plain name.
+
+    `lacking` are parameters that the side's program has no option for, if it lists its options.
+    """
 
     trainer: Trainer | None
     held: dict[str, Held] = field(default_factory=dict)
     others: dict[str, Setting] = field(default_factory=dict)
     without_effect: dict[str, Setting] = field(default_factory=dict)
+    lacking: frozenset[str] = frozenset()
 
     def number(self, name: str) -> float | None:
         """The number of a parameter; None if it has none."""
@@ -78,14 +84,28 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
         if not fits and is_given(setting.value):
             _leave_over(name, setting, meaning)
     _scale_by_rate(meaning)
+    _see_constant_rate(meaning)
+    if sum(one.option for one in by_name.values()) >= LEAST_OPTIONS:
+        meaning.lacking = _without_option(by_name.keys(), trainer)
     return meaning
+
+
+def _without_option(names: Collection[str], trainer: Trainer | None) -> frozenset[str]:
+    """The parameters of which no name is among these, and that the trainer does not imply."""
+    own, implied = (trainer.names, trainer.implied) if trainer else ({}, frozenset())
+    return frozenset(
+        one.id
+        for one in hyperparameter_rules().parameters
+        if one.id not in implied
+        and not any(fits_name(name, spelled.name) for spelled in (*one.names, *own.get(one.id, ())) for name in names)
+    )
 
 
 def fill_defaults(meaning: Meaning) -> None:
     """Take the trainer's defaults for what is not given; one of several forms of a thing stands for all of them."""
     trainer, given = meaning.trainer, set(meaning.held)
     for name, value in trainer.defaults.items() if trainer else ():
-        if name not in given and not given & _FORMS.get(name, set()):
+        if name not in given and name not in meaning.lacking and not given & _FORMS.get(name, set()):
             parameter = hyperparameter_rules().parameter(name)
             found = in_one_form(value, parameter.kind, parameter.same)  # type: ignore[arg-type]
             place = trainer.sources.get(name, trainer.source)  # type: ignore[union-attr]
@@ -208,6 +228,14 @@ def _scale_by_rate(meaning: Meaning) -> None:
             else:
                 how = f"{shown_value(share)} × {shown_value(rate)}"
                 meaning.held[name] = Held(share * rate, held.text, held.place, "derived", how, share)
+
+
+def _see_constant_rate(meaning: Meaning) -> None:
+    """Call a schedule constant that ends at the learning rate that it begins with."""
+    schedule, rate, lowest = meaning.held.get(SCHEDULE), meaning.number(RATE), meaning.number("min_learning_rate")
+    if schedule is not None and schedule.value in DECAYING and rate is not None and rate == lowest:
+        how = f"{schedule.text} from {shown_value(rate)} to {shown_value(lowest)}"
+        meaning.held[SCHEDULE] = replace(schedule, value="constant", origin="derived", how=how)
 
 
 def _leave_over(name: str, setting: Setting, meaning: Meaning) -> None:

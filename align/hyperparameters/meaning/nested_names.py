@@ -1,7 +1,7 @@
 """Names that no table knows and that stand at other depths.
 
 `dataset_conf.filter_conf.max_length` is `dataset_conf.max_length` if no other name ends so, both stand under one part,
-and both have numbers or both words.
+and both have as many numbers or words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def with_nested_names(
         for end, name in ends[0].items()
         if end in ends[1]
         and set(name.split(".")[:-1]) & set(ends[1][end].split(".")[:-1])
-        and _has_numbers(reference[name]) == _has_numbers(candidate[ends[1][end]])
+        and _form(reference[name]) == _form(candidate[ends[1][end]])
     }
     return dict(reference), {renamed.get(name, name): setting for name, setting in candidate.items()}
 
@@ -44,5 +44,7 @@ def _single_ends(names: Mapping[str, Setting], others: Mapping[str, Setting]) ->
     return {end: name for end, name in nested.items() if counted[end] == 1 and end not in COMMON and not end.isdigit()}
 
 
-def _has_numbers(setting: Setting) -> bool:
-    return all(as_number(one) is not None for one in listed_values(setting.value))
+def _form(setting: Setting) -> tuple[bool, int]:
+    """Whether a value is of numbers, and of how many."""
+    listed = listed_values(setting.value)
+    return all(as_number(one) is not None for one in listed), len(listed)

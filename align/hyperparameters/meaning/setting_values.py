@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.hyperparameters.reader_parts.literals import printed_value
-from align.hyperparameters.thresholds import SAME_NUMBER
+from align.hyperparameters.thresholds import ENDLESS_DIGITS, LEAST_DIGITS_ROUNDED, SAME_NUMBER
 from align.rules.hyperparameter_rules import plain_choice
 
 if TYPE_CHECKING:
@@ -87,8 +87,19 @@ def same_value(one: Value, other: Value) -> bool:
         return as_switch(one) == as_switch(other) is not None
     numbers = as_number(one), as_number(other)
     if numbers[0] is not None and numbers[1] is not None:
-        return abs(numbers[0] - numbers[1]) <= SAME_NUMBER * max(abs(numbers[0]), abs(numbers[1]))
+        return _same_number(*numbers)  # type: ignore[arg-type]
     return str(one).strip().casefold() == str(other).strip().casefold()
+
+
+def _same_number(one: float, other: float) -> bool:
+    """Tell equal numbers, also 4/3 and 1.333: a fraction without end, and the same one written in some digits."""
+    if abs(one - other) <= SAME_NUMBER * max(abs(one), abs(other)):
+        return True
+    short, long = sorted((one, other), key=lambda number: len(repr(number)))
+    if "e" in repr(short) + repr(long) or len(repr(long)) < ENDLESS_DIGITS:
+        return False
+    digits, decimals = repr(short).replace(".", "").lstrip("-0"), len(repr(short).partition(".")[2])
+    return len(digits) >= LEAST_DIGITS_ROUNDED and round(long, decimals) == short
 
 
 def shown_value(value: Value) -> str:

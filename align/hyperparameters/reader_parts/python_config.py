@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.errors import UnreadableSettingsError
@@ -188,10 +189,12 @@ class PythonConfig:
                 long = next((str(one) for one in names if str(one).startswith("--")), "")
                 given = {one.arg: one.value for one in node.keywords}
                 if long and "default" in given:
-                    yield long.lstrip("-").replace("-", "_"), self._value(given["default"], 0)
+                    value = self._value(given["default"], 0)
+                    option = replace(value, option=True) if isinstance(value, Leaf) else value
+                    yield long.lstrip("-").replace("-", "_"), option
                 elif long and getattr(given.get("action"), "value", "") in SWITCHES:
-                    value = SWITCHES[given["action"].value]  # type: ignore[attr-defined]
-                    yield long.lstrip("-").replace("-", "_"), Leaf(value, self._source.place(node.lineno))
+                    switch = SWITCHES[given["action"].value]  # type: ignore[attr-defined]
+                    yield long.lstrip("-").replace("-", "_"), Leaf(switch, self._source.place(node.lineno), option=True)
 
     def _optimizers(self, module: ast.Module) -> Iterator[tuple[str, Tree]]:
         """The class and the constants of `torch.optim.AdamW(..., lr=1e-4)`, the only one, wherever it stands."""
