@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.registry import check_packages
-from align.errors import MissingFileError, UnreadableSettingsError
+from align.errors import MissingFileError, UnreadableSettingsError, UsageError
 from align.hyperparameters.settings_format import settings_formats
 from align.hyperparameters.settings_source import SettingsSource
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
@@ -43,8 +43,10 @@ def read_settings_of(side: str | Path) -> SettingsRead:
 
 
 def settings_files(side: str | Path) -> list[Path]:
-    """The files that a side names; commas stand between several. Raises MissingFileError."""
-    names = [str(side)] if Path(side).exists() else str(side).split(",")
+    """The files that a side names; commas stand between several. Raises MissingFileError, and UsageError for no name."""
+    names = [str(side)] if str(side) and Path(side).exists() else str(side).split(",")
+    if not all(name.strip() for name in names):
+        raise UsageError.of("settings_usage.no_name", side=str(side))
     found = [Path(name.strip()) for name in names]
     for path in found:
         if not path.exists():

@@ -120,7 +120,7 @@ def warmup_quantity(meaning: Meaning) -> Quantity:
     forms = given
     duration = duration_quantity(meaning).forms
     for form in ("steps", "epochs"):
-        if form in forms and form in duration and "share" not in forms:
+        if form in forms and form in duration and duration[form].value and "share" not in forms:
             forms["share"] = _share(forms[form], duration[form])
     if "share" in forms and "steps" in duration and "steps" not in forms:
         steps = float(forms["share"].value) * float(duration["steps"].value)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
 from align.hyperparameters.reader_parts.literals import printed_value
@@ -93,8 +94,10 @@ def same_value(one: Value, other: Value) -> bool:
 
 def _same_number(one: float, other: float) -> bool:
     """Tell equal numbers, also 4/3 and 1.333: a fraction without end, and the same one written in some digits."""
-    if abs(one - other) <= SAME_NUMBER * max(abs(one), abs(other)):
+    if one == other or (isnan(one) and isnan(other)) or abs(one - other) <= SAME_NUMBER * max(abs(one), abs(other)):
         return True
+    if not (isfinite(one) and isfinite(other)):
+        return False
     short, long = sorted((one, other), key=lambda number: len(repr(number)))
     if "e" in repr(short) + repr(long) or len(repr(long)) < ENDLESS_DIGITS:
         return False

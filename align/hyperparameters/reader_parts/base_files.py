@@ -38,7 +38,9 @@ class BaseFiles:
         if path.resolve() in self._open or self._read > MOST_BASES:
             raise UnreadableSettingsError(named_by.shown, say("settings_fault.circle", base=name))
         if not path.is_file():
-            raise UnreadableSettingsError(named_by.shown, say("settings_fault.no_base", base=name))
+            raise UnreadableSettingsError(
+                named_by.shown, say("settings_fault.no_base", base=name), say("settings_fault.base_hint")
+            )
         self._open.append(path.resolve())
         try:
             return read(SettingsSource(path))

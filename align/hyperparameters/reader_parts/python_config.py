@@ -78,11 +78,17 @@ class PythonConfig:
         for one in module.body:
             if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and one.targets[0].id in BASES:
                 given = self._value(one.value, 0)
-                yield from (str(leaf.value) for leaf in (given if isinstance(given, list) else [given]))
+                yield from map(self._base_name, given if isinstance(given, list) else [given])
             elif _reads_base(one):
                 for line in one.body:  # type: ignore[attr-defined]
                     if isinstance(line, ast.ImportFrom) and line.module:
                         yield self._module_file(line.module, line.level)
+
+    def _base_name(self, given: Tree) -> str:
+        """The name of a base; raises UnreadableSettingsError for what is none."""
+        if not isinstance(given, Leaf) or not isinstance(given.value, str):
+            raise UnreadableSettingsError(self._source.shown, say("settings_fault.no_base_name"))
+        return given.value
 
     def _module_file(self, module: str, level: int) -> str:
         """The file of a module that `read_base()` imports: beside this one, or in an installed package."""

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.captured_facts import fact_name
 from align.hyperparameters.settings_format import Setting
+from align.hyperparameters.settings_source import SettingsSource
+from align.hyperparameters.thresholds import LONGEST_LOG_HEAD_BYTES
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from align.hyperparameters.settings_source import SettingsSource
 
 STEPS, SCHEMA = "steps.json", "mindalign.training-steps/1"
 OF_OPTIMIZER = (
@@ -42,11 +43,11 @@ class CapturedSteps:
         """Read what the description says of the training; tensors are not looked at."""
         place = f"{source.path / STEPS}:1"
         try:
-            document = json.loads((source.path / STEPS).read_text(encoding="utf-8"))
+            document = json.loads(SettingsSource(source.path / STEPS).whole_text(LONGEST_LOG_HEAD_BYTES))
             if document["schema"] != SCHEMA:
                 raise KeyError(document["schema"])
             found = {**_facts(document), **_of_optimizer(document["groups"]), **_of_loss(document["loss"])}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise UnreadableSettingsError(place, say("settings_fault.no_steps", error=error)) from error
         for name, value in found.items():
             yield Setting(name, tuple(value) if isinstance(value, list) else value, place)
