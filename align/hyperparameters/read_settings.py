@@ -43,7 +43,7 @@ def read_settings_of(side: str | Path) -> SettingsRead:
 
 
 def settings_files(side: str | Path) -> list[Path]:
-    """The files that a side names; commas stand between several. Raises MissingFileError, and UsageError for no name."""
+    """The files that a side names; commas stand between several. Raises MissingFileError, or UsageError for no name."""
     names = [str(side)] if str(side) and Path(side).exists() else str(side).split(",")
     if not all(name.strip() for name in names):
         raise UsageError.of("settings_usage.no_name", side=str(side))

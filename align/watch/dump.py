@@ -7,7 +7,7 @@ of its own, written as it runs, so that a killed process leaves all iterations b
 from __future__ import annotations
 
 import warnings
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,8 +152,9 @@ class Dump:
         return {**self._side.reader.environment(), **describe_launch(), **self._lengths}
 
     def _see_data(self, data: Any) -> None:
-        """Keep the lengths of the data of a framework's own loop, if none were given."""
-        self._lengths = self._lengths or describe_data(data)
+        """Keep the lengths of the data of a framework's own loop, if none were given; its loop is not ended for them."""
+        with suppress(UsageError):
+            self._lengths = self._lengths or describe_data(data)
 
     def _ended(self, sink: DumpedIteration) -> None:
         if sink.begun:
