@@ -152,7 +152,7 @@ class Dump:
         return {**self._side.reader.environment(), **describe_launch(), **self._lengths}
 
     def _see_data(self, data: Any) -> None:
-        """Keep the lengths of the data of a framework's own loop, if none were given; its loop is not ended for them."""
+        """Keep the lengths of the data of a framework's own loop, if none were given; that never ends the loop."""
         with suppress(UsageError):
             self._lengths = self._lengths or describe_data(data)
 
