@@ -6,8 +6,9 @@ names, the signs that it is known by, and its defaults with a public address. Th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -147,10 +148,19 @@ def plain_choice(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
-@cache
 def fits_name(name: str, pattern: str) -> bool:
     """Tell whether a plain name fits a pattern; `*` stands for anything."""
-    return name == pattern or ("*" in pattern and fnmatchcase(name, pattern))
+    return name == pattern or ("*" in pattern and _expression((pattern,)).match(name) is not None)
+
+
+def fits_one_of(name: str, patterns: tuple[str, ...]) -> bool:
+    """Tell whether a plain name fits one of several patterns, in one look."""
+    return bool(patterns) and _expression(patterns).match(name) is not None
+
+
+@cache
+def _expression(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
 
 
 def _parameters(document: dict[str, Any]) -> tuple[dict[str, Any], tuple[Parameter, ...]]:

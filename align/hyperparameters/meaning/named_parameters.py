@@ -16,7 +16,7 @@ from align.hyperparameters.meaning.setting_values import (
     shown_value,
 )
 from align.hyperparameters.thresholds import LEAST_OPTIONS
-from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules, plain_choice, plain_name
+from align.rules.hyperparameter_rules import fits_name, fits_one_of, hyperparameter_rules, plain_choice, plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -242,7 +242,7 @@ def _leave_over(name: str, setting: Setting, meaning: Meaning) -> None:
     """Keep a setting under its plain name, or among those that no loss depends on."""
     trainer = meaning.trainer
     ignored = (*hyperparameter_rules().without_effect, *(trainer.ignored if trainer else ()))
-    if any(fits_name(name, pattern) for pattern in ignored):
+    if fits_one_of(name, ignored):
         meaning.without_effect[name] = setting
         return
     alike = trainer.alike if trainer else {}

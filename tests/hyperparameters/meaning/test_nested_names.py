@@ -40,3 +40,14 @@ def test_last_parts_that_say_nothing_do_not_pair(settings: Any) -> None:
 def test_a_name_that_both_sides_have_stays_with_itself(settings: Any) -> None:
     first = "net: {longest: 1, deep: {longest: 2}}\n"
     assert settings.differing(("a.yaml", first), ("b.yaml", "net: {longest: 1}\n")) == {}
+
+
+def test_a_name_that_another_ends_with_is_compared(settings: Any) -> None:
+    first = "audio: {pitch: {feature: a, scale: 1}, energy: {feature: b}}\n"
+    second = "pitch: {feature: c, scale: 1}\nenergy: {feature: b}\n"
+    assert settings.differing(("a.yaml", first), ("b.yaml", second)) == {"audio.pitch.feature": ("a", "c")}
+
+
+def test_a_name_that_two_others_end_with_is_not(settings: Any) -> None:
+    first, second = "a: {pitch: {feature: a}}\nb: {pitch: {feature: b}}\n", "pitch: {feature: c}\n"
+    assert settings.differing(("a.yaml", first), ("b.yaml", second)) == {}
