@@ -200,6 +200,8 @@ def test_the_callback_dumps_the_steps_of_model_train(tmp_path: Path, *, sink: bo
     model.train(1, data, callbacks=[dump.callback()], dataset_sink_mode=sink)
     assert [folder.name for folder in dump.folders] == ["step_0", "step_2", "step_3"]
     assert all(show_trace(folder).complete for folder in dump.folders)
+    facts = show_trace(dump.folders[0]).environment
+    assert (facts["dataset samples"], facts["dataset batches"]) == (str(4 * len(X)), "4")
     assert hooks_on(net) == 0
 
 
