@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from align.core.traces import TensorPart
     from align.core.verdicts import Finding, LayerOutcome, Verdict
     from align.models.call_model import InputBinding
+    from align.models.edited_code import CodeChange
     from align.traces.module_calls import UnpairedLayer
 
 UnseenState = Literal["bypassed", "never called", "not seen"]
@@ -270,6 +271,7 @@ class Culprit:
     `arguments` the same as arguments of the layer's constructor, none where it takes another layer. `line` says where:
     file and number of the line that makes the layer, or that calls it. `inside` is the functional call at fault, where
     one was found. `also` are other layers of the port whose settings are to change alike, though it does not show.
+    `code` is the change of one expression of the port's code that was tried and removes the difference.
     """
 
     reference: str
@@ -287,6 +289,7 @@ class Culprit:
     inside: FunctionFault | None = None
     arguments: dict[str, Setting] = field(default_factory=dict)
     also: tuple[str, ...] = ()
+    code: CodeChange | None = None
 
 
 @dataclass(frozen=True, slots=True)

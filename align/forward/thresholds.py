@@ -258,3 +258,8 @@ BLIND_LIMIT: Final = 1.0
 """A limit by a prediction that is this share of a layer's typical value (RMS) shows no fault in it.
 Choice: an output of zeros would pass.
 """
+
+MOST_TRIED_EDITS: Final = 40
+"""So many changes of expressions are tried for a piece of wrong code.
+Choice: each costs a run of the port; the arguments of a usual piece of code have fewer values worth trying.
+"""
