@@ -1,4 +1,4 @@
-"""The edits of a port's source: confirmed changes of settings, written where the value is made.
+"""The edits of a port's source: confirmed changes of settings, written where the value is made, and of its own code.
 
 An argument that stands in the call of a layer is changed there; a name is followed to its default, its constant or the
 call that hands it down; an argument that is missing is added. Of the places that a value goes through the one nearest
@@ -19,12 +19,13 @@ from align.fixes.follow_argument import CallsOfLayers, Site, arguments_of, is_op
 from align.fixes.planned_edits import PlannedEdits, RefusedFix, SourceEdit
 from align.fixes.source_bytes import decoded
 from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced, written
-from align.models.source_lines import agrees_with
+from align.models.source_lines import agrees_with, methods_of, own_classes
 
 if TYPE_CHECKING:
     from align.core.layer_settings import Setting
     from align.fixes.follow_argument import LayerCall
     from align.forward.forward_result import Culprit
+    from align.models.edited_code import CodeChange
 
 Layers = Mapping[str, Any]
 FRAMEWORKS = ("mindspore", "torch")
@@ -126,6 +127,9 @@ class _Plan:
                 raise _RefusedError("two_values", line=_line(one.site), values=[known.text, one.text])
 
     def _planned(self, culprit: Culprit) -> Iterator[_Place]:
+        if culprit.code:
+            yield self._in_code(culprit, culprit.code)
+            return
         if not culprit.arguments or culprit.part != "layer":
             raise _RefusedError("no_setting", change=culprit.change)
         made = self.calls.construction(culprit.candidate)
@@ -143,6 +147,18 @@ class _Plan:
                 yield from self._changed(culprit, name, self.calls.places(made, given))
         if missing:
             yield self._added(culprit, missing, made)
+
+    def _in_code(self, culprit: Culprit, change: CodeChange) -> _Place:
+        """The expression that was tried in the live code, and all layers that run it."""
+        _require_own(change.file)
+        text = decoded(Path(change.file).read_bytes())
+        nodes = (one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.expr))
+        begun = [one for one in nodes if (one.lineno, one.col_offset) == (change.line, change.column)]
+        meant = [one for one in begun if text[slice(*ends(text, one))] == change.before]
+        if not meant:
+            raise _RefusedError("no_line", line=culprit.line)
+        layers = {path for path, layer in self.layers.items() if _runs(layer, change)}
+        return _Place(Site(change.file, meant[0]), change.after, self._in_order(layers), {}, culprit.cause)
 
     def _without_padding(self, culprit: Culprit, given: Mapping[str, ast.expr]) -> Culprit:
         """The culprit with a padding of 0 where a mode without padding is wanted, and the call gives one."""
@@ -219,6 +235,14 @@ class _Plan:
 
     def _in_order(self, layers: set[str]) -> tuple[str, ...]:
         return tuple(path for path in self.layers if path in layers)
+
+
+def _runs(layer: object, change: CodeChange) -> bool:
+    """Tell whether a method of a layer's classes holds the changed line."""
+    methods = (source for cls in own_classes(layer) for source in methods_of(cls))
+    return any(
+        one.file == change.file and one.node.lineno <= change.line <= (one.node.end_lineno or 0) for one in methods
+    )
 
 
 def _takes(kind: type, name: str) -> bool:
