@@ -268,10 +268,11 @@ class Culprit:
     makes wrong use of what its layers returned. Paths are "" for the model itself. `factor` is the multiple of the
     limit at which it would pass. `cause` is the id of a rule or relation, "" where none is known; it is `confirmed`
     if the change was tried and removes the difference, `suspected` if it would explain it. `change` is what to write,
-    `arguments` the same as arguments of the layer's constructor, none where it takes another layer. `line` says where:
-    file and number of the line that makes the layer, or that calls it. `inside` is the functional call at fault, where
-    one was found. `also` are other layers of the port whose settings are to change alike, though it does not show.
-    `code` is the change of one expression of the port's code that was tried and removes the difference.
+    `arguments` the same as arguments of the layer's constructor; where it takes another layer, `layer` is the full name
+    of its class, and these are its arguments. `code` is the same for one expression of the port's code. `line` says
+    where: file and number of the line that makes the layer, or that calls it. `inside` is the functional call at fault,
+    where one was found. `also` are other layers of the port whose settings are to change alike, though it does not
+    show.
     """
 
     reference: str
@@ -290,6 +291,7 @@ class Culprit:
     arguments: dict[str, Setting] = field(default_factory=dict)
     also: tuple[str, ...] = ()
     code: CodeChange | None = None
+    layer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
