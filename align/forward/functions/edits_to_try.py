@@ -13,6 +13,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from align.forward.relation_thresholds import DIGITS_OF_FACTOR
+from align.forward.thresholds import MOST_REORDERED
 from align.models.edited_code import CodeChange
 from align.models.source_lines import called_name, is_own
 
@@ -34,7 +35,7 @@ FUNCTIONS = {  # what relations call a function: its name in torch.nn.functional
 NOTHING = "nothing"
 APPLIED = ("activation-differs", "activation-missing", "activation-extra")
 AXES = ("axis", "dim", "axes", "dims")
-NEAR_AXES = (-1, 1, -2, 2, 0, 3)
+NEAR_AXES = (-1, 1, -2, 2, 0, 3)  # no limit: the order in which axes are tried
 TURNS = ("transpose", "permute")
 EXCHANGES = ("swapaxes", "swapdims", "transpose")
 JOINS = ("concat", "cat", "concatenate", "stack")
@@ -46,9 +47,7 @@ PLACED_AXIS = {  # functions whose axis is often given by its place: the number 
 WORDS = (("bilinear", "nearest", "bicubic"), ("none", "tanh"), ("half_pixel", "align_corners", "asymmetric"))
 REORDERED = ("reordered", "transposed", "permuted", "reshaped", "")
 RESHAPES = ("reshape", "view", "flatten")
-USUAL_ORDERS = ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (0, 2, 1))
-MOST_TURNED = 4
-MOST_JOINED = 4
+USUAL_ORDERS = ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (0, 2, 1))  # no limit: orders of axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +68,12 @@ def edits_to_try(code: WrongCode) -> Iterator[tuple[FunctionType, CodeChange]]:
     """Yield guesses, those on the likeliest lines first."""
     found: dict[tuple[bool, bool], dict[int, list[tuple[FunctionType, CodeChange]]]] = {}
     for function, tree in code.functions:
-        for node, text in _Guesses(function, tree, code).all():
-            change = _change(function, node, text)
-            rank = (
-                node.lineno not in code.lines,
-                code.cause.partition("-")[0] not in (change.before if change else ""),
-            )
-            if change is not None:
-                found.setdefault(rank, {}).setdefault(id(node), []).append((function, change))
+        guesses = _Guesses(function, tree, code)
+        for is_other, edits in enumerate((guesses.told(), guesses.others())):
+            for node, text in edits:
+                rank = bool(is_other), node.lineno not in code.lines
+                if (change := _change(function, node, text)) is not None:
+                    found.setdefault(rank, {}).setdefault(id(node), []).append((function, change))
     for rank in sorted(found):
         turns = zip_longest(*found[rank].values())  # one of each expression before the next of any
         yield from dict.fromkeys(one for turn in turns for one in turn if one is not None)
@@ -106,12 +103,15 @@ class _Guesses:
         self._returns = [one.value for one in ast.walk(tree) if isinstance(one, ast.Return) and one.value]
         self._layers = [one for one in self._calls if is_own(one.func, "self", called_name(one))]
 
-    def all(self) -> Iterator[Edit]:
-        """Those that the cause speaks of; where it says nothing, of all kinds."""
+    def told(self) -> Iterator[Edit]:
+        """Those that the cause speaks of."""
         if self._code.cause in APPLIED:
-            return self._applied()
-        if self._code.cause == "scaled":
-            return self._scaled()
+            yield from self._applied()
+        elif self._code.cause == "scaled":
+            yield from self._scaled()
+
+    def others(self) -> Iterator[Edit]:
+        """Those of all other kinds."""
         return chain(self._arguments(), self._joined(), self._turned_before(), self._added_back())
 
     def _applied(self) -> Iterator[Edit]:
@@ -202,7 +202,7 @@ class _Guesses:
             return
         numbers = [one for one in values if one is not None]
         is_order = sorted(numbers) == list(range(len(numbers))) and len(numbers) > 2
-        if is_order and len(numbers) <= MOST_TURNED:
+        if is_order and len(numbers) <= MOST_REORDERED:
             others = list(permutations(numbers))
         elif len(numbers) == 2:
             others = [*combinations((-2, -1), 2), *combinations((1, 2, 3), 2), (0, 1)]
@@ -242,7 +242,7 @@ class _Guesses:
             if called_name(call) in JOINS and isinstance(parts, (ast.List, ast.Tuple)):
                 elements = [self._source(one) for one in parts.elts]
                 brackets = "[]" if isinstance(parts, ast.List) else "()"
-                for order in permutations(elements) if 1 < len(elements) <= MOST_JOINED else ():
+                for order in permutations(elements) if 1 < len(elements) <= MOST_REORDERED else ():
                     yield parts, f"{brackets[0]}{', '.join(order)}{brackets[1]}"
 
     def _added_back(self) -> Iterator[Edit]:

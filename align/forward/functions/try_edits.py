@@ -81,7 +81,7 @@ def _wrong_code(model: Model, suspect: Suspect) -> WrongCode:
 
 def _functions(model: Any, path: str) -> Iterator[tuple[FunctionType, ast.AST]]:
     """The methods of the module at a path, or of the first around it that has code of a user's own."""
-    layer = reduce(getattr, path.split(".") if path else [], model)
+    layer = reduce(lambda holder, name: getattr(holder, name, None), path.split(".") if path else [], model)
     classes = own_classes(layer)
     if not classes and path:
         yield from _functions(model, path.rpartition(".")[0])
