@@ -17,7 +17,7 @@ from align.words.catalogue import say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SAMPLES, BATCHES, BATCH_SIZE = "dataset samples", "dataset batches", "dataset batch size"
+SAMPLES, BATCHES, BATCH_SIZE = "dataset samples", "dataset batches", "dataset batch_size"
 
 
 def describe_data(data: Any) -> dict[str, str]:

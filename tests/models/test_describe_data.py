@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lengths(samples: int | None, batches: int | None = None, size: int | None = None) -> dict[str, str]:
-    found = {"dataset samples": samples, "dataset batches": batches, "dataset batch size": size}
+    found = {"dataset samples": samples, "dataset batches": batches, "dataset batch_size": size}
     return {name: str(number) for name, number in found.items() if number is not None}
 
 

@@ -75,4 +75,4 @@ def test_the_callback_of_a_dump_counts_the_steps_of_the_optimizer(tmp_path: Path
     shown = [show_trace(folder) for folder in dump.folders]
     assert all(one.complete for one in shown)
     lengths = {name: value for name, value in shown[0].environment.items() if name.startswith("dataset")}
-    assert lengths == {"dataset samples": "8", "dataset batches": "4", "dataset batch size": "2"}
+    assert lengths == {"dataset samples": "8", "dataset batches": "4", "dataset batch_size": "2"}

@@ -7,7 +7,7 @@ OWN_NAMES = {
     "world size": "world_size",
     "dataset samples": "dataset_size",
     "dataset batches": "batches_per_epoch",
-    "dataset batch size": "batch_size",
+    "dataset batch_size": "batch_size",
 }
 
 
