@@ -45,6 +45,7 @@ PLACED_AXIS = {  # functions whose axis is often given by its place: the number 
     **dict.fromkeys(("split", "chunk", "roll", "repeat_interleave"), 2),
 }
 WORDS = (("bilinear", "nearest", "bicubic"), ("none", "tanh"), ("half_pixel", "align_corners", "asymmetric"))
+OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Attribute, ast.Subscript)
 REORDERED = ("reordered", "transposed", "permuted", "reshaped", "")
 RESHAPES = ("reshape", "view", "flatten")
 USUAL_ORDERS = ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (0, 2, 1))  # no limit: orders of axes
@@ -72,25 +73,11 @@ def edits_to_try(code: WrongCode) -> Iterator[tuple[FunctionType, CodeChange]]:
         for is_other, edits in enumerate((guesses.told(), guesses.others())):
             for node, text in edits:
                 rank = bool(is_other), node.lineno not in code.lines
-                if (change := _change(function, node, text)) is not None:
+                if (change := guesses.change(node, text)) is not None:
                     found.setdefault(rank, {}).setdefault(id(node), []).append((function, change))
     for rank in sorted(found):
         turns = zip_longest(*found[rank].values())  # one of each expression before the next of any
         yield from dict.fromkeys(one for turn in turns for one in turn if one is not None)
-
-
-def _change(function: FunctionType, node: ast.expr, after: str) -> CodeChange | None:
-    before = _source(function, node)
-    file = function.__code__.co_filename
-    return CodeChange(file, node.lineno, node.col_offset, before, after) if before and before != after else None
-
-
-def _text(function: FunctionType) -> str:
-    return "".join(linecache.getlines(function.__code__.co_filename, function.__globals__))
-
-
-def _source(function: FunctionType, node: ast.AST) -> str:
-    return ast.get_source_segment(_text(function), node) or ""
 
 
 class _Guesses:
@@ -98,10 +85,25 @@ class _Guesses:
 
     def __init__(self, function: FunctionType, tree: ast.AST, code: WrongCode) -> None:
         self._function, self._code = function, code
+        self._lines = linecache.getlines(function.__code__.co_filename, function.__globals__)
+        operations = [one for one in ast.walk(tree) if isinstance(one, OPERATIONS)]
+        self._operands = {id(part) for one in operations for part in ast.iter_child_nodes(one)}
         self._nodes = [one for one in ast.walk(tree) if isinstance(one, ast.expr)]
         self._calls = [one for one in self._nodes if isinstance(one, ast.Call)]
         self._returns = [one.value for one in ast.walk(tree) if isinstance(one, ast.Return) and one.value]
         self._layers = [one for one in self._calls if is_own(one.func, "self", called_name(one))]
+
+    def change(self, node: ast.expr, after: str) -> CodeChange | None:
+        """Write another text in the place of an expression; None where that is what stands there."""
+        before = self._source(node)
+        try:
+            written = ast.parse(after, mode="eval").body
+        except SyntaxError:  # what is no expression by itself, as an argument with a star
+            return None
+        if isinstance(written, OPERATIONS[:2]) and id(node) in self._operands:
+            after = f"({after})"
+        file = self._function.__code__.co_filename
+        return CodeChange(file, node.lineno, node.col_offset, before, after) if before not in ("", after) else None
 
     def told(self) -> Iterator[Edit]:
         """Those that the cause speaks of."""
@@ -194,25 +196,16 @@ class _Guesses:
         """Orders of axes, as a tuple or as arguments, and pairs of axes that change places."""
         if name not in (*TURNS, *EXCHANGES):
             return
-        given = call.args if self._is_method(call) else call.args[1:]
+        given = [*(call.args if self._is_method(call) else call.args[1:])]
         given += [one.value for one in call.keywords if one.arg in ("perm", "input_perm", *AXES)]
         listed = given[0].elts if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)) else given
-        values = [_whole(one) for one in listed]
-        if None in values or not listed:
+        orders = _other_orders([_whole(one) for one in listed])
+        whole = self._source(call)
+        if not orders or not whole.isascii() or any(one.lineno != call.lineno for one in listed):
             return
-        numbers = [one for one in values if one is not None]
-        is_order = sorted(numbers) == list(range(len(numbers))) and len(numbers) > 2
-        if is_order and len(numbers) <= MOST_REORDERED:
-            others = list(permutations(numbers))
-        elif len(numbers) == 2:
-            others = [*combinations((-2, -1), 2), *combinations((1, 2, 3), 2), (0, 1)]
-        else:
-            return
-        text, whole = _text(self._function), self._source(call)
-        first, last = (ast.get_source_segment(text, one) or "" for one in (listed[0], listed[-1]))
-        start = _begin(call, listed[0], whole)
-        end = _begin(call, listed[-1], whole) + len(last)
-        for order in others if first and start >= 0 else ():
+        start = listed[0].col_offset - call.col_offset
+        end = (listed[-1].end_col_offset or 0) - call.col_offset
+        for order in orders:
             yield call, whole[:start] + ", ".join(map(str, order)) + whole[end:]
 
     def _turned_before(self) -> Iterator[Edit]:
@@ -222,8 +215,9 @@ class _Guesses:
         for call in self._calls if self._code.cause in REORDERED else ():
             base = call.func.value if isinstance(call.func, ast.Attribute) else None
             if called_name(call) in RESHAPES and base is not None and self._is_method(call):
+                whole = f"({self._source(base)})" if isinstance(base, OPERATIONS[:2]) else self._source(base)
                 for order in (*filter(None, orders), *USUAL_ORDERS):
-                    yield base, f"{self._source(base)}.{self._turning}({', '.join(map(str, order))})"
+                    yield base, f"{whole}.{self._turning}({', '.join(map(str, order))})"
 
     @property
     def _turning(self) -> str:
@@ -252,7 +246,10 @@ class _Guesses:
                 yield call, f"{call.args[0].id} + {self._source(call)}"
 
     def _source(self, node: ast.AST) -> str:
-        return _source(self._function, node)
+        """The text of an expression, "" where it is on several lines."""
+        if getattr(node, "end_lineno", None) != (row := getattr(node, "lineno", 0)) or row > len(self._lines):
+            return ""
+        return self._lines[row - 1].encode()[node.col_offset : node.end_col_offset].decode()  # type: ignore[attr-defined]
 
 
 def _names(fact: object) -> list[str]:
@@ -265,6 +262,16 @@ def _whole(node: ast.expr) -> int | None:
     except ValueError:
         return None
     return value if type(value) is int else None
+
+
+def _other_orders(numbers: list[int | None]) -> list[tuple[int, ...]]:
+    """All orders of a few axes, or other pairs that change places; none of what is no whole number."""
+    known = [one for one in numbers if one is not None]
+    if len(known) < len(numbers):
+        return []
+    if sorted(known) == [*range(len(known))] and 2 < len(known) <= MOST_REORDERED:
+        return list(permutations(known))
+    return [*combinations((-2, -1), 2), *combinations((1, 2, 3), 2), (0, 1)] if len(known) == 2 else []
 
 
 def _number(node: ast.expr) -> float | None:
@@ -287,10 +294,3 @@ def _other_words(node: ast.expr) -> Iterator[Edit]:
         yield node, str(not node.value)
     for group in WORDS if isinstance(node.value, str) else ():
         yield from ((node, f'"{one}"') for one in group if node.value in group and one != node.value)
-
-
-def _begin(call: ast.Call, node: ast.expr, whole: str) -> int:
-    """Where in the source of a call on one line an expression begins; -1 on another line."""
-    if node.lineno != call.lineno or not whole.isascii():
-        return -1
-    return node.col_offset - call.col_offset
