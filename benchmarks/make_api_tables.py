@@ -360,7 +360,9 @@ def _own(answer: dict[str, Any]) -> dict[str, Any]:
     if platforms is None:
         own["documented"] = False
     named = [dict(zip(("setting", "torch", "mindspore"), one, strict=True)) for one in answer.get("settings", ())]
-    return {**own, "settings": named, "arguments": answer.get("arguments", {}), "write": answer["write"]}
+    others = [dict(zip(("setting", "value", "write"), one, strict=True)) for one in answer.get("otherwise", ())]
+    written = {"arguments": answer.get("arguments", {}), "write": answer["write"], "otherwise": others}
+    return {**own, "settings": named, **written}
 
 
 def _counterpart_text(one: dict[str, Any]) -> str:

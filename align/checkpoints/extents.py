@@ -65,7 +65,8 @@ def mapped(extent: Extent, shape: Shape, dtype: str) -> Callable[[], Array]:
                 start, size = extent.offset - before, extent.nbytes + before
                 raw = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ, offset=start)
         except (OSError, ValueError) as error:  # it was there, and long enough, when the header was read
-            raise NotACheckpointError(extent.path, say("checkpoint_file.not_mapped", error=error)) from error
+            reason = getattr(error, "strerror", None) or error  # which names the file no second time
+            raise NotACheckpointError(extent.path, say("checkpoint_file.not_mapped", error=reason)) from error
         return np.ndarray(shape, kind, raw, before)
 
     return load

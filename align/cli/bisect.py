@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +32,9 @@ from align.cli.parts.sides import made_from, requested
 from align.cli.parts.train_bisection import bisect_train
 
 if TYPE_CHECKING:
+    from align.core.protocols import Batch
     from align.forward.bisect_result import Bisection, PrecisionBisection, SwitchBisection
+    from align.runs.project_file import Project, ProjectSide
 
 
 def bisect_command(  # noqa: PLR0913 - one parameter an option
@@ -84,78 +86,86 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     With --train: find the smallest set of layers whose precision, device or implementation moves a training's loss.
     With --switches: find the switches of an Ascend chip, or of a GPU, that do, all others at their most precise value.
     """
-    from align.forward.bisect_port import bisect_port, parse_points, read_points
-    from align.forward.bisect_precision import bisect_precision
-    from align.models.open_side import open_side
-
-    of_training = (("--batch", batch), ("--steps", steps), ("--implementation", implementation))
+    of_training: dict[str, Any] = {"--batch": batch, "--steps": steps, "--implementation": implementation}
+    of_points: dict[str, Any] = {"--points": points, "--point": point, "--map": map_file}
+    of_candidate: dict[str, Any] = {"CANDIDATE": candidate, "--candidate-checkpoint": candidate_checkpoint}
     if train is not None:
-        of_models = (("REFERENCE", reference), ("CANDIDATE", candidate), ("--inputs", inputs), ("--input", made))
-        of_points = (("--points", points), ("--point", point), ("--map", map_file), ("--switches", switches))
-        filled = (("--reference-checkpoint", reference_checkpoint), ("--candidate-checkpoint", candidate_checkpoint))
-        _refuse([name for name, value in (*of_models, *of_points, *filled, ("--loss", loss)) if value])
+        of_models: dict[str, Any] = {
+            "REFERENCE": reference,
+            "--reference-checkpoint": reference_checkpoint,
+            **of_candidate,
+        }
+        of_models |= {"--inputs": inputs, "--input": made, "--switches": switches, "--loss": loss}
+        _refuse({**of_models, **of_points})
         change = {"precision": precision, "device": device, "implementation": implementation}
         return bisect_train(train, batch, steps, change, (layers, limit), (run, json))
-    _refuse([name for name, value in of_training if value])
+    of_one: dict[str, Any] = {"limit": limit, "loss": loss}
     alone = precision is not None or device is not None or switches is not None
-    of_one = (("--limit", limit), ("--loss", loss))
-    of_two = (
-        ("CANDIDATE", candidate),
-        ("--points", points),
-        ("--point", point),
-        ("--candidate-checkpoint", candidate_checkpoint),
-        ("--map", map_file),
-    )
-    _refuse([name for name, value in (of_two if alone else of_one) if value])
+    _refuse({**of_training, **({**of_candidate, **of_points} if alone else {"--limit": limit, "--loss": loss})})
     checkpoints = reference_checkpoint, candidate_checkpoint
     settings = read_settings(project, reference, "" if alone else candidate, checkpoints=checkpoints, map_file=map_file)
     source = inputs_source(inputs, made, settings)
     given = given_inputs(source, made or (), seed)
+    settings = replace(settings, map=None) if alone else settings
     result: Bisection | PrecisionBisection | SwitchBisection
-    with progress_bar() as progress:
-        if switches is not None:
-            from align.forward.bisect_switches import bisect_switches
-
-            side = settings.reference
-            settings = replace(settings, map=None)
-            result = bisect_switches(
-                open_side(str(side.model), side.checkpoint),
-                target=switches,
-                inputs=given,
-                framework=named_driver(framework),
-                switches=given_switches(switch),
-                limit=limit,
-                loss=loss,
-                progress=progress,
-            )
-        elif alone:
-            settings = replace(settings, map=None)
-            result = bisect_precision(
-                requested(settings.reference),
-                inputs=given,
-                precision=precision,
-                device=device,
-                layers=layers,
-                limit=limit,
-                loss=loss,
-                progress=progress,
-            )
-        else:
-            named = {**(read_points(points) if points else {}), **parse_points(point or ())}
-            result = bisect_port(
-                requested(settings.reference),
-                requested(settings.candidate),
-                inputs=given,
-                points=named or None,
-                name_map=settings.map,
-                progress=progress,
-            )
+    if switches is not None:
+        result = _of_switches(settings.reference, given, switches, (framework, switch), of_one)
+    elif alone:
+        of_one |= {"precision": precision, "device": device, "layers": layers}
+        result = _of_layers(settings.reference, given, of_one)
+    else:
+        result = _of_points(settings, given, points, point)
     sources = made_from(settings, inputs=source, points=points)
     return finish(result, result.verdict, sources, run, json, show_all=show_all)
 
 
-def _refuse(named: list[str]) -> None:
+def _of_switches(
+    side: ProjectSide, given: Path | Batch, target: str, driver: tuple[str, list[str] | None], judged: dict[str, Any]
+) -> SwitchBisection:
+    """Halve the switches of a chip that a framework drives, with those that the user sets."""
+    from align.forward.bisect_switches import bisect_switches
+    from align.models.open_side import open_side
+
+    framework, switch = driver
+    with progress_bar() as progress:
+        return bisect_switches(
+            open_side(str(side.model), side.checkpoint),
+            target=target,
+            inputs=given,
+            framework=named_driver(framework),
+            switches=given_switches(switch),
+            progress=progress,
+            **judged,
+        )
+
+
+def _of_layers(side: ProjectSide, given: Path | Batch, changed_and_judged: dict[str, Any]) -> PrecisionBisection:
+    """Halve the layers of one model that run in another precision or elsewhere."""
+    from align.forward.bisect_precision import bisect_precision
+
+    with progress_bar() as progress:
+        return bisect_precision(requested(side), inputs=given, progress=progress, **changed_and_judged)
+
+
+def _of_points(settings: Project, given: Path | Batch, file: Path | None, point: list[str] | None) -> Bisection:
+    """Halve a port by points at which it gets the reference's values; those typed come on top of the file's."""
+    from align.forward.bisect_port import bisect_port, parse_points, read_points
+
+    named = {**(read_points(file) if file else {}), **parse_points(point or ())}
+    with progress_bar() as progress:
+        return bisect_port(
+            requested(settings.reference),
+            requested(settings.candidate),
+            inputs=given,
+            points=named or None,
+            name_map=settings.map,
+            progress=progress,
+        )
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """Raise UsageError naming those of another bisection that are given."""
     from align.errors import UsageError
 
-    if named:
+    if named := [name for name, value in options.items() if value]:
         raise UsageError.of("cli_usage.of_another_bisection", names=named)

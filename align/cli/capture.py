@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from align.cli.parts.shared import (
     TRAINING_SIDE,
     BatchesOfStepsOption,
     BatchesOption,
+    CheckpointOption,
     InputSpecsOption,
     JsonOption,
     SeedOption,
@@ -33,7 +34,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
-    checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the model.")] = None,
+    checkpoint: CheckpointOption = None,
     device: DeviceOption = None,
     dtype: DtypeOption = None,
     mode: ModeOption = None,
@@ -53,6 +54,10 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", help="How many training steps.")] = 3,
     batch: BatchesOfStepsOption = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="FUNCTION", help="Returns the loader or dataset of the training: its lengths are kept."),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace training steps that DIR holds; a trace always is.")
     ] = False,
@@ -77,7 +82,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         if strange := [name for name, given in others.items() if given]:
             raise UsageError.of("cli_usage.of_a_forward_run", name=strange[0])
         with own_hints((), others):
-            return _capture_steps(step, folder, batch, steps, json, overwrite=overwrite)
+            return _capture_steps(step, folder, batch, steps, json, overwrite=overwrite, data=data)
     if batch:
         raise UsageError.of("cli_usage.of_training_steps")
     if side is None:
@@ -97,6 +102,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
             backward=backward,
             noise=noise,
             values=values,
+            data=_loaded(data),
             progress=progress,
         )
     if not json:
@@ -109,8 +115,15 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     return 0
 
 
-def _capture_steps(
-    factory: str, folder: Path, batch: list[str] | None, steps: int, json: bool, *, overwrite: bool
+def _loaded(data: str | None) -> Any:
+    """What the function of `--data` returns."""
+    from align.models.user_code import load_function
+
+    return None if data is None else load_function(data, "data file")()
+
+
+def _capture_steps(  # noqa: PLR0913 - the options of one command
+    factory: str, folder: Path, batch: list[str] | None, steps: int, json: bool, *, overwrite: bool, data: str | None
 ) -> int:
     """Capture training steps; raises UsageError where no batch is given."""
     from align.training.capture_training_step import capture_training_step
@@ -119,7 +132,7 @@ def _capture_steps(
         raise UsageError.of("cli_usage.no_batch")
     with progress_bar() as progress:
         result = capture_training_step(
-            factory, folder, batch=batch, steps=steps, overwrite=overwrite, progress=progress
+            factory, folder, batch=batch, steps=steps, overwrite=overwrite, data=_loaded(data), progress=progress
         )
     hand_over(result, {"step": factory, **numbered_sources("batch", batch)}, None, json)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from align.cli.parts.shared import (
     import_report_meanwhile,
     progress_bar,
 )
+
+if TYPE_CHECKING:
+    from align.convert.conversion_result import ConversionRecord
 
 
 class Family(str, enum.Enum):
@@ -91,62 +94,39 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     json: JsonOption = False,
 ) -> int:
     """Convert a checkpoint, read the result back and compare it bit for bit; neither framework is needed."""
-    from align.convert.convert_checkpoint import convert_checkpoint
-
+    of_file = {"family": family, "target": target and target.value, "layer": layer, "strip": strip, "key": key}
+    of_file |= {"dtype": dtype and dtype.value, "max_shard_size": max_shard_size}
+    of_models: dict[str, object] = {"source_model": source_model, "target_model": target_model}
+    of_run: dict[str, object] = {"dry_run": dry_run, "trust_pickle": trust_pickle}
     if as_batch:
-        given: dict[str, object] = {
-            "map": map_file,
-            "family": family,
-            "target": target and target.value,
-            "layer": layer,
-            "strip": strip,
-        }
-        given |= {"key": key, "dtype": dtype and dtype.value, "max_shard_size": max_shard_size, "overwrite": overwrite}
-        given |= {} if verify else {"verify": verify}
-        unfit: dict[str, object] = {
-            "--source-model": source_model,
-            "--target-model": target_model,
-            "--dry-run": dry_run,
-            "--into": into,
-        }
-        unfit |= {"--out": out, "--trust-pickle": trust_pickle}
+        given = {"map": map_file, **of_file, "overwrite": overwrite, **({} if verify else {"verify": verify})}
+        unfit = _as_options({**of_models, "dry_run": dry_run, "into": into, "out": out, "trust_pickle": trust_pickle})
         return run_folders("convert", (source, destination), given, unfit, run, json=json, show_all=show_all)
     if into or out:
-        needless: dict[str, object] = {
-            "--target-model": target_model,
-            "--family": family,
-            "--target": target,
-            "--layer": layer,
-        }
-        needless |= {"--strip": strip, "--key": key, "--dtype": dtype, "--max-shard-size": max_shard_size}
-        needless |= {"--dry-run": dry_run, "--trust-pickle": trust_pickle, "--run": run, "--json": json}
+        needless = _as_options({"target_model": target_model, **of_file, **of_run, "run": run, "json": json})
         _check_into(destination, out, [name for name, value in needless.items() if value], into=into)
         return _into(source, destination, out or destination, source_model, map_file, overwrite=overwrite)
-    made_from = {"source": source} | ({"map": Path(map_file)} if map_file else {})
     if not json:
         import_report_meanwhile()
-    with progress_bar() as progress:
-        record = convert_checkpoint(
-            source,
-            destination,
-            name_map=map_file,
-            source_model=source_model,
-            target_model=target_model,
-            family=family,
-            target=target.value if target else None,
-            layers=layer or (),
-            strip=strip or (),
-            key=key,
-            dtype=dtype.value if dtype else None,
-            max_shard_size=max_shard_size,
-            verify=verify,
-            overwrite=overwrite,
-            dry_run=dry_run,
-            trust_pickle=trust_pickle,
-            progress=progress,
-        )
-    hand_over(record, made_from, run, json, show_all=show_all)
+    how = {**of_file, **of_models, **of_run, "verify": verify, "overwrite": overwrite}
+    record = _converted(source, destination, map_file, how)
+    hand_over(record, {"source": source, **({"map": Path(map_file)} if map_file else {})}, run, json, show_all=show_all)
     return record.verdict.exit_code if verify and not dry_run else 0  # nothing was to be compared
+
+
+def _converted(source: Path, destination: Path, map_file: str | None, how: dict[str, Any]) -> ConversionRecord:
+    from align.convert.convert_checkpoint import convert_checkpoint
+
+    layers, strip = how.pop("layer") or (), how.pop("strip") or ()
+    with progress_bar() as progress:
+        return convert_checkpoint(
+            source, destination, name_map=map_file, layers=layers, strip=strip, progress=progress, **how
+        )
+
+
+def _as_options(named: dict[str, object]) -> dict[str, object]:
+    """The same by what is typed: `--dry-run`."""
+    return {f"--{name.replace('_', '-')}": value for name, value in named.items()}
 
 
 def _check_into(model: Path, out: Path | None, used: list[str], *, into: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from align.cli.parts.batch_jobs import BatchOption, run_folders
-from align.cli.parts.shared import JsonOption, RunOption, hand_over, progress_bar
+from align.cli.parts.shared import AllTensorsOption, JsonOption, RunOption, hand_over, progress_bar
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
         bool, typer.Option("--trust-pickle", help="Let torch run the code in A or B: only for files you trust.")
     ] = False,
     as_batch: BatchOption = False,
-    show_all: Annotated[bool, typer.Option("--all", help="List every tensor, unfolded.")] = False,
+    show_all: AllTensorsOption = False,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:

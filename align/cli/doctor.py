@@ -58,11 +58,8 @@ def doctor_command(  # noqa: PLR0913 - one parameter an option
 
 
 def _followed(pid: int, every: float, longest: float | None, run: Path | None, json: bool) -> int:
-    from align.errors import UsageError
     from align.lint.follow_memory import follow_memory
 
-    if not every > 0:
-        raise UsageError.of("doctor_usage.every", every=every)
     followed = follow_memory(pid, every, longest, _running_line())
     return finish(followed, followed.verdict, {}, run, json)
 

@@ -10,10 +10,12 @@ import typer
 from align.cli.parts.ascend import FrameworkOption, SwitchOption, given_switches, named_driver
 from align.cli.parts.shared import (
     BatchesOption,
+    CheckpointOption,
     InputSpecsOption,
     JsonOption,
     RunOption,
     SeedOption,
+    TorchModelArgument,
     file_or_function,
     given_batches,
     hand_over,
@@ -23,14 +25,14 @@ from align.cli.parts.sides import numbered_sources
 
 
 def emulate_command(  # noqa: PLR0913 - one parameter an option
-    model: Annotated[str, typer.Argument(help="A torch model: `package.module:function` or `file.py:function`.")],
+    model: TorchModelArgument,
     target: Annotated[
         str, typer.Option(metavar="TARGET", help="The chip: ascend:910a, 310p, 910b, 910c or 950, or gpu.")
     ],
     inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
-    checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the model.")] = None,
+    checkpoint: CheckpointOption = None,
     framework: FrameworkOption = "mindspore",
     switch: SwitchOption = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer.")] = False,

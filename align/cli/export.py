@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from align.cli.parts.shared import (
+    AllLayersOption,
+    CheckpointOption,
     InputsOption,
     InputSpecsOption,
     JsonOption,
@@ -35,14 +37,14 @@ def export_command(  # noqa: PLR0913 - one parameter an option
     inputs: InputsOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
-    checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the model.")] = None,
+    checkpoint: CheckpointOption = None,
     exporter: Annotated[ExporterName, typer.Option(help="Which of torch's exporters.")] = ExporterName.dynamo,
     opset: Annotated[
         int | None, typer.Option(metavar="N", help="Opset to write; by default the exporter's own.")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Compare the file with the model, layer by layer.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
-    show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
+    show_all: AllLayersOption = False,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:

@@ -15,8 +15,10 @@ import typer
 from align.cli.parts.shared import (
     BatchesOption,
     CandidateCheckpointOption,
+    CandidateInputsOption,
     InputSpecsOption,
     JsonOption,
+    LimitsOption,
     MapOption,
     ProjectOption,
     ReferenceArgument,
@@ -54,10 +56,7 @@ def fix_command(  # noqa: PLR0913 - one parameter an option
     inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: Annotated[int | None, typer.Option(help="Seed of --input.")] = None,
-    candidate_inputs: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help="What the port alone is given, in the place of --inputs; one a batch."),
-    ] = None,
+    candidate_inputs: CandidateInputsOption = None,
     reference_checkpoint: ReferenceCheckpointOption = None,
     candidate_checkpoint: CandidateCheckpointOption = None,
     map_file: MapOption = None,
@@ -66,9 +65,7 @@ def fix_command(  # noqa: PLR0913 - one parameter an option
     reference_dtype: ReferenceDtypeOption = None,
     candidate_dtype: CandidateDtypeOption = None,
     candidate_mode: CandidateModeOption = None,
-    limit: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB=VALUE", help="Multiply the limit of layers whose path fits.")
-    ] = None,
+    limit: LimitsOption = None,
     patch: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the patch into this file.")] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Make the changes, and run everything again.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Put back what the last --apply changed.")] = False,

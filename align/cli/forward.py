@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from align.cli.parts.ascend import SwitchOption, given_switches
 from align.cli.parts.batch_jobs import BatchOption, run_folders
 from align.cli.parts.shared import (
+    AllLayersOption,
     BatchesOption,
     CandidateArgument,
     CandidateCheckpointOption,
+    CandidateInputsOption,
     InputSpecsOption,
     JsonOption,
+    LimitsOption,
     MapOption,
     ProjectOption,
     ReferenceArgument,
@@ -44,6 +47,9 @@ from align.cli.parts.trace_folders import compared_folders
 
 if TYPE_CHECKING:
     from align.core.protocols import Inputs
+    from align.forward.allowances import Allowances
+    from align.forward.forward_result import ForwardComparison
+    from align.runs.project_file import Project
 
 _CANDIDATES = "candidate_inputs.npz"
 
@@ -54,10 +60,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
-    candidate_inputs: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help="What the candidate alone is given, in the place of --inputs; one a batch."),
-    ] = None,
+    candidate_inputs: CandidateInputsOption = None,
     reference_checkpoint: ReferenceCheckpointOption = None,
     candidate_checkpoint: CandidateCheckpointOption = None,
     map_file: MapOption = None,
@@ -66,10 +69,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     reference_dtype: ReferenceDtypeOption = None,
     candidate_dtype: CandidateDtypeOption = None,
     candidate_mode: CandidateModeOption = None,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GLOB=VALUE", help="Multiply the limit of layers whose path fits; wins over the file's."),
-    ] = None,
+    limit: LimitsOption = None,
     require_dtype: Annotated[
         str | None,
         typer.Option("--require-dtype", metavar="DTYPE", help="A port that computes in a coarser one is not aligned."),
@@ -91,7 +91,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     switch: SwitchOption = None,
     as_batch: BatchOption = False,
-    show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
+    show_all: AllLayersOption = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="Of trace folders: compare what a trace that was cut short has.")
     ] = False,
@@ -104,10 +104,6 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     Several --inputs are batches that both models are run on one after another, without a reset between. In a run folder
     the inputs are kept as inputs.npz, and used again when none are given.
     """
-    from align.forward.allowances import read_limits
-    from align.forward.compare_forward import compare_forward
-    from align.models.open_side import check_dtype
-
     if as_batch:
         given = {"map": map_file and str(map_file), "limit": limit, "partial": partial}
         unfit: dict[str, object] = {
@@ -130,22 +126,10 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     of_second = {"device": candidate_device, "dtype": candidate_dtype, "mode": candidate_mode}
     first, second = given_side(settings.reference, **of_first), given_side(settings.candidate, **of_second)
     settings = replace(settings, reference=first, candidate=second)
-    allowed = settings.allowances
-    check_dtype(require_dtype)
-    switches = given_switches(switch)
-    limits = (*read_limits(limit or ()), *allowed.limits)
-    allowances = replace(allowed, limits=limits, coarsest=require_dtype or "")
-    needless = (
-        inputs,
-        made,
-        candidate_inputs,
-        functions,
-        witness,
-        emulate,
-        *checkpoints,
-        *of_first.values(),
-        *of_second.values(),
-    )
+    looks: dict[str, Any] = {"functions": functions, "witness": witness, "emulate": emulate}
+    switches, allowances = given_switches(switch), _allowances(settings, limit, require_dtype)
+    placed = (*checkpoints, *of_first.values(), *of_second.values())
+    needless = (inputs, made, candidate_inputs, *looks.values(), *placed)
     models = str(first.model), str(second.model)
     if folders := compared_folders(models, settings.map, allowances, partial=partial, needless=needless):
         result, sources = folders
@@ -154,28 +138,47 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     chosen = batches_source(inputs, made, settings)
     source = given_batches(chosen, made or (), seed, kept)
     own = _candidates_batches(candidate_inputs, run, kept=source is kept)
-    with progress_bar() as progress:
-        result = compare_forward(
-            requested(first),
-            requested(second),
-            inputs=source,
-            candidate_inputs=own,
-            name_map=settings.map,
-            traces=run / "traces" if run is not None else None,
-            power=not no_power,
-            functions=functions,
-            witness=witness,
-            emulate=emulate,
-            switches=switches,
-            allowances=allowances,
-            progress=progress,
-        )
+    looks |= {"power": not no_power, "switches": switches, "traces": None if run is None else run / "traces"}
+    result = _compared(settings, source, own, allowances, looks)
     written = _keep_inputs(source, kept)
     named = numbered_sources("inputs", [written] if written else chosen)
     _keep_candidates_inputs(own, run)
     named |= numbered_sources("candidate inputs", [file_or_function(one) for one in candidate_inputs or ()])
     sources = made_from(settings, **named, witness=witness)
     return finish(result, result.verdict, sources, run, json, show_all=show_all)
+
+
+def _allowances(settings: Project, limit: list[str] | None, require_dtype: str | None) -> Allowances:
+    """Those of the project file, with what is given here in front."""
+    from align.forward.allowances import read_limits
+    from align.models.open_side import check_dtype
+
+    check_dtype(require_dtype)
+    allowed = settings.allowances
+    return replace(allowed, limits=(*read_limits(limit or ()), *allowed.limits), coarsest=require_dtype or "")
+
+
+def _compared(
+    settings: Project,
+    source: Path | Inputs,
+    own: Path | Inputs | None,
+    allowances: Allowances,
+    looks: dict[str, Any],
+) -> ForwardComparison:
+    """Run both models; `looks` says what is looked at beside the layers' outputs."""
+    from align.forward.compare_forward import compare_forward
+
+    with progress_bar() as progress:
+        return compare_forward(
+            requested(settings.reference),
+            requested(settings.candidate),
+            inputs=source,
+            candidate_inputs=own,
+            name_map=settings.map,
+            allowances=allowances,
+            progress=progress,
+            **looks,
+        )
 
 
 def _candidates_batches(given: list[str] | None, run: Path | None, *, kept: bool) -> Path | Inputs | None:

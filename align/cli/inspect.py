@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import JsonOption, RunOption, TrustPickleOption, hand_over
+from align.cli.parts.shared import AllTensorsOption, JsonOption, RunOption, TrustPickleOption, hand_over
 
 
 def inspect_command(
@@ -16,7 +16,7 @@ def inspect_command(
         str | None, typer.Option(metavar="KEY", help="Entry of a nested file, as the table of entries names it.")
     ] = None,
     trust_pickle: TrustPickleOption = False,
-    show_all: Annotated[bool, typer.Option("--all", help="List every tensor, unfolded.")] = False,
+    show_all: AllTensorsOption = False,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:

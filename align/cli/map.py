@@ -36,15 +36,15 @@ _WHY = {
     "--check": "cli_usage.beside_check",
     "CANDIDATE": "cli_usage.beside_candidate",
 }
-_SIDE = (
+_MODEL_OR_CHECKPOINT = (
     "A model (`package.module:function` or `file.py:function`) or a checkpoint (file, index or folder); "
     "by default the model of the project file."
 )
 
 
 def map_command(  # noqa: PLR0913 - one parameter an option
-    reference: Annotated[str | None, typer.Argument(help=_SIDE, metavar="REFERENCE")] = None,
-    candidate: Annotated[str | None, typer.Argument(help=_SIDE, metavar="CANDIDATE")] = None,
+    reference: Annotated[str | None, typer.Argument(help=_MODEL_OR_CHECKPOINT, metavar="REFERENCE")] = None,
+    candidate: Annotated[str | None, typer.Argument(help=_MODEL_OR_CHECKPOINT, metavar="CANDIDATE")] = None,
     rules: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Map file with names and patterns that are never overruled.")
     ] = None,

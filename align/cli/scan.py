@@ -13,6 +13,7 @@ from align.cli.parts.shared import (
     JsonOption,
     RunOption,
     SeedOption,
+    TorchModelArgument,
     file_or_function,
     given_batches,
     hand_over,
@@ -22,7 +23,7 @@ from align.cli.parts.sides import numbered_sources
 
 
 def scan_command(  # noqa: PLR0913 - one parameter an option
-    model: Annotated[str, typer.Argument(help="A torch model: `package.module:function` or `file.py:function`.")],
+    model: TorchModelArgument,
     target: Annotated[
         str, typer.Option(metavar="NAME", help="What the port is to run on: cpu, gpu or ascend:CHIP.")
     ] = "cpu",

@@ -71,11 +71,10 @@ def trace_command(  # noqa: PLR0913 - one parameter an option
 
 
 def _changes(folder: Path, later: Path | None, *, json: bool, show_all: bool) -> int:
-    from align.errors import UsageError
-    from align.watch.compare_iterations import compare_iterations
+    from align.watch.compare_iterations import compare_iterations, refuse_one_iteration
 
     if later is None:
-        raise UsageError.of("cli_usage.changes_of_two")
+        refuse_one_iteration(folder)
     result = compare_iterations(folder, later)
     hand_over(result, {"before": folder, "after": later}, None, json, show_all=show_all)
     return 0

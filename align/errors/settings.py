@@ -9,5 +9,5 @@ from align.words.catalogue import say
 class UnreadableSettingsError(CannotRunError):
     """A file that holds no settings, is damaged, or asks for more than any configuration does."""
 
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(f"cannot read settings from {place}: {reason}", say("settings_fault.hint"))
+    def __init__(self, place: str, reason: str, hint: str = "") -> None:
+        super().__init__(f"cannot read settings from {place}: {reason}", hint or say("settings_fault.hint"))

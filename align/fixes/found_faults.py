@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.registry import file_models
 from align.errors import CannotRunError, UsageError
 from align.forward.forward_result import Culprit, FunctionFault
+from align.models.edited_code import CodeChange
 from align.runs.evidence import is_unchanged
 from align.runs.ladder_result import RungResult
 from align.runs.run_folder import RunFolder
@@ -87,6 +88,7 @@ def _culprit(one: Mapping[str, Any]) -> Culprit:
     inside = one.get("inside")
     found = inside and {field.name: inside[field.name] for field in fields(FunctionFault) if field.name in inside}
     own["also"], own["arguments"] = tuple(own.get("also", ())), _as_settings(own.get("arguments", {}))
+    own["code"] = CodeChange(**one["code"]) if one.get("code") else None
     return Culprit(**{**own, "inside": FunctionFault(**{**found, "lines": tuple(found["lines"])}) if found else None})
 
 

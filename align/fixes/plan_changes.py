@@ -106,4 +106,5 @@ def _change(place: FilePlace, text: str) -> FileChange:
         before = place.file.read_bytes()
         return FileChange(place, before, encoded(text, before))
     except (OSError, SyntaxError, UnicodeError) as error:
-        raise CannotRunError.of("fix_usage.unreadable", name=place.file, reason=error) from error
+        reason = getattr(error, "strerror", None) or error  # which names the file no second time
+        raise CannotRunError.of("fix_usage.unreadable", name=place.file, reason=reason) from error

@@ -1,4 +1,4 @@
-"""The edits of a port's source: confirmed changes of settings, written where the value is made.
+"""The edits of a port's source: confirmed changes of settings, written where the value is made, and of its own code.
 
 An argument that stands in the call of a layer is changed there; a name is followed to its default, its constant or the
 call that hands it down; an argument that is missing is added. Of the places that a value goes through the one nearest
@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from align.fixes.follow_argument import CallsOfLayers, Site, arguments_of, is_open
 from align.fixes.planned_edits import PlannedEdits, RefusedFix, SourceEdit
 from align.fixes.source_bytes import decoded
 from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced, written
-from align.models.source_lines import agrees_with
+from align.models.source_lines import agrees_with, called_name, methods_of, own_classes
 
 if TYPE_CHECKING:
     from align.core.layer_settings import Setting
     from align.fixes.follow_argument import LayerCall
     from align.forward.forward_result import Culprit
+    from align.models.edited_code import CodeChange
 
 Layers = Mapping[str, Any]
 FRAMEWORKS = ("mindspore", "torch")
 PARTIAL = "partial"
+KIND = ""  # what a layer of another class is wanted as, among the arguments
 EXPLICIT = "pad"  # the only mode of MindSpore's layers with which they take a padding
 
 
@@ -96,7 +101,7 @@ class _Plan:
         self.wanted: dict[str, dict[str, Setting]] = {}
         for one in culprits:
             for path in (one.candidate, *one.also):
-                self.wanted.setdefault(path, {}).update(one.arguments)
+                self.wanted.setdefault(path, {}).update({KIND: one.layer} if one.layer else one.arguments)
 
     def by_file(self) -> dict[str, list[_Place]]:
         """The places in the order of their files."""
@@ -126,11 +131,17 @@ class _Plan:
                 raise _RefusedError("two_values", line=_line(one.site), values=[known.text, one.text])
 
     def _planned(self, culprit: Culprit) -> Iterator[_Place]:
-        if not culprit.arguments or culprit.part != "layer":
+        if culprit.code:
+            yield self._in_code(culprit, culprit.code)
+            return
+        if not (culprit.arguments or culprit.layer) or culprit.part != "layer":
             raise _RefusedError("no_setting", change=culprit.change)
         made = self.calls.construction(culprit.candidate)
         if made is None or not agrees_with(made.node, self.layers[culprit.candidate]):
             raise _RefusedError("no_line", line=culprit.line)
+        if culprit.layer:
+            yield self._of_other_class(culprit, made)
+            return
         missing = {}
         culprit = self._without_padding(culprit, self._given(culprit.candidate, made))
         for name, value in culprit.arguments.items():
@@ -143,6 +154,18 @@ class _Plan:
                 yield from self._changed(culprit, name, self.calls.places(made, given))
         if missing:
             yield self._added(culprit, missing, made)
+
+    def _in_code(self, culprit: Culprit, change: CodeChange) -> _Place:
+        """The expression that was tried in the live code, and all layers that run it."""
+        _require_own(change.file)
+        text = decoded(Path(change.file).read_bytes())
+        nodes = (one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.expr))
+        begun = [one for one in nodes if (one.lineno, one.col_offset) == (change.line, change.column)]
+        meant = [one for one in begun if text[slice(*ends(text, one))] == change.before]
+        if not meant:
+            raise _RefusedError("no_line", line=culprit.line)
+        layers = {path for path, layer in self.layers.items() if _runs(layer, change)}
+        return _Place(Site(change.file, meant[0]), change.after, self._in_order(layers), {}, culprit.cause)
 
     def _without_padding(self, culprit: Culprit, given: Mapping[str, ast.expr]) -> Culprit:
         """The culprit with a padding of 0 where a mode without padding is wanted, and the call gives one."""
@@ -192,22 +215,45 @@ class _Plan:
 
     def _added(self, culprit: Culprit, missing: dict[str, Setting], made: LayerCall) -> _Place:
         """The keywords that a call lacks; where a class that is handed down is named, if the call gives none."""
-        call = made.node
-        site = Site(made.source.file, call)
-        bare = not call.args and not call.keywords and isinstance(call.func, ast.Name)
-        for kind in reversed(self.calls.places(made, call.func)[1:] if bare else []):
-            layers = self.calls.made_at(kind.key)
-            named = ast.unparse(kind.node).rpartition(".")[2] == _class(self.layers[culprit.candidate])
-            if named and not self._right(layers, missing) and not isinstance(kind.node, ast.Call):
-                _require_own(kind.file)
-                arguments = ", ".join(f"{name}={written(value)}" for name, value in missing.items())
-                text = f"{PARTIAL}({ast.unparse(kind.node)}, {arguments})"
-                return _Place(kind, text, self._in_order(layers), missing, culprit.cause)
+        text = _keywords(missing)
+        if kind := self._handed_class(culprit, made, missing):
+            handed = f"{PARTIAL}({ast.unparse(kind.node)}, {text})"
+            return _Place(kind, handed, self._in_order(self.calls.made_at(kind.key)), missing, culprit.cause)
+        site = Site(made.source.file, made.node)
         layers = self.calls.made_at(site.key)
         if self._right(layers, missing):
             self._refuse_shared(site, missing)
-        text = ", ".join(f"{name}={written(value)}" for name, value in missing.items())
         return _Place(site, text, self._in_order(layers), missing, culprit.cause, adds=True)
+
+    def _handed_class(self, culprit: Culprit, made: LayerCall, wanted: Mapping[str, Setting]) -> Site | None:
+        """Where the class is named that a call without arguments is handed, if no layer changes that is right."""
+        call = made.node
+        bare = not call.args and not call.keywords and isinstance(call.func, ast.Name)
+        for kind in reversed(self.calls.places(made, call.func)[1:] if bare else []):
+            named = ast.unparse(kind.node).rpartition(".")[2] == _class(self.layers[culprit.candidate])
+            if named and not self._right(self.calls.made_at(kind.key), wanted) and not isinstance(kind.node, ast.Call):
+                _require_own(kind.file)
+                return kind
+        return None
+
+    def _of_other_class(self, culprit: Culprit, made: LayerCall) -> _Place:
+        """The call of another class, or the class that is handed down."""
+        _require_own(made.source.file)
+        wanted: dict[str, Setting] = {KIND: culprit.layer}
+        order = [*_parameters(_class_of(culprit.layer))]
+        text = _keywords(dict(sorted(culprit.arguments.items(), key=lambda one: order.index(one[0]))))
+        kind = self._handed_class(culprit, made, wanted)
+        site = kind or Site(made.source.file, made.node)
+        if kind is None and called_name(made.node) != _class(self.layers[culprit.candidate]):
+            raise _RefusedError("no_call", line=_line(site), name=_class(self.layers[culprit.candidate]))
+        name = _name_of(culprit.layer, site.file)
+        if not name:
+            raise _RefusedError("no_import", line=_line(site), name=culprit.layer)
+        layers = self.calls.made_at(site.key)
+        if self._right(layers, wanted):
+            self._refuse_shared(site, wanted)
+        handed = f"{PARTIAL}({name}, {text})" if text else name
+        return _Place(site, handed if kind else f"{name}({text})", self._in_order(layers), {}, culprit.cause)
 
     def _right(self, layers: set[str], arguments: Mapping[str, Setting]) -> list[str]:
         """Layers among these that are right as they are."""
@@ -219,6 +265,36 @@ class _Plan:
 
     def _in_order(self, layers: set[str]) -> tuple[str, ...]:
         return tuple(path for path in self.layers if path in layers)
+
+
+def _keywords(arguments: Mapping[str, Setting]) -> str:
+    return ", ".join(f"{name}={written(value)}" for name, value in arguments.items())
+
+
+def _class_of(layer: str) -> type:
+    holder, _, name = layer.rpartition(".")
+    found: type = getattr(import_module(holder), name)
+    return found
+
+
+def _name_of(layer: str, file: str) -> str:
+    """What a module calls a class: `nn.ReLU`; "" where it imports neither the class nor what holds it."""
+    kind, name = _class_of(layer), layer.rpartition(".")[2]
+    module = next((one for one in [*sys.modules.values()] if getattr(one, "__file__", None) == file), None)
+    for key, value in vars(module).items() if module else ():
+        if value is kind:
+            return key
+        if isinstance(value, ModuleType) and getattr(value, name, None) is kind:
+            return f"{key}.{name}"
+    return ""
+
+
+def _runs(layer: object, change: CodeChange) -> bool:
+    """Tell whether a method of a layer's classes holds the changed line."""
+    methods = (source for cls in own_classes(layer) for source in methods_of(cls))
+    return any(
+        one.file == change.file and one.node.lineno <= change.line <= (one.node.end_lineno or 0) for one in methods
+    )
 
 
 def _takes(kind: type, name: str) -> bool:

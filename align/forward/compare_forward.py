@@ -21,6 +21,7 @@ from align.forward.compare_witness import compare_witness, without_witness
 from align.forward.forward_result import ForwardComparison
 from align.forward.functions.compare_functions import BothRecords, compare_functions, record_both
 from align.forward.functions.look_inside import Budget, look_inside
+from align.forward.functions.try_edits import try_edits
 from align.forward.isolation.bench import Bench
 from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import isolate_layers
@@ -292,7 +293,9 @@ def _explain(
     suspects = guess_causes(bench, alone, suspects)
     budget = Budget() if task.functions else Budget.after(time.monotonic() - task.since)
     looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget, records)
-    culprits = with_lines([one.culprit for one in looked.suspects], bench.side.model)
+    lined = with_lines([one.culprit for one in looked.suspects], bench.side.model)
+    told = [replace(one, culprit=own) for one, own in zip(looked.suspects, lined, strict=True)]
+    culprits = [one.culprit for one in try_edits(bench, alone, told, budget)]
     culprits = with_same_change(culprits, names.settings, gathered.calls.pairs)
     return _Explained(culprits_in_batches(culprits, gathered.run.candidate), looked.findings)
 

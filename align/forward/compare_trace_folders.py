@@ -40,7 +40,7 @@ from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import joined, say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
@@ -48,10 +48,11 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
     from align.core.protocols import Inputs
     from align.core.traces import Capture
-    from align.core.verdicts import Severity
+    from align.core.verdicts import Severity, Verdict
     from align.forward.allowances import Allowances
     from align.forward.forward_result import LayerComparison, UnseenModule
-    from align.traces.module_calls import CallPair
+    from align.forward.layers.judge_forward import Deviations
+    from align.traces.module_calls import CallPair, CallPairs
 
 Sides = tuple[TracedSide, TracedSide]
 _INPUTS = "inputs.npz"  # in a trace folder
@@ -91,54 +92,95 @@ def compare_trace_folders(
         return compare_dumps(*paths, name_map=name_map, allowances=allowances)
     sides = open_trace(paths[0]), open_trace(paths[1])
     cut = _check(sides, paths, partial=partial)
-    traces, parameters = (sides[0].trace, sides[1].trace), (sides[0].parameters, sides[1].parameters)
-    paired = choose_map(name_map, parameters)
-    if name_map is None and not paired.complete:
-        paired = map_in_order(traces, parameters, paired)
+    paired = _names(sides, name_map)
     parts = _CommonPart(*sides), _CommonPart(*sides[::-1])
-    calls = pair_traces(parts, parameters, paired)
+    calls = pair_traces(parts, _parameters(sides), paired)
     check_allowances(allowances, calls.pairs)
-    noise, missing = read_noise(traces[0].folder)
-    own = None if noise is None else RoundingNoise(noise)
-    compared = with_texts(compare_traces(*parts, calls.pairs, own, allowances), traces)
-    rows = [parts[0].described(row) for row in compared]
-    layers = described_rows(rows, parts)
-    known = accept_deviations(layers, (), allowances.accepted)
-    first, last = first_divergence(known.layers)
-    unseen = [*_unseen("reference", sides[0]), *_unseen("candidate", sides[1])]
+    known, unmeasured = _compared_layers(sides, parts, calls, allowances)
+    unseen = (*_unseen("reference", sides[0]), *_unseen("candidate", sides[1]))
+    findings = (*cut, *_findings(sides, paired, calls, unseen, unmeasured, allowances.coarsest))
     backward = sides[0].head.direction == "backward"
-    findings = (
-        *cut,
-        *(missing_gradients(traces, parameters, paired) if backward else ()),
-        *unseen_findings([one for one in unseen if one.side == "reference"], parameters[0].label),
-        *unseen_findings([one for one in unseen if one.side == "candidate"], parameters[1].label),
-        *_unmeasured(parameters[0], noise, missing),
-        *left_out(traces, [one.label for one in parameters]),
-        *open_names(paired),
-        *_differences(sides, paired),
-        *coarser_layers(traces[1].captures, allowances.coarsest),
-        *not_judged(parameters, (sides[0].settings, sides[1].settings), paired, calls),
-    )
     what = sentence("forward_unit.gradients_of_layer_outputs" if backward else LAYER_OUTPUTS)
-    verdict = with_unseen(judge_forward(known.layers, calls.unpaired, findings, what=what), unseen, parameters)
-    result = ForwardComparison(
-        reference=parameters[0].label,
-        candidate=parameters[1].label,
+    verdict = judge_forward(known.layers, calls.unpaired, findings, what=what)
+    verdict = with_unseen(verdict, unseen, _parameters(sides))
+    result = _result(sides, known, calls, findings, unseen, verdict)
+    return with_caveats(result, _kept_inputs(sides[0].trace.folder))
+
+
+def _parameters(sides: Sides) -> tuple[ParameterSet, ParameterSet]:
+    return sides[0].parameters, sides[1].parameters
+
+
+def _traces(sides: Sides) -> Traces:
+    return sides[0].trace, sides[1].trace
+
+
+def _names(sides: Sides, name_map: NameMap | Path | str | None) -> NameMap:
+    """The map that is given, or one by names, and by the order of calls where names leave something open."""
+    paired = choose_map(name_map, _parameters(sides))
+    if name_map is None and not paired.complete:
+        return map_in_order(_traces(sides), _parameters(sides), paired)
+    return paired
+
+
+def _compared_layers(
+    sides: Sides, parts: tuple[_CommonPart, _CommonPart], calls: CallPairs, allowances: Allowances
+) -> tuple[Deviations, list[Finding]]:
+    """The compared layers with accepted deviations told apart, and whether the noise was not kept."""
+    noise, missing = read_noise(sides[0].trace.folder)
+    own = None if noise is None else RoundingNoise(noise)
+    compared = with_texts(compare_traces(*parts, calls.pairs, own, allowances), _traces(sides))
+    layers = described_rows([parts[0].described(row) for row in compared], parts)
+    unmeasured = [*_unmeasured(sides[0].parameters, noise, missing)]
+    return accept_deviations(layers, (), allowances.accepted), unmeasured
+
+
+def _findings(
+    sides: Sides,
+    paired: NameMap,
+    calls: CallPairs,
+    unseen: Sequence[UnseenModule],
+    unmeasured: Sequence[Finding],
+    coarsest: str,
+) -> Iterator[Finding]:
+    """All that is to be known beside the layers' rows."""
+    traces, parameters = _traces(sides), _parameters(sides)
+    if sides[0].head.direction == "backward":
+        yield from missing_gradients(traces, parameters, paired)
+    for role, own in zip(("reference", "candidate"), parameters, strict=True):
+        yield from unseen_findings([one for one in unseen if one.side == role], own.label)
+    yield from unmeasured
+    yield from left_out(traces, [one.label for one in parameters])
+    yield from open_names(paired)
+    yield from _differences(sides, paired)
+    yield from coarser_layers(traces[1].captures, coarsest)
+    yield from not_judged(parameters, (sides[0].settings, sides[1].settings), paired, calls)
+
+
+def _result(
+    sides: Sides,
+    known: Deviations,
+    calls: CallPairs,
+    findings: tuple[Finding, ...],
+    unseen: tuple[UnseenModule, ...],
+    verdict: Verdict,
+) -> ForwardComparison:
+    first, last = first_divergence(known.layers)
+    roles = zip(("reference", "candidate"), sides, strict=True)
+    return ForwardComparison(
+        reference=sides[0].parameters.label,
+        candidate=sides[1].parameters.label,
         layers=known.layers,
         first_divergent=first,
         last_aligned=last,
         unpaired=calls.unpaired,
         findings=findings,
         inputs=sides[0].head.inputs,
-        environment={
-            f"{role} ({one.head.framework})": one.trace.environment
-            for role, one in zip(("reference", "candidate"), sides, strict=True)
-        },
+        environment={f"{role} ({one.head.framework})": one.trace.environment for role, one in roles},
         verdict=verdict,
         accepted=known.accepted,
-        unseen=tuple(unseen),
+        unseen=unseen,
     )
-    return with_caveats(result, _kept_inputs(sides[0].trace.folder))
 
 
 def _kept_inputs(folder: Path) -> Inputs | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from align.core.traces import TensorPart
     from align.core.verdicts import Finding, LayerOutcome, Verdict
     from align.models.call_model import InputBinding
+    from align.models.edited_code import CodeChange
     from align.traces.module_calls import UnpairedLayer
 
 UnseenState = Literal["bypassed", "never called", "not seen"]
@@ -267,9 +268,11 @@ class Culprit:
     makes wrong use of what its layers returned. Paths are "" for the model itself. `factor` is the multiple of the
     limit at which it would pass. `cause` is the id of a rule or relation, "" where none is known; it is `confirmed`
     if the change was tried and removes the difference, `suspected` if it would explain it. `change` is what to write,
-    `arguments` the same as arguments of the layer's constructor, none where it takes another layer. `line` says where:
-    file and number of the line that makes the layer, or that calls it. `inside` is the functional call at fault, where
-    one was found. `also` are other layers of the port whose settings are to change alike, though it does not show.
+    `arguments` the same as arguments of the layer's constructor; where it takes another layer, `layer` is the full name
+    of its class, and these are its arguments. `code` is the same for one expression of the port's code. `line` says
+    where: file and number of the line that makes the layer, or that calls it. `inside` is the functional call at fault,
+    where one was found. `also` are other layers of the port whose settings are to change alike, though it does not
+    show.
     """
 
     reference: str
@@ -287,6 +290,8 @@ class Culprit:
     inside: FunctionFault | None = None
     arguments: dict[str, Setting] = field(default_factory=dict)
     also: tuple[str, ...] = ()
+    code: CodeChange | None = None
+    layer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,3 +258,13 @@ BLIND_LIMIT: Final = 1.0
 """A limit by a prediction that is this share of a layer's typical value (RMS) shows no fault in it.
 Choice: an output of zeros would pass.
 """
+
+MOST_TRIED_EDITS: Final = 40
+"""So many changes of expressions are tried for a piece of wrong code.
+Choice: each costs a run of the port; the arguments of a usual piece of code have fewer values worth trying.
+"""
+
+MOST_REORDERED: Final = 4
+"""Of so many axes, or joined parts, all orders are tried.
+Choice: 4 have 24 orders; 5 have 120, more than runs of the port are worth.
+"""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.registry import check_packages
-from align.errors import MissingFileError, UnreadableSettingsError
+from align.errors import MissingFileError, UnreadableSettingsError, UsageError
 from align.hyperparameters.settings_format import settings_formats
 from align.hyperparameters.settings_source import SettingsSource
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
@@ -27,21 +27,26 @@ class SettingsRead:
 
 
 def read_settings_of(side: str | Path) -> SettingsRead:
-    """Read a side; raises MissingFileError, or UnreadableSettingsError for what holds no settings."""
+    """Read a side; raises MissingFileError, or UnreadableSettingsError for a file of it that holds no settings."""
     settings: list[Setting] = []
     formats: dict[str, None] = {}
     for path in settings_files(side):
-        for one in _formats_of(SettingsSource(path)):
-            formats[one.name] = None
-            settings.extend(_read(one, SettingsSource(path)))
-    if not settings:
-        raise UnreadableSettingsError(str(side), say("settings_fault.nothing"))
+        source = SettingsSource(path)
+        readers = _formats_of(source)
+        found = [setting for one in readers for setting in _read(one, source)]
+        if not found:
+            tried = "; ".join(one.summary for one in readers)
+            raise UnreadableSettingsError(source.shown, say("settings_fault.nothing", tried=tried))
+        formats |= dict.fromkeys(one.name for one in readers)
+        settings.extend(found)
     return SettingsRead(str(side), tuple(formats), tuple(settings))
 
 
 def settings_files(side: str | Path) -> list[Path]:
-    """The files that a side names; commas stand between several. Raises MissingFileError."""
-    names = [str(side)] if Path(side).exists() else str(side).split(",")
+    """The files that a side names; commas stand between several. Raises MissingFileError, or UsageError for no name."""
+    names = [str(side)] if str(side) and Path(side).exists() else str(side).split(",")
+    if not all(name.strip() for name in names):
+        raise UsageError.of("settings_usage.no_name", side=str(side))
     found = [Path(name.strip()) for name in names]
     for path in found:
         if not path.exists():
@@ -51,10 +56,13 @@ def settings_files(side: str | Path) -> list[Path]:
 
 def _formats_of(source: SettingsSource) -> list[SettingsFormat]:
     """The readers that know a source; those of the last resort only where no other does."""
+    if source.is_empty:
+        raise UnreadableSettingsError(source.shown, say("settings_fault.empty"), say("settings_fault.empty_hint"))
     known = [one for one in settings_formats().values() if one.recognizes(source)]
     chosen = [one for one in known if one.certain] or known
     if not chosen:
-        raise UnreadableSettingsError(source.shown, say("settings_fault.unknown"))
+        fault = "settings_fault.no_capture" if source.path.is_dir() else "settings_fault.unknown"
+        raise UnreadableSettingsError(source.shown, say(fault))
     return chosen
 
 

@@ -19,11 +19,15 @@ Value: TypeAlias = "Scalar | tuple[Scalar, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as it is given: its full name with dots between parts, its value, and `file:line`."""
+    """One setting as it is given: its full name with dots between parts, its value, and `file:line`.
+
+    `option` tells the default of an option that the program itself defines.
+    """
 
     name: str
     value: Value
     place: str
+    option: bool = False
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,11 @@ class SettingsSource:
     def is_text(self) -> bool:
         """Tell whether it is a file of text: one without zeros at its beginning."""
         return self.path.is_file() and b"\0" not in self._read(4096)
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Tell whether it is a file of nothing, or of blanks alone."""
+        return self.path.is_file() and not self._read(LONGEST_SETTINGS_BYTES).removeprefix(BOM_UTF8).strip()
 
     @cached_property
     def text(self) -> str:

@@ -43,3 +43,15 @@ Choice: fewer stand in any log by chance."""
 LONGEST_VALUE: Final = 200
 """Characters of a setting's value that are kept.
 Choice: names, numbers and lists are shorter; prompts and vocabularies are no settings to read."""
+
+ENDLESS_DIGITS: Final = 16
+"""A number whose shortest spelling has this many characters is a fraction without end, such as 4/3.
+Measured: what people write has at most twelve; `repr(4 / 3)` has eighteen."""
+
+LEAST_DIGITS_ROUNDED: Final = 4
+"""Such a fraction is the same as a number that is written with this many digits or more, and rounds it.
+Choice: a warm-up of 0.029 is not 2/70; 1.333 against 4/3 is a spelling, as in crops of images."""
+
+LEAST_OPTIONS: Final = 20
+"""A program that defines this many options lists all that it has: no default of a trainer stands for one that it lacks.
+Choice: scripts of trainings have 50 to 120; a wrapper that adds some to another program's has less."""

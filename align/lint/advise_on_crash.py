@@ -28,5 +28,6 @@ def advise_on_crash(device: str) -> CrashAdvice:
     >>> advise_on_crash("npu").steps[0].lines
     ('export ASCEND_LAUNCH_BLOCKING=1', 'TRAIN')
     """
+    device = device.strip().lower()
     steps = crash_steps(device)
     return CrashAdvice(device, crash_devices()[device].title, steps)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +25,7 @@ from align.lint.thresholds import (
     LEAK_SHARE,
     LEAST_LEAK_BYTES,
     LEAST_MEMORY_SAMPLES,
+    LONGEST_WAIT,
     MEMORY_WARM_UP,
     MOST_MEMORY_SAMPLES,
 )
@@ -75,8 +77,10 @@ def follow_memory(
 ) -> MemoryFollowed:
     """Sample a process until it ends, `longest` seconds are over, or the user interrupts; then judge the growth.
 
-    `every` is the distance of samples in seconds; `seen` hears each. Raises UsageError for a process that is not there.
+    `every` is the distance of samples in seconds; `seen` hears each. Raises UsageError for a process that is not there,
+    and for times that are none.
     """
+    _check_times(every, longest)
     born = _born(pid)
     if born is None:
         raise UsageError.of("doctor_usage.process", pid=pid)
@@ -85,6 +89,13 @@ def follow_memory(
     trend = memory_trend(np.asarray(seconds), np.asarray(resident, float))
     verdict = _verdict(trend, len(seconds))
     return MemoryFollowed(pid, command, processes, ended, tuple(seconds), tuple(resident), trend, verdict)
+
+
+def _check_times(every: float, longest: float | None) -> None:
+    if not 0 < every <= LONGEST_WAIT:
+        raise UsageError.of("doctor_usage.every", every=every, most=LONGEST_WAIT)
+    if longest is not None and not (longest > 0 and isfinite(longest)):
+        raise UsageError.of("doctor_usage.longest", longest=longest)
 
 
 def memory_trend(seconds: Array, resident: Array) -> MemoryTrend | None:

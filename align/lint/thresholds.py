@@ -26,6 +26,10 @@ MEMORY_WARM_UP: Final = 1 / 3
 """So much of the beginning of what was followed is not judged.
 Choice: imports, caches and the first batches fill memory in every training; a leak goes on behind them."""
 
+LONGEST_WAIT: Final = 86_400.0
+"""So many seconds may lie between two samples of memory.
+Choice: a day; twenty of them take three weeks, and a slip of the keys would wait for years."""
+
 LEAST_MEMORY_SAMPLES: Final = 20
 """So many samples must be left to judge a growth.
 Choice: the interval of Theil and Sen's slope is wide below; a longer wait would be asked of short runs."""

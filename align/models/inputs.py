@@ -99,7 +99,7 @@ def _batch(source: object, made: Any) -> dict[str, Array]:
 def _returned_fault(made: Any) -> str:
     name = type(made).__name__
     if not isinstance(made, (list, tuple)):
-        return f"a {name}"
+        return f"an object of type {name}"
     if not made:
         return say("inputs_fault.empty", name=name)
     strange = next(type(one).__name__ for one in made if not hasattr(one, "items"))

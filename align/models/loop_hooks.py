@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.models.live.call_sites import user_line
+from align.models.live.module_hooks import hooked
 from align.models.loop_watcher import LoopCall
 from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from align.models.loop_watcher import LoopForms, LoopSink
 
@@ -39,15 +40,9 @@ class LoopHooks:
         self.step = step
         self._calls.clear()
 
-    @contextmanager
-    def on_modules(self, modules: Iterable[tuple[str, Any]]) -> Iterator[None]:
+    def on_modules(self, modules: Iterable[tuple[str, Any]]) -> AbstractContextManager[None]:
         """See all calls of these modules, given by path."""
-        with ExitStack() as stack:
-            for path, module in modules:
-                before, after = partial(self._before, path), partial(self._after, path)
-                stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
-                stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
-            yield
+        return hooked(modules, self._before, self._after)
 
     def _before(self, path: str, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         call = LoopCall(path, self._calls[path], type(module).__name__, len(self.running))

@@ -167,10 +167,13 @@ class LoopHost(LoopWatcher, Protocol):
     def refuse_unseen(self) -> None:
         """Raise CannotRunError where modules run past all hooks, as in MindSpore's graph mode."""
 
-    def step_callback(self, ended: Callable[[Any], None], closed: Callable[[], None]) -> Any:
+    def step_callback(
+        self, ended: Callable[[Any], None], closed: Callable[[], None], begun: Callable[[Any], None] = lambda _: None
+    ) -> Any:
         """Return a callback for the framework's own loop: of each step that `ended`, and of the loop that is `closed`.
 
-        A step ends with what it returned, None where the loop does not tell.
+        A step ends with what it returned, None where the loop does not tell. `begun` gets the data that a loop which
+        begins iterates over, None likewise.
 
         Raises CannotRunError where that loop is of a package that is not there.
         """

@@ -70,7 +70,7 @@ def rebuild_layer(
     for before, after in proposed_arguments(settings, wanted, known, changes):
         with suppress(UserCodeError):  # a constructor that refuses what it is given
             code = partial(_changed, layer, before, after, builder)
-            changed = run_user_code(code, partial(UserCodeError, f"building a {builder.cls.__name__}"))
+            changed = run_user_code(code, partial(UserCodeError, f"building {builder.cls.__name__}"))
             if changed is not None:
                 return changed
     own = type(layer) is not builder.cls and changes.keys() <= vars(layer).keys()
@@ -92,7 +92,7 @@ def build_named(class_name: str, arguments: Mapping[str, Setting]) -> Model | No
         return getattr(importlib.import_module(module), name)(**arguments)
 
     with suppress(UserCodeError):
-        return run_user_code(build, partial(UserCodeError, f"building a {name}"))
+        return run_user_code(build, partial(UserCodeError, f"building {name}"))
     return None
 
 

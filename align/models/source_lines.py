@@ -146,7 +146,12 @@ def _fitting(parent: object, name: str, class_name: str) -> list[_LayerConstruct
 
 def shown(source: FunctionSource, line: int) -> str:
     """A line of a function's file as messages name it."""
-    return f"{_file(Path(source.file), source.module)}:{line}"
+    return shown_line(source.file, source.module, line)
+
+
+def shown_line(file: str, module: str, line: int) -> str:
+    """A line of a file of a module as messages name it."""
+    return f"{_file(Path(file), module)}:{line}"
 
 
 def _file(path: Path, module: str) -> str:

@@ -37,13 +37,23 @@ class OtherDefault:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherCall:
+    """What to write where a layer's `setting` is `value`, in the place of what is written for others."""
+
+    setting: str
+    value: str
+    write: str
+
+
+@dataclass(frozen=True, slots=True)
 class Counterpart:
     """What MindSpore has: its name, how it relates to torch's, and the platforms that have a kernel for it.
 
     `same` takes the same arguments and returns the same; `other default` does once the `settings` are given; `other
     name` has other arguments, or another name. `arguments` renames torch's arguments, to "" what is to be left out.
-    `write` is the call as one writes it. `certainty` is of the relation: tried here means on a CPU. One that is not
-    `documented` was tried on a CPU, and no page says on what else it runs.
+    `write` is the call as one writes it, `otherwise` that for settings that want another. `certainty` is of the
+    relation: tried here means on a CPU. One that is not `documented` was tried on a CPU, and no page says on what else
+    it runs.
     """
 
     name: str
@@ -53,7 +63,13 @@ class Counterpart:
     settings: tuple[OtherDefault, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
     write: str = ""
+    otherwise: tuple[OtherCall, ...] = ()
     documented: bool = True
+
+    def call_for(self, settings: Mapping[str, object]) -> OtherCall:
+        """What to write for a layer with these settings, with the setting that decides it ("" for none)."""
+        own = (one for one in self.otherwise if settings.get(one.setting) == one.value)
+        return next(own, OtherCall("", "", self.write))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +144,13 @@ def _entry(table: dict[str, Any]) -> ApiEntry:
 
 def _counterpart(table: dict[str, Any]) -> Counterpart:
     settings = tuple(OtherDefault(**one) for one in table.get("settings", ()))
+    otherwise = tuple(OtherCall(**one) for one in table.get("otherwise", ()))
     _check(table["relation"], Relation)
     _check(table["certainty"], Certainty)
     for platform in table["platforms"]:
         _check(platform, Platform)
-    return Counterpart(**{**table, "settings": settings, "platforms": tuple(table["platforms"])})
+    own = {"settings": settings, "otherwise": otherwise, "platforms": tuple(table["platforms"])}
+    return Counterpart(**{**table, **own})
 
 
 def _check(value: str, words: Any) -> None:

@@ -6,8 +6,9 @@ names, the signs that it is known by, and its defaults with a public address. Th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place"]
+ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place", "policy"]
 FOLDER: Final = "hyperparameters"
 PARAMETERS, WITHOUT_EFFECT = "parameters.toml", "without_effect.toml"
 
@@ -37,6 +38,20 @@ class SpelledName:
 
 
 @dataclass(frozen=True, slots=True)
+class Policy:
+    """A name of a policy in a text `name-part-part`: what it is the `same` as, and numbers of parts not given.
+
+    Parts that are `flags` say yes by standing there, whatever their number is.
+    """
+
+    name: str
+    same: str
+    parts: Mapping[str, float]
+    source: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One hyperparameter, whatever it is called; `order` counts them by what they do to a loss."""
 
@@ -50,11 +65,15 @@ class Parameter:
     part: bool = False
     same: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    policies: tuple[Policy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """A trainer: the signs that it is known by, its own names, the defaults that hold if nothing is given."""
+    """A trainer: the signs that it is known by, its own names, the defaults that hold if nothing is given.
+
+    `implied` are defaults of what its program has no option for.
+    """
 
     id: str
     title: str
@@ -68,6 +87,7 @@ class Trainer:
     ignored: tuple[str, ...]
     alike: Mapping[str, str]
     like: str = ""
+    implied: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +148,19 @@ def plain_choice(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
-@cache
 def fits_name(name: str, pattern: str) -> bool:
     """Tell whether a plain name fits a pattern; `*` stands for anything."""
-    return name == pattern or ("*" in pattern and fnmatchcase(name, pattern))
+    return name == pattern or ("*" in pattern and _expression((pattern,)).match(name) is not None)
+
+
+def fits_one_of(name: str, patterns: tuple[str, ...]) -> bool:
+    """Tell whether a plain name fits one of several patterns, in one look."""
+    return bool(patterns) and _expression(patterns).match(name) is not None
+
+
+@cache
+def _expression(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
 
 
 def _parameters(document: dict[str, Any]) -> tuple[dict[str, Any], tuple[Parameter, ...]]:
@@ -143,7 +172,8 @@ def _parameter(order: int, table: dict[str, Any]) -> Parameter:
     same = {plain_choice(other): value for value, others in table.pop("same", {}).items() for other in (value, *others)}
     needs = {name: tuple(values) for name, values in table.pop("needs", {}).items()}
     names = tuple(map(_spelled, table.pop("names")))
-    return Parameter(**table, names=names, same=same, needs=needs, order=order)
+    policies = tuple(Policy(**{**one, "flags": tuple(one.get("flags", ()))}) for one in table.pop("policies", ()))
+    return Parameter(**table, names=names, same=same, needs=needs, policies=policies, order=order)
 
 
 def _spelled(given: str | dict[str, Any]) -> SpelledName:
@@ -170,6 +200,7 @@ def _trainer(document: dict[str, Any]) -> Trainer:
         tuple(map(plain_name, document.get("ignored", {}).get("names", ()))),
         alike,
         document.get("like", ""),
+        frozenset(document.get("implied", ())),
     )
 
 
@@ -183,7 +214,7 @@ def _like(trainer: Trainer, trainers: list[Trainer]) -> Trainer:
 
 
 def _checked(path: Path, trainer: Trainer, known: set[str]) -> Trainer:
-    named = {*trainer.names, *trainer.defaults, *trainer.values, *trainer.off, *trainer.sources}
+    named = {*trainer.names, *trainer.defaults, *trainer.values, *trainer.off, *trainer.sources, *trainer.implied}
     if strange := sorted(named - known):
         raise MappingRuleError(path, say("rule_file.unknown_parameters", names=strange))
     return trainer

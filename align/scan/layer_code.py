@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from align.rules.api_table import api_entries
 from align.rules.layer_rules import mappings_folder, read_rules
 from align.rules.pitfalls import pitfalls
+from align.rules.setting_forms import SAME
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _built(layer: ModuleOutline, known: Constructor) -> LayerCode:
     named: dict[str, Setting] = {name: values.get(own) for name, own in known.named.items()}
     todo: list[str] = []
     for form, own, silent in _forms(layer, NN + known.nn):
-        value = form.given(layer.settings, layer.classes)
+        value = _given(form, layer)
         written = own.arguments(value)
         if written and silent(written[-1]):
             continue
@@ -93,6 +94,12 @@ def _forms(layer: ModuleOutline, target: str) -> Iterator[tuple[Form, Form, Any]
         form, own = rule.form_of(layer.classes), rule.form_of((target,))
         if form and own and rule.topic not in NOT_WRITTEN and form.readable(layer.settings) and _plainly(form, layer):
             yield form, own, lambda last: _is_silent(*last)
+
+
+def _given(form: Form, layer: ModuleOutline) -> Setting:
+    """The common value; padding to the input's size stays a word, as MindSpore's Conv1d takes no two numbers."""
+    same = form.means == "padding" and layer.settings.get("padding") == SAME
+    return SAME if same else form.given(layer.settings, layer.classes)
 
 
 def _plainly(form: Form, layer: ModuleOutline) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from align.models.api_calls import ApiCall
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
-    from align.rules.api_table import ApiEntry, ScanTarget
+    from align.rules.api_table import ApiEntry, Counterpart, ScanTarget
 
 STAGES = 2  # no limit: what progress is reported of
 
@@ -126,11 +126,23 @@ def _scanned(
         places=places,
         counterpart=counterpart.name if counterpart else "",
         settings=counterpart.settings if counterpart else (),
-        write=entry.write if status in ("no counterpart", "no kernel") or not counterpart else counterpart.write,
+        write=entry.write if status in ("no counterpart", "no kernel") else _written(counterpart, calls, model),
         certainty=counterpart.certainty if counterpart else entry.certainty,
         source=entry.source,
         chip=_on_chip(entry, target),
     )
+
+
+def _written(counterpart: Counterpart | None, calls: Sequence[ApiCall], model: Model) -> str:
+    """What to write for these layers, of several forms each behind its setting; a function's arguments are not seen."""
+    if counterpart is None:
+        return ""
+    layers = dict(model.named_modules()) if counterpart.otherwise else {}
+    forms = {counterpart.call_for(vars(layers[one.module]) if one.module in layers else {}) for one in calls}
+    if len(forms) == 1:
+        return forms.pop().write
+    ordered = sorted(forms, key=lambda one: (one.setting, one.value))
+    return "; ".join(f"{one.setting}={one.value!r}: {one.write}" if one.setting else one.write for one in ordered)
 
 
 def _places(calls: Sequence[ApiCall], model: Model) -> tuple[CallPlace, ...]:

@@ -21,6 +21,7 @@ from align.core.trace_metadata import TraceHead
 from align.core.traces import Capture
 from align.errors import AlignError, CannotRunError, DestinationError, UserCodeError
 from align.measure.tensor_statistics import summarize_tensor
+from align.models.describe_data import describe_data
 from align.models.describe_sides import describe_launch
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_batches, read_inputs, save_inputs
@@ -65,6 +66,7 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     backward: bool = False,
     noise: bool = True,
     values: bool = True,
+    data: Any = None,
     progress: Progress = silent,
 ) -> TraceSummary:
     """Run one model on fixed inputs in evaluation mode and write what every module returned into a trace folder.
@@ -73,7 +75,8 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     `tensors` says whose values are kept: "all", "none" (figures only), globs over paths, "first:N" or "sample:N"
     elements. `functions` captures functional calls that are no module's too, `layer_inputs` what calls are given,
     `backward` the gradients of a fixed mix of the outputs, in the folder `backward` inside. `noise` measures the
-    rounding noise by a second run in float64, `values` keeps the parameters. A run that fails leaves a trace that ends
+    rounding noise by a second run in float64, `values` keeps the parameters. `data` is the loader or dataset
+    that the training iterates over: its lengths are kept, and it is not read. A run that fails leaves a trace that ends
     where it did. Raises UserCodeError then, and DestinationError for a folder that cannot be written, or holds
     something else.
 
@@ -98,14 +101,15 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
         layer_inputs=layer_inputs,
         kept=read_kept(tensors),
     )
+    environment = {**opened.reader.environment(), **describe_launch(), **describe_data(data)}
     parameters = opened.reader.read_parameters(opened.model, opened.label)  # MindSpore may rename them in a run
     with _room(folder):
         _write_model(opened, parameters, folder, values=values)
         save_inputs(folder / INPUTS, batches)
         progress("capture", 1, STAGES)
-        later = (NOISE,) if noise else ()
+        write = partial(_write_run, environment, (NOISE,) if noise else ())
         run = partial(opened.runner.run, opened.model)
-        taken = run_fitted(opened, batches, lambda given: _write_run(opened, folder, head, partial(run, given), later))
+        taken = run_fitted(opened, batches, lambda given: write(folder, head, partial(run, given)))
         progress("capture", 2, STAGES)
         if noise:
             write_noise(folder, *_measure_noise(opened, taken, TraceFolder(folder)))
@@ -113,7 +117,7 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
         if backwards is not None:
             head = replace(head, direction="backward", functions=False, layer_inputs=False)
             back = folder / BACKWARD
-            _write_run(opened, back, head, partial(backwards.run_backward, opened.model, first), later)
+            write(back, head, partial(backwards.run_backward, opened.model, first))
             if noise:
                 write_noise(back, *_measure_noise(opened, first, TraceFolder(back)))
                 tell_file(back, NOISE)
@@ -128,11 +132,15 @@ def _backward_runner(side: Side) -> BackwardRunner:
 
 
 def _write_run(
-    side: Side, folder: Path, head: TraceHead, run: Callable[[CallWriter], None], later: Sequence[str]
+    environment: Mapping[str, str],
+    later: Sequence[str],
+    folder: Path,
+    head: TraceHead,
+    run: Callable[[CallWriter], None],
 ) -> None:
     kind = GivenWriter if head.layer_inputs else CallWriter
     try:
-        with kind(folder, {**side.reader.environment(), **describe_launch()}, head, later=later) as writer:
+        with kind(folder, environment, head, later=later) as writer:
             run(writer)
     except UserCodeError as error:
         error.hint = say("traces_reason.how_far", folder=folder, hint=error.hint)

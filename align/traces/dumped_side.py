@@ -17,6 +17,7 @@ from align.core.registry import dump_readers
 from align.core.traces import Capture, DumpedTensor, ForeignDump
 from align.errors import DumpError, MissingFileError
 from align.traces.foreign_parts.layer_classes import public_classes
+from align.traces.foreign_parts.run_folders import all_runs
 from align.traces.open_trace import open_trace
 from align.traces.stored.manifest import MANIFEST
 from align.words.catalogue import say
@@ -138,6 +139,11 @@ def _above(module: str) -> Iterator[str]:
 def is_trace_folder(path: Path) -> bool:
     """Tell whether a folder is one that `align capture` wrote."""
     return (path / MANIFEST).is_file()
+
+
+def trace_folders_in(path: Path) -> list[Path]:
+    """The trace folders inside, by their names those of steps and ranks, step_2 before step_10; itself if it is one."""
+    return all_runs(path, is_trace_folder)
 
 
 def read_dump(path: Path) -> ForeignDump:

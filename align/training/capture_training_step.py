@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import atomic_folder
 from align.core.progress import silent
 from align.core.protocols import SettingsReader
 from align.errors import DestinationError
+from align.models.describe_data import describe_data
 from align.training.freeze import without_dropout
 from align.training.open_training import batch_findings, open_training
 from align.training.step_result import CapturedSteps
@@ -28,20 +29,22 @@ if TYPE_CHECKING:
 STAGES = 3  # no limit: what progress is reported of
 
 
-def capture_training_step(
+def capture_training_step(  # noqa: PLR0913 - the options of one command
     side: str | Training,
     folder: Path | str,
     *,
     batch: InputsSource,
     steps: int = STEPS_OF_ONE_BATCH,
     overwrite: bool = False,
+    data: Any = None,
     progress: Progress = silent,
 ) -> CapturedSteps:
     """Take training steps of one side and write all that `compare_training_step` needs of them into a folder.
 
     `side`, `batch` and `steps` are as there. The folder holds losses, tensors and gradients of the layers in the first
     step, gradients and values of parameters and buffers of all steps, their rounding, the settings of the optimizer,
-    and the batches. It is written whole or not at all; captured steps are replaced if `overwrite` says so.
+    and the batches; of `data`, the loader or dataset that the training iterates over, its lengths, and it is not read.
+    It is written whole or not at all; captured steps are replaced if `overwrite` says so.
     Raises DestinationError for one that is not to be replaced, holds something else, or cannot be written.
 
     >>> from align.core.training import Training
@@ -55,13 +58,15 @@ def capture_training_step(
     destination = Path(folder)
     if not overwrite and any((destination / name).exists() for name in FILES):
         raise DestinationError.of("training_error.folder_exists", folder=destination)
+    lengths = describe_data(data)
     opened, batches, stages = open_training(side), batches_of_steps(batch, steps), count(1)
     reader, noted = opened.side.reader, batch_findings(opened, batches[0])
     with without_dropout(opened) as findings, atomic_folder(destination, FILES) as part:
         found = record_reference(
             opened, batches, part, begun=lambda: progress("capture", next(stages), STAGES), layers=True
         )
-        found = replace(found, findings=(*noted, *found.findings, *findings))
+        own = replace(found.steps, environment={**found.steps.environment, **lengths})
+        found = replace(found, steps=own, findings=(*noted, *found.findings, *findings))
         settings = reader.read_settings(opened.side.model) if isinstance(reader, SettingsReader) else []
         write_steps(part, found, settings)
         result = _summary(destination, found, sum(path.stat().st_size for path in part.rglob("*") if path.is_file()))

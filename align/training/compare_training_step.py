@@ -281,7 +281,8 @@ def _verdict(
     if culprits:
         first = culprits[0]
         where = first.candidate or first.part
-        reason = sentence("step_verdict.faults", count=len(culprits), place=where, kind=first.kind)
+        kind = first.kind if first.kind != where else ""
+        reason = sentence("step_verdict.faults", count=len(culprits), place=where, kind=kind)
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if loss is not None and not isfinite(loss):
         return Verdict(Outcome.NOT_COMPARED, sentence("step_verdict.loss_not_finite", loss=loss), coverage)

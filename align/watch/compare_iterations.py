@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from align.core.verdicts import ShownResult
-from align.errors import MissingFileError, UnlikeTracesError
+from align.errors import MissingFileError, UnlikeTracesError, UsageError
 from align.traces.capture_trace import BACKWARD
+from align.traces.dumped_side import is_trace_folder, trace_folders_in
 from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import say
 
@@ -65,7 +66,8 @@ class IterationChanges(ShownResult):
 def compare_iterations(before: Path | str, after: Path | str) -> IterationChanges:
     """Compare two iterations of one run that `align.dump` wrote, by the figures of each tensor.
 
-    Raises MissingFileError or RunFolderError for what is no trace folder, UnlikeTracesError for two models.
+    Raises MissingFileError or RunFolderError for what is no trace folder, UsageError for a folder of several,
+    UnlikeTracesError for two models.
 
     >>> compare_iterations("dumps/step_3", "dumps/step_4")
     Traceback (most recent call last):
@@ -74,8 +76,7 @@ def compare_iterations(before: Path | str, after: Path | str) -> IterationChange
     """
     paths = Path(before), Path(after)
     for path in paths:
-        if not path.is_dir():
-            raise MissingFileError(path, "trace folder")
+        _check_is_iteration(path)
     traces = TraceFolder(paths[0]), TraceFolder(paths[1])
     heads = [one.manifest.head for one in traces]
     sides = [(one.side, one.framework) if one else ("", "") for one in heads]
@@ -91,6 +92,25 @@ def compare_iterations(before: Path | str, after: Path | str) -> IterationChange
     steps = [one.step if one else 0 for one in heads]
     first = next((n for n, row in enumerate(rows) if row.non_finite_after and not row.non_finite_before), None)
     return IterationChanges(steps[0], steps[1], sides[0][0], tuple(rows), first, unpaired)
+
+
+def refuse_one_iteration(folder: Path) -> NoReturn:
+    """Say what to name beside one folder, or in the place of one that holds several iterations."""
+    _check_is_iteration(folder)
+    raise UsageError.of("loop_dump_error.one_iteration", folder=folder)
+
+
+def _check_is_iteration(folder: Path) -> None:
+    """Raise UsageError that names the iterations inside of a folder that is none itself, and two of one rank."""
+    if not folder.is_dir():
+        raise MissingFileError(folder, "trace folder")
+    found = [] if is_trace_folder(folder) else trace_folders_in(folder)
+    if not found:
+        return
+    of_one_rank = [one for one in found if one.parent == found[0].parent]
+    inside = [str(one.relative_to(folder)) for one in found]
+    facts = {"folder": folder, "count": len(inside), "inside": inside, "first": [*map(str, of_one_rank[:2])]}
+    raise UsageError.of("loop_dump_error.folder_of_iterations", **facts)
 
 
 def _rows(traces: tuple[TraceFolder, TraceFolder], direction: Direction) -> tuple[list[ChangedTensor], int]:

@@ -7,13 +7,14 @@ of its own, written as it runs, so that a killed process leaves all iterations b
 from __future__ import annotations
 
 import warnings
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.protocols import SettingsReader
 from align.errors import CannotRunError, DestinationError, UsageError
+from align.models.describe_data import describe_data
 from align.models.describe_sides import describe_launch
 from align.models.loop_hooks import LoopHooks
 from align.models.loop_watcher import LoopHost
@@ -26,7 +27,7 @@ from align.watch.step_ranges import read_ranges
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from align.core.protocols import Model
@@ -48,6 +49,7 @@ def dump(  # noqa: PLR0913 - what can be chosen of a dump
     values: bool = False,
     float64: bool = False,
     first: int = 0,
+    data: Any = None,
 ) -> Dump:
     """Write what a model's layers return in chosen iterations of a training loop, one trace folder an iteration.
 
@@ -57,7 +59,8 @@ def dump(  # noqa: PLR0913 - what can be chosen of a dump
     `align.capture_trace`: "none" for figures only. `backward` writes the gradients that come back to what layers
     return into `step_N/backward`. `layer_inputs` keeps what calls are given, `values` the parameters at the beginning
     of the iteration. `float64` computes each layer without others inside once more on the processor in float64, and
-    notes the relative error of what the loop got. Raises UsageError for ranges and globs that name nothing,
+    notes the relative error of what the loop got. `data` is the loader or dataset of the loop: its lengths are kept,
+    and it is not read; `callback()` finds it by itself. Raises UsageError for ranges and globs that name nothing,
     DestinationError for a folder that is not empty or cannot be written, CannotRunError for a model of a framework
     without loops, or one in graph mode.
 
@@ -77,7 +80,7 @@ def dump(  # noqa: PLR0913 - what can be chosen of a dump
     )
     home = Path(folder) / RANK.format(rank) if size > 1 else Path(folder)
     active = rank in wanted
-    return Dump(side, seen, plan, home if active else None, (chosen, first))
+    return Dump(side, seen, plan, home if active else None, (chosen, first), describe_data(data))
 
 
 class Dump:
@@ -87,11 +90,17 @@ class Dump:
     """
 
     def __init__(
-        self, side: Side, modules: Sequence[tuple[str, Any]], plan: DumpPlan, home: Path | None, steps: tuple[Any, int]
+        self,
+        side: Side,
+        modules: Sequence[tuple[str, Any]],
+        plan: DumpPlan,
+        home: Path | None,
+        steps: tuple[Any, int],
+        lengths: Mapping[str, str],
     ) -> None:
         self._side, self._modules, self._plan, self._home = side, modules, plan, home
         self._chosen, self.iteration = steps
-        self._first = self.iteration
+        self._first, self._lengths = self.iteration, lengths
         self.folders: list[Path] = []
         self._held, self._current = ExitStack(), ExitStack()
         if home is not None:
@@ -112,7 +121,7 @@ class Dump:
     def callback(self) -> Any:
         """Return a callback that calls `step()` and `close()`: of Hugging Face's Trainer, or of `Model.train`."""
         assert isinstance(self._side.reader, LoopHost)  # noqa: S101 - for the type checker: it was asked before
-        return self._side.reader.step_callback(lambda _: self.step(), self.close)
+        return self._side.reader.step_callback(lambda _: self.step(), self.close, self._see_data)
 
     def close(self) -> None:
         """End the dump: hooks are taken off, the iteration that runs is ended."""
@@ -131,14 +140,21 @@ class Dump:
         reader.refuse_unseen()
         folder = self._home / STEP.format(self.iteration)
         settings = reader.read_settings(self._side.model) if isinstance(reader, SettingsReader) else []
-        environment = {**reader.environment(), **describe_launch()}
-        sink = DumpedIteration((self._side, reader), folder, self.iteration, self._plan, (settings, environment))
+        sink = DumpedIteration((self._side, reader), folder, self.iteration, self._plan, (settings, self._environment))
         hooks = LoopHooks(sink, reader.loop_forms, backward=self._plan.backward)
         sink.hooks = hooks
         self._current = ExitStack()
         self._current.callback(self._ended, sink)
         self._current.enter_context(sink)
         self._current.enter_context(hooks.on_modules(self._modules))
+
+    def _environment(self) -> dict[str, str]:
+        return {**self._side.reader.environment(), **describe_launch(), **self._lengths}
+
+    def _see_data(self, data: Any) -> None:
+        """Keep the lengths of the data of a framework's own loop, if none were given; that never ends the loop."""
+        with suppress(UsageError):
+            self._lengths = self._lengths or describe_data(data)
 
     def _ended(self, sink: DumpedIteration) -> None:
         if sink.begun:

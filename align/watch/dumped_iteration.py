@@ -30,7 +30,7 @@ from align.watch.dump_thresholds import DUMP_HEADER_BYTES
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from align.core.dtypes import Array
@@ -77,7 +77,7 @@ class DumpedIteration:
         folder: Path,
         step: int,
         plan: DumpPlan,
-        described: tuple[Sequence[LayerSettings], Mapping[str, str]],
+        described: tuple[Sequence[LayerSettings], Callable[[], Mapping[str, str]]],
     ) -> None:
         (self._side, self._host), self.folder, self._step, self._plan = place, folder, step, plan
         self._settings, self._environment = described
@@ -177,7 +177,7 @@ class DumpedIteration:
         return self._forward
 
     def _writer(self, kind: type[CallWriter], folder: Path, head: TraceHead) -> CallWriter:
-        return kind(folder, self._environment, head, header_bytes=DUMP_HEADER_BYTES, magnitudes=True)
+        return kind(folder, self._environment(), head, header_bytes=DUMP_HEADER_BYTES, magnitudes=True)
 
     def _to_compute(self, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Again | None:
         """Keep what a layer without others inside needs to be computed again."""

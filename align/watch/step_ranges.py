@@ -39,9 +39,8 @@ def read_ranges(text: str, what: str) -> StepRanges:
     ranges = [_range(match) for match in found if match]
     turned = [f"{first}-{last:.0f}" for first, last in ranges if last < first]
     if strange or turned:
-        raise UsageError.of(
-            "loop_dump_error.no_ranges", what=what, text=text, parts=[repr(one) for one in strange + turned]
-        )
+        wrong = [repr(one) for one in strange + turned if one != text]
+        raise UsageError.of("loop_dump_error.no_ranges", what=what, text=text, parts=wrong)
     return StepRanges(tuple(ranges))
 
 

@@ -44,8 +44,9 @@ def test_a_source_that_went_away_or_shrank_is_the_sources_fault(tmp_path) -> Non
     tensor = StoredTensor("w", (100,), "uint8", mapped(extent, (100,), "uint8"), extent)
     with pytest.raises(NotACheckpointError, match="No such file"):
         list(byte_blocks(tensor))
-    with pytest.raises(NotACheckpointError, match="No such file"):
+    with pytest.raises(NotACheckpointError, match="No such file") as raised:
         tensor.load()
+    assert raised.value.message.count("source.bin") == 1
     path.write_bytes(bytes(10))
     with pytest.raises(NotACheckpointError, match="ends at byte 10, expected 100"):
         list(byte_blocks(tensor))

@@ -177,3 +177,14 @@ def test_what_cannot_be_done_is_one_message_and_exit_code_2(
     assert message in found.err
     assert found.err.startswith("align: ")
     assert found.out == ""
+
+
+def test_lengths_of_the_data_are_kept_and_a_wrong_function_ends_with_2(here: Path, capsys: Any) -> None:
+    (here / "data.py").write_text("def rows():\n    return range(12)\n\ndef none():\n    return 5\n")
+    assert main(["capture", "nets.py:original", *INPUT, "-o", "a", "--data", "data.py:rows"]) == 0
+    head = json.loads((here / "a" / "manifest.jsonl").read_text().splitlines()[0])
+    assert head["environment"]["dataset samples"] == "12"
+    capsys.readouterr()
+    assert main(["capture", "nets.py:original", *INPUT, "-o", "b", "--data", "data.py:none"]) == 2
+    assert "lengths are to be kept is a int" in capsys.readouterr().err
+    assert not (here / "b").exists()

@@ -282,7 +282,7 @@ def test_an_inputs_file_without_arrays(here: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        ("no_inputs", "returned a list of other things than dicts (int)"),
+        ("no_inputs", "returned a sequence of type list that holds int, and not only dicts"),
         ("no_batches", "returned an empty list: no batches"),
         ("texts", "inputs that are no numeric arrays of a known dtype: x (<U"),
         ("broken", "RuntimeError: no weights on this machine"),
@@ -377,7 +377,7 @@ def test_a_side_whose_factory_fails(here: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_side_that_is_no_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check_refused([*sides(here, "inputs"), *GIVEN], capsys, "it returned a dict, expected one of")
+    check_refused([*sides(here, "inputs"), *GIVEN], capsys, "it returned an object of type dict, expected one of")
 
 
 def test_a_run_folder_that_is_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,20 @@ def test_the_result_is_kept_and_the_steps_before_it_too(capsys: pytest.CaptureFi
 
 @pytest.mark.frameworks
 @pytest.mark.usefixtures("page")
+def test_one_training_is_called_neither_aligned_nor_not(capsys: pytest.CaptureFixture[str]) -> None:
+    found = ("training", 1, "NaN first at step 19", "not aligned"), ("slow", 0, "no NaN, Inf or explosion", "aligned")
+    for factory, code, said, outcome in found:
+        line = ["nonfinite", f"train.py:{factory}", "--batch", "train.py:batch", "--steps", "30"]
+        assert main(line) == code
+        printed = capsys.readouterr().out
+        assert printed.count(said) == 1
+        assert "aligned" not in printed.lower()
+        assert main([*line, "--json"]) == code
+        assert json.loads(capsys.readouterr().out)["verdict"]["outcome"] == outcome
+
+
+@pytest.mark.frameworks
+@pytest.mark.usefixtures("page")
 def test_what_cannot_be_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     batch = ["--batch", "train.py:batch"]
     for rest, said in [

@@ -132,3 +132,16 @@ def test_commands_that_draw_no_inputs_do_not_say_how(arguments: list[str], capsy
 def test_sides_with_nothing_in_common_are_told_of_what_the_command_has(capsys: pytest.CaptureFixture[str]) -> None:
     both = ["sides.py:linear", "sides.py:norm"]
     assert options_in(shown_hint(["step", *both, *BATCH], capsys)) == {"--map"}
+
+
+def test_an_option_of_several_commands_is_written_once() -> None:
+    files = sorted((Path(align.__file__).parent / "cli").rglob("*.py"))
+    written = [text for path in files for text in annotated(ast.parse(path.read_text(encoding="utf-8")))]
+    assert len(written) > 100
+    assert {text for text in written if written.count(text) > 1} == set()
+
+
+def annotated(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and getattr(node.value, "id", "") == "Annotated":
+            yield ast.unparse(node)

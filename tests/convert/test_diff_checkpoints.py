@@ -165,7 +165,7 @@ def test_hardly_any_equal_names_hint_at_a_map(tmp_path: Path) -> None:
     candidate = {f"bn.{i}.gamma": normal(2) for i in range(9)} | {"fc": normal(2)}
     diff = diffed(tmp_path, reference, candidate)
     assert diff.warnings == (
-        "only 1 of 10 names are on both sides: if they are named differently, give their map with --map",
+        "only 1 of 10 names is on both sides: if they are named differently, give their map with --map",
     )
     assert diffed(tmp_path, reference, {"fc": normal(2)}).warnings == ()  # a part of the other: the names are alike
 

@@ -139,7 +139,7 @@ def test_nothing_to_generate_is_refused() -> None:
     ("step", "error", "said"),
     [
         (lambda ids, cache: network_fails(), UserCodeError, r"ArrayModel, on tokens \[2, 3\], failed: ValueError: no"),
-        (lambda ids, cache: 5, InputsError, "a step of ArrayModel returns a int"),
+        (lambda ids, cache: 5, InputsError, "a step of ArrayModel returns an object of type int"),
         (lambda ids, cache: (None, None), InputsError, r"returns NoneType for tokens \[2, 3\]"),
         (lambda ids, cache: (np.ones((2, 1, 9)), None), InputsError, r"an array \[2, 1, 9\] for tokens \[2, 3\]"),
     ],

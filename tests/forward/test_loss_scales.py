@@ -122,6 +122,8 @@ def test_convolutions_and_what_returns_nothing_to_differentiate() -> None:
     assert (still.scales, still.findings[0].code) == (None, "no-gradient")
     with pytest.raises(CannotRunError, match=r"cannot take the loss 'nowhere\.py'"):
         align.emulate_model(net, target="ascend:310p", inputs={"input": x}, loss="nowhere.py")
+    with pytest.raises(CannotRunError, match=r"no single number; got: array of \[16, 3\]\nHint: reduce it"):
+        align.emulate_model(model(), target="ascend:310p", inputs={"x": X}, loss=lambda y: y)
     with pytest.raises(InputsError, match="its loss takes 1 beside the outputs"):
         align.emulate_model(net, target="ascend:310p", inputs={"input": x, "a": x, "b": x}, loss=entropy)
 

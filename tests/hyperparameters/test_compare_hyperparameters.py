@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from align.core.verdicts import Outcome
-from align.errors import MissingFileError
+from align.errors import MissingFileError, UsageError
 from align.hyperparameters.compare_hyperparameters import compare_hyperparameters
 
 HF = """
@@ -250,3 +250,19 @@ def test_names_of_paddledetection_are_parameters(settings: Any) -> None:
     plain += "optimizer: sgd\nmomentum: 0.9\nweight_decay: 0.0005\n"
     differ = settings.differing(("det.yml", text), ("b.yaml", plain))
     assert differ == {"learning_rate": ("0.01", "0.02"), "weight_decay": ("0.0001", "0.0005")}
+
+
+@pytest.mark.parametrize("side", ["", ",", "a.yaml,", ",a.yaml", "a.yaml,,a.yaml"])
+def test_a_side_that_names_no_file_is_refused(settings: Any, monkeypatch: pytest.MonkeyPatch, side: str) -> None:
+    monkeypatch.chdir(settings.folder)
+    settings.file("a.yaml", "lr: 1\n")
+    with pytest.raises(UsageError, match="names no file") as caught:
+        compare_hyperparameters(side, "a.yaml")
+    assert "comma" in caught.value.hint
+
+
+def test_numbers_that_make_no_sense_are_compared_as_they_are(settings: Any) -> None:
+    odd = "lr: .nan\nbatch_size: -3\nworld_size: 0\nepochs: 0\nwarmup_epochs: .inf\nmin_lr: -.inf\nmax_steps: 0\n"
+    assert settings.compare(("a.yaml", odd), ("b.yaml", odd)).differences == ()
+    other = odd.replace("-3", "2").replace(".nan", "0.1")
+    assert settings.differing(("a.yaml", odd), ("b.yaml", other)).keys() == {"learning_rate", "global_batch"}

@@ -111,3 +111,16 @@ def test_growth_is_told_from_noise_and_from_one_step() -> None:
     assert judged(noise + 0.3e6 * time_)
     assert judged(8e6 * np.floor(time_ / 20))  # an allocator's stairs
     assert not judged(-1e6 * time_)
+
+
+@pytest.mark.parametrize("every", [0, -1, float("nan"), float("inf"), 1e9])
+def test_a_distance_of_samples_that_is_none_is_refused(every: float) -> None:
+    with pytest.raises(UsageError, match="cannot be taken") as caught:
+        follow_memory(os.getpid(), every=every)
+    assert "86,400" in caught.value.hint
+
+
+@pytest.mark.parametrize("longest", [0, -1, float("nan"), float("inf")])
+def test_a_time_that_never_comes_is_refused(longest: float) -> None:
+    with pytest.raises(UsageError, match="cannot be followed for"):
+        follow_memory(os.getpid(), longest=longest)

@@ -111,7 +111,7 @@ def test_a_live_model_and_an_open_side_are_taken_as_they_are() -> None:
     [
         ("build_", SideError, "'build_' does not exist in .*net.py; functions there: build, fails"),
         ("number", SideError, "'number' is no function in"),
-        ("forgets", SideError, "it returned a NoneType, expected one of: .*PyTorch models"),
+        ("forgets", SideError, "it returned an object of type NoneType, expected one of: .*PyTorch models"),
         ("fails", UserCodeError, "net.py:fails failed: ValueError: no weights here"),
         ("leaves", UserCodeError, r"net.py:leaves failed: it ends the program: sys.exit\(0\)"),
         ("wants", UserCodeError, "net.py:wants failed: TypeError: .*argument"),
@@ -166,7 +166,7 @@ def test_a_file_that_failed_is_run_again_once_it_is_mended(tmp_path: Path) -> No
 
 
 def test_a_model_of_no_known_framework_says_what_it_is() -> None:
-    with pytest.raises(SideError, match="it is a dict, expected one of"):
+    with pytest.raises(SideError, match="it is an object of type dict, expected one of"):
         open_side({"fc.weight": np.ones(3)})
 
 

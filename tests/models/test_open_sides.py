@@ -288,7 +288,7 @@ def test_memory_is_found_to_be_shared_across_frameworks(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize(
     ("port", "reason"),
-    [("in_a_closure", "Port.forward is a function, .* and keeps a Sequential"), ("uncopied", "generator")],
+    [("in_a_closure", "Port.forward is a function, .* keeps an object of type Sequential"), ("uncopied", "generator")],
 )
 def test_what_cannot_be_copied_is_refused_with_the_reason(torch_nets: str, port: str, reason: str) -> None:
     with pytest.raises(

@@ -91,7 +91,7 @@ def test_the_classes_of_a_model_leave_nothing_open() -> None:
 def test_a_class_that_no_rule_knows_keeps_its_names_which_is_said() -> None:
     result = map_one_side(model(("scale", "mine.Scale", {"weight": (4,)})), "nn")
     assert pairs(result) == {"scale.weight": "scale.weight"}
-    assert result.warnings == ("no rule knows Scale, the names of 1 such layer stay as they are: scale",)
+    assert result.warnings == ("no rule knows Scale, so no name in 1 such layer is changed: scale",)
 
 
 def test_the_way_to_torch_adds_what_a_mindspore_file_never_has(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ LAYERS: list[tuple[str, str, Expected]] = [
     (
         "ConvNet",
         "activation",
-        ("layers.1.act", "layer", "other-kind", "confirmed", "a layer of the kind relu", "self.act ="),
+        ("layers.1.act", "layer", "other-kind", "confirmed", "mindspore.nn.ReLU()", "self.act ="),
     ),
     (
         "ConvNet",
@@ -122,7 +122,7 @@ LAYERS: list[tuple[str, str, Expected]] = [
     ("Images", "gelu", ("act", "layer", "gelu-approximation", "confirmed", "approximate=False", "self.act =")),
     ("Rows", "gelu", ("act", "layer", "gelu-approximation", "confirmed", "approximate=False", "self.act =")),
     ("Rows", "layer norm eps", ("last", "layer", "layer-norm-epsilon", "confirmed", "epsilon=1e-05", "self.last =")),
-    ("Fused", "activation", ("b.activation", "layer", "other-kind", "confirmed", "kind tanh", "self.b =")),
+    ("Fused", "activation", ("b.activation", "layer", "other-kind", "confirmed", "mindspore.nn.Tanh()", "self.b =")),
     ("Fused", "extra layer", ("extra", "layer", "", "unknown", "", "self.extra =")),
     (
         "Pooled",
@@ -151,7 +151,7 @@ CODE: list[tuple[str, str, Expected]] = [
     ("States", "state lost", ("recurrent", "inputs", "residual-missing", "suspected", "", "self.recurrent(")),
     ("Heads", "mask inverted", ("both", "inputs", "scaled-and-shifted", "suspected", "", "self.both(")),
     ("Heads", "outputs crossed", ("union", "inputs", "parts-reordered", "suspected", "", "self.union(")),
-    ("Images", "residual dropped", ("out", "inputs", "", "unknown", "", "self.out(")),
+    ("Images", "residual dropped", ("out", "inputs", "code-differs", "confirmed", "x + ", "self.mixed(")),
     ("Passing", "scaled", ("b", "inputs", "scaled", "suspected", "", "self.b(")),
 ]
 

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from align.errors import UsageError
+from align.lint.advise_on_crash import advise_on_crash
 from align.rules.crash_rules import CrashCertainty, CrashStep, crash_devices, crash_steps
 
 ADDRESS = re.compile(r"https://[\w.-]+/\S+")
@@ -37,3 +38,15 @@ def test_another_device_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(UsageError, match="no device is called 'tpu'") as error:
         crash_steps("tpu")
     assert error.value.hint == "write one of: cpu, cuda, mlu, npu"
+
+
+def test_a_device_may_be_written_in_capitals() -> None:
+    assert advise_on_crash(" NPU").device == "npu"
+
+
+def test_each_address_of_a_page_that_moves_is_of_one_version() -> None:
+    """Pages of CANN and of repositories change under one address unless a version stands in it."""
+    sources = [step.source for device in crash_devices().values() for step in device.steps]
+    moving = [one for one in sources if "hiascend.com" in one or "github.com" in one]
+    versioned = re.compile(r"/[0-9a-f]{40}/|/canncommercial/\d+/|/blob/main/Misc/README\.valgrind$")
+    assert [one for one in moving if not versioned.search(one)] == []

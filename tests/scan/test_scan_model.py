@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,41 @@ def classes(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.reload(importlib.import_module("scanned_net"))
 
 
+def convolutions(model: Any, x: Any) -> list[Any]:
+    return [one for one in scan_model(model, inputs={"input": x}).calls if ".Conv" in one.api]
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("kernel", [1, 2, 3, 4])
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_what_is_written_for_padding_by_a_word_computes_the_same(axes: int, kernel: int, padding: str) -> None:
+    import mindspore
+    import torch
+
+    layer = getattr(torch.nn, f"Conv{axes}d")(3, 4, kernel, padding=padding)
+    x = np.random.default_rng(0).standard_normal((2, 3, *(7,) * axes)).astype(np.float32)
+    (call,) = convolutions(torch.nn.Sequential(layer), x)
+    written = re.sub(r", (\w+=\.\.\.|stride)(?=,)", "", call.write).replace("in, out, kernel", f"3, 4, {kernel}")
+    other = eval(written, {"mindspore": mindspore})
+    for name in ("weight", "bias"):
+        own = getattr(other, name)
+        own.set_data(mindspore.Tensor(getattr(layer, name).detach().numpy().reshape(own.shape)))
+    found = other(mindspore.Tensor(x)).asnumpy()
+    np.testing.assert_allclose(found, layer(torch.from_numpy(x)).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_written_follows_the_settings_of_each_layer() -> None:
+    from torch import nn
+
+    layers = nn.Sequential(nn.Conv2d(3, 3, 3, padding="same"), nn.Conv2d(3, 3, 3, padding=1))
+    (call,) = convolutions(layers, np.ones((1, 3, 6, 6), np.float32))
+    other, same = call.write.split("; ")
+    assert "pad_mode='pad'" in other
+    assert same.startswith("padding='same': ")
+    assert "pad_mode='same'" in same
+
+
 def test_a_run_shows_what_is_called_where(classes: Any) -> None:
     result = scan_model(classes.Net(), inputs=INPUTS)
     by_name = {one.api: one for one in result.calls}
@@ -94,7 +130,7 @@ def test_a_model_of_plain_layers_has_all() -> None:
 def test_what_is_no_torch_model_or_fails_is_refused(classes: Any) -> None:
     import mindspore
 
-    with pytest.raises(CannotRunError, match="is a mindspore model"):
+    with pytest.raises(CannotRunError, match="is a model of mindspore"):
         scan_model(mindspore.nn.Dense(3, 4))
     with pytest.raises(UserCodeError, match="not today"):
         scan_model(classes.Failing(), inputs=INPUTS)

@@ -169,3 +169,13 @@ def test_a_file_that_is_there_is_replaced_only_if_asked(tmp_path: Path) -> None:
     with pytest.raises(CannotRunError, match="torch model"):
         write_skeleton(ArrayModel((ArrayLayer("a", "x.Y", lambda x: x, {}),)), tmp_path / "other.py")
     assert not (tmp_path / "other.py").exists()
+
+
+@pytest.mark.parametrize("kernel", [3, 4])
+def test_padding_to_the_inputs_size_is_written_as_mindspore_takes_it(kernel: int, tmp_path: Path) -> None:
+    from torch import nn
+
+    layers = [nn.Conv1d(3, 4, kernel, padding="same"), nn.Conv1d(4, 4, kernel, padding="same", dilation=2)]
+    net, text = built(nn.Sequential(*layers), "same", tmp_path)
+    assert text.count('pad_mode="same"') == 2
+    assert [cell.pad_mode for _, cell in net.cells_and_names() if hasattr(cell, "pad_mode")] == ["same", "same"]

@@ -32,7 +32,7 @@ def test_one_changed_element_is_an_error_that_names_both_sides_and_the_size() ->
     changed[2, 1] += 0.5
     (found,) = findings(WEIGHT, changed)
     assert (found.code, found.severity, found.subject) == ("weights-differ", "error", "fc.weight -> head.weight")
-    assert found.message == "1 of 16 values differ, by up to 0.5"
+    assert found.message == "1 of 16 values differs, by up to 0.5"
 
 
 def test_the_smallest_change_is_found() -> None:

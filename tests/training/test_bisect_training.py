@@ -129,7 +129,7 @@ def test_what_cannot_be_bisected_is_said() -> None:
         align.bisect_training(torch_training(), batch=BATCH, steps=1, precision="float16", limit=0.0)
     with pytest.raises(UsageError, match="'none'"):
         align.bisect_training(torch_training(), batch=BATCH, steps=1, precision="float16", layers="none")
-    with pytest.raises(UsageError, match="returned a int for 0"):
+    with pytest.raises(UsageError, match="returned an object of type int for 0"):
         align.bisect_training(torch_training(), batch=BATCH, steps=1, implementation=lambda *_: 3)
     lost = torch_training(float("inf"))
     with pytest.raises(CannotRunError, match="ends at nan"):
@@ -163,7 +163,7 @@ def test_the_command_keeps_its_result_and_refuses_options_of_others(
     assert main([*command[:3], "--precision", "float16"]) == 2
     assert "no batch is given" in capsys.readouterr().err
     assert main(["bisect", "--train", "train.py:none", *command[3:], "--precision", "float16"]) == 2
-    assert "it returned a int, no model with what trains it" in capsys.readouterr().err
+    assert "it returned an object of type int, no model with what trains it" in capsys.readouterr().err
     assert (
         main(["bisect", "train.py:build", "--precision", "float16", "--steps", "3", "--input", "x=float32[2,8]"]) == 2
     )

@@ -329,7 +329,7 @@ def test_what_cannot_be_checked_ends_in_one_message() -> None:
     assert "reduction" in raised.value.hint
     with pytest.raises(InputsError, match="nothing for the loss"):
         align.check_parameters(given, batch={"x": batch()["x"]})
-    with pytest.raises(SideError, match="its optimizer is a Linear"):
+    with pytest.raises(SideError, match="its optimizer is of type Linear"):
         align.check_parameters(align.Training(given.model, given.loss, torch.nn.Linear(1, 1)), batch=batch())
 
 

@@ -141,7 +141,12 @@ def test_two_iterations_of_a_run_show_what_became_no_number(tmp_path: Path, caps
     assert main(["trace", "changes", str(tmp_path / "step_1"), str(tmp_path / "step_2")]) == 0
     assert "NaN or Inf first in 4, forward: 48 of its elements at step 2" in " ".join(capsys.readouterr().out.split())
     assert main(["trace", "changes", str(tmp_path / "step_1")]) == 2
-    assert "name both iterations" in capsys.readouterr().err
+    assert "step_1 is one\nHint: name a later one too" in capsys.readouterr().err
+    for line in ([str(tmp_path)], [str(tmp_path), str(tmp_path / "step_2")]):
+        assert main(["trace", "changes", *line]) == 2
+        said = capsys.readouterr().err
+        assert f"{tmp_path} is no iteration, it holds 3 iterations: step_0, step_1, step_2" in said
+        assert f"Hint: name two of them: align trace changes {tmp_path}/step_0 {tmp_path}/step_1\n" in said
     with align.dump(torch_loop()[0][0], tmp_path / "other") as dump:
         dump.model(torch_input())
         dump.step()
@@ -195,6 +200,8 @@ def test_the_callback_dumps_the_steps_of_model_train(tmp_path: Path, *, sink: bo
     model.train(1, data, callbacks=[dump.callback()], dataset_sink_mode=sink)
     assert [folder.name for folder in dump.folders] == ["step_0", "step_2", "step_3"]
     assert all(show_trace(folder).complete for folder in dump.folders)
+    facts = show_trace(dump.folders[0]).environment
+    assert (facts["dataset samples"], facts["dataset batches"]) == (str(4 * len(X)), "4")
     assert hooks_on(net) == 0
 
 
@@ -250,10 +257,10 @@ def test_ranks_write_beside_each_other_and_one_that_was_not_chosen_hooks_nothing
 @pytest.mark.frameworks
 def test_what_cannot_be_dumped_is_said_before_the_loop_begins(tmp_path: Path) -> None:
     model, _ = torch_loop()
-    for text, part in (("3-1", "'3-1'"), ("a", "'a'"), ("", "''"), ("1-2,x-", "'x-'")):
+    for text, parts in (("3-1", ""), ("a", ""), ("", ""), ("1-2,x-", ": 'x-'"), ("3-1,y", ": 'y', '3-1'")):
         with pytest.raises(UsageError) as raised:
             align.dump(model, tmp_path / "new", iterations=text)
-        assert f"says no iterations: {part}" in raised.value.message
+        assert raised.value.message == f"'{text}' says no iterations{parts}"
     with pytest.raises(UsageError, match="says no ranks"):
         align.dump(model, tmp_path / "new", ranks="-1")
     with pytest.raises(UsageError, match=r"no module fits encoder\.\*, of 5 modules: 0, 1"):

@@ -116,7 +116,7 @@ def test_a_loss_in_half_precision_is_named_and_one_in_float32_is_not() -> None:
 
 @pytest.mark.frameworks
 def test_what_is_no_scaler_is_refused() -> None:
-    with pytest.raises(UsageError, match="a int is no loss scale of torch"):
+    with pytest.raises(UsageError, match="an object of type int is no loss scale of torch"):
         align.watch_loss_scale(torch_model(), 3)
 
 

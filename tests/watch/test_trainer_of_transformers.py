@@ -72,4 +72,7 @@ def test_the_callback_of_a_dump_counts_the_steps_of_the_optimizer(tmp_path: Path
     run.add_callback(dump.callback())
     run.train()
     assert [folder.name for folder in dump.folders] == ["step_1", "step_3"]
-    assert all(show_trace(folder).complete for folder in dump.folders)
+    shown = [show_trace(folder) for folder in dump.folders]
+    assert all(one.complete for one in shown)
+    lengths = {name: value for name, value in shown[0].environment.items() if name.startswith("dataset")}
+    assert lengths == {"dataset samples": "8", "dataset batches": "4", "dataset batch_size": "2"}

@@ -17,6 +17,12 @@ from align.words.message_words import Sentence
 
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(Path(align.__file__).parent.rglob("*.py"))]
 FILES = (".toml", ".json", ".csv")  # names of files are no keys
+# Two or more say it by their nature, or a text of its own says it of one; the totals are those of whole tensors.
+NEVER_ONE = {
+    "job_fault.doubled", "json_file.too_many_values",
+    "culprit.unnamed", "culprit.unseen", "step.several", "step.several_apart", "step.agreeing",
+    "plot.identical_elements",
+}  # fmt: skip
 CATALOGUES = sorted((Path(align.__file__).parent / "words").glob("*/*.toml"))
 
 
@@ -95,6 +101,34 @@ def test_a_table_of_texts_stands_in_one_file():
         line for path in CATALOGUES for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("[")
     ]
     assert len(tables) == len(set(tables)) == len(catalogue())
+
+
+def test_no_article_stands_before_a_fact():
+    lone = re.compile(r"\b[Aa]n? ['\"`(]*\{(?!\w+:(?:one|if) )")
+    worded = [f"{section}.{name}" for section, name, text in every_text() if lone.search(text)]
+    assert worded == []
+    assert [found for text in TEXTS for found in re.findall(r"f\"(?:[^\"]* )?an? \{[^\"]*\"", text)] == []
+
+
+def test_a_count_that_may_be_1_has_no_plural_verb_behind_it():
+    text = " ".join(text for _, _, text in every_text())
+    plurals = {plural for plural in re.findall(r":one \w+/(\w+)\}", text) if plural.islower()} - {"them", "they"}
+    assert {"are", "were", "have", "differ"} <= plurals
+    clause = r":count [^}]*\}(?:(?! that | may | and \{)[^.:;,(])*(?:, which)? "
+    behind = re.compile(clause + "(?:" + "|".join(sorted(plurals)) + r")\b(?!\})")
+    assert [(section, name) for section, name, text in every_text() if behind.search(text)] == []
+    plain = (
+        r"\{(?:count|total|faults|unlike)(?::,)?\} (?:[a-z]+ ){0,3}?[a-z]+s (?:" + "|".join(sorted(plurals)) + r")\b"
+    )
+    found = [f"{section}.{name}" for section, name, text in every_text() if re.search(plain, text)]
+    assert [name for name in found if name not in NEVER_ONE] == []
+    assert set(found) >= NEVER_ONE
+
+
+def every_text():
+    for section, table in catalogue().items():
+        for name, given in table.items():
+            yield from ((section, name, text) for text in ([given] if isinstance(given, str) else given))
 
 
 def test_an_unknown_key_is_an_error_and_an_unknown_word_stays_itself():

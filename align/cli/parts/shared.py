@@ -30,6 +30,11 @@ CandidateArgument = Annotated[str | None, typer.Argument(help=_SIDE, metavar="CA
 ProjectOption = Annotated[
     Path | None, typer.Option("--project", help="Project file; align.toml of the current folder by default.")
 ]
+TorchModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A torch model: `package.module:function` or `file.py:function`.")
+]
+PortOfTrainingArgument = Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same of the port.")]
+CheckpointOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the model.")]
 ReferenceCheckpointOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the reference.")]
 CandidateCheckpointOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the candidate.")]
 MapOption = Annotated[
@@ -46,6 +51,10 @@ BatchesOption = Annotated[
         metavar="FILE",
         help="Arrays by name (.npz), or `module:function` that returns them; repeat for batches one after another.",
     ),
+]
+CandidateInputsOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILE", help="What the candidate alone is given, in the place of --inputs; one a batch."),
 ]
 InputSpecsOption = Annotated[
     list[str] | None,
@@ -65,6 +74,12 @@ BatchesOfStepsOption = Annotated[
         help="Inputs and labels by name (.npz), or `module:function`; repeat for batches one after another.",
     ),
 ]
+LimitsOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="GLOB=VALUE", help="Multiply the limit of layers whose path fits; wins over the file's."),
+]
+AllLayersOption = Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")]
+AllTensorsOption = Annotated[bool, typer.Option("--all", help="List every tensor, unfolded.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of --input.")]
 TrustPickleOption = Annotated[
     bool, typer.Option("--trust-pickle", help="Let torch run the code in the file: only for files you trust.")

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import JsonOption, MapOption, RunOption, finish, progress_bar
+from align.cli.parts.shared import JsonOption, MapOption, PortOfTrainingArgument, RunOption, finish, progress_bar
 
 _SIDE = "`module:function` or `file.py:function` that builds a model, sets no seed and loads no weights."
 
 
 def initial_command(  # noqa: PLR0913 - one parameter an option
     reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=_SIDE)],
-    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same of the port.")],
+    candidate: PortOfTrainingArgument,
     map_file: MapOption = None,
     seeds: Annotated[
         int | None,

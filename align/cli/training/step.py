@@ -11,6 +11,7 @@ from align.cli.parts.shared import (
     BatchesOfStepsOption,
     JsonOption,
     MapOption,
+    PortOfTrainingArgument,
     RunOption,
     finish,
     progress_bar,
@@ -22,7 +23,7 @@ FOLDER = "Or a folder of captured steps."
 
 def step_command(  # noqa: PLR0913 - one parameter an option
     reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=f"{TRAINING_SIDE} {FOLDER}")],
-    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same of the port.")],
+    candidate: PortOfTrainingArgument,
     batch: BatchesOfStepsOption = None,
     map_file: MapOption = None,
     steps: Annotated[

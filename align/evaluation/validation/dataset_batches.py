@@ -131,8 +131,9 @@ def _parts(raw: Any, what: str) -> tuple[Any, Any]:
             return {name: value for name, value in raw.items() if name != key}, raw[key]
     elif isinstance(raw, (tuple, list)) and len(raw) == 2:
         return raw[0], raw[1]
-    found = f"a mapping of {', '.join(map(str, raw))}" if isinstance(raw, Mapping) else f"a {type(raw).__name__}"
-    found += f" of {len(raw)}" if isinstance(raw, (tuple, list)) else ""
+    mapping = f"a mapping of {', '.join(map(str, raw))}" if isinstance(raw, Mapping) else ""
+    found = mapping or f"an object of type {type(raw).__name__}"
+    found += f" of length {len(raw)}" if isinstance(raw, (tuple, list)) else ""
     raise InputsError.of("evaluation_error.no_labels", batch=what, found=found)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.protocols import LayerRebuilder, SettingsReader
 from align.forward.causes.compare_live_weights import Owner
-from align.forward.causes.rebuild_layer import changes_for, rebuilt_layer, same_windows
+from align.forward.causes.rebuild_layer import changes_for, planned_kind, rebuilt_layer, same_windows
 from align.forward.causes.settings_to_try import (
     count_changed_settings,
     findings_around,
@@ -23,7 +23,7 @@ from align.forward.causes.settings_to_try import (
     findings_of_unpaired,
     other_kind,
 )
-from align.forward.causes.suspects import WEIGHTS, at_layer, suspects_of, with_findings, with_weights
+from align.forward.causes.suspects import WEIGHTS, at_layer, suspects_of, with_findings, with_layer, with_weights
 from align.forward.isolation.locate_faults import ProducerLayer, unpaired_before
 from align.forward.thresholds import MOST_UNPAIRED_TRIALS
 from align.models.rebuild_from_settings import with_attributes
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from align.core.layer_settings import Setting
     from align.core.protocols import Model
     from align.forward.causes.compare_live_weights import Weights
+    from align.forward.causes.rebuild_layer import LayerPlan
     from align.forward.causes.settings_to_try import BothSettings
     from align.forward.causes.suspects import Suspect
+    from align.forward.forward_result import Culprit
     from align.forward.isolation.bench import Bench
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.isolated_calls import IsolatedCall
@@ -140,12 +142,14 @@ def _latest_filled(suspect: Suspect, calls: Mapping[CallKey, IsolatedCall], weig
 class Change:
     """Findings of one layer that a change ends, and how the layer is built that has it; None where it cannot be.
 
-    It is `guessed` where nothing says that the layer is at fault.
+    It is `guessed` where nothing says that the layer is at fault. `plan` is what stands in its place, if that is known
+    before.
     """
 
     findings: tuple[SettingFinding, ...]
     build: Callable[[], Model | None]
     guessed: bool = False
+    plan: LayerPlan | None = None
 
     @property
     def path(self) -> str:
@@ -187,6 +191,7 @@ def try_settings(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspec
         waiting.append((suspect, [*changes, *_rivals(trials, path)]))
     for suspect, change, confirmed in _in_turns(trials, waiting):
         culprit = with_findings(suspect.culprit, change.findings, confirmed=confirmed)
+        culprit = _with_plan(trials, culprit, change) if confirmed else culprit
         also = confirmed and suspect.fault.path in trials.weights.modules  # it was tried with the reference's weights
         yield replace(suspect, culprit=replace(culprit, cause=f"{culprit.cause} + {WEIGHTS}") if also else culprit)
 
@@ -218,7 +223,16 @@ def try_unpaired(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspec
         if suspect.is_mended(_run_with(trials, [change])[2]):  # by itself, not by another one of that run
             layer = ProducerLayer(change.path, change.findings[0].candidate_class)
             culprit = with_findings(at_layer(suspect.culprit, layer), change.findings, confirmed=True)
+            culprit = _with_plan(trials, culprit, change)
             yield replace(suspect, culprit=culprit)
+
+
+def _with_plan(trials: Trials, culprit: Culprit, change: Change) -> Culprit:
+    """Name the layer of another class that was tried, with its arguments."""
+    if change.arguments:
+        return culprit
+    plan = change.plan or planned_kind(trials.reference, change.findings[0].reference, trials.bench.side)
+    return culprit if plan is None else with_layer(culprit, plan)
 
 
 def _in_turns(trials: Trials, waiting: Waiting) -> Iterator[Tried]:
@@ -273,7 +287,7 @@ def _rivals(trials: Trials, path: str) -> list[Change]:
     if layer is None or not isinstance(reader, LayerRebuilder):
         return []
     return [
-        Change((other_kind(layer, plan.class_name),), partial(reader.built, plan.class_name, plan.arguments))
+        Change((other_kind(layer, plan.class_name),), partial(reader.built, plan.class_name, plan.arguments), plan=plan)
         for plan in same_windows(layer)
     ]
 

@@ -44,16 +44,16 @@ def rebuilt_layer(
     if changes := changes_for(*findings):
         layer = candidate.reader.rebuilt(candidate.model, path, changes)
         return layer if layer is None or _fill_added(layer, (reference, candidate), findings[0], piece) else None
-    return _of_the_kind(reference, findings[0].reference, candidate)
+    plan = planned_kind(reference, findings[0].reference, candidate)
+    return None if plan is None else candidate.reader.built(plan.class_name, plan.arguments)
 
 
-def _of_the_kind(reference: Side, path: str, candidate: Side) -> Model | None:
-    """Build a layer of the candidate's framework as the reference's at `path` is."""
-    if not isinstance(reference.reader, SettingsReader) or not isinstance(candidate.reader, LayerRebuilder):
+def planned_kind(reference: Side, path: str, candidate: Side) -> LayerPlan | None:
+    """Plan a layer of the candidate's framework as the reference's at `path` is; None where same_kind has none."""
+    if not isinstance(reference.reader, SettingsReader):
         return None
     settings = {layer.path: layer for layer in reference.reader.read_settings(reference.model)}
-    plan = same_kind(settings[path], candidate.reader.name) if path in settings else None
-    return None if plan is None else candidate.reader.built(plan.class_name, plan.arguments)
+    return same_kind(settings[path], candidate.reader.name) if path in settings else None
 
 
 def _fill_added(layer: Model, sides: tuple[Side, Side], finding: SettingFinding, piece: Transform) -> bool:

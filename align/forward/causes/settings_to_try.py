@@ -105,7 +105,7 @@ def findings_around(fault: Fault, settings: BothSettings) -> tuple[SettingFindin
 
 def with_same_change(culprits: Sequence[Culprit], settings: BothSettings, pairs: Iterable[CallPair]) -> list[Culprit]:
     """Name with each confirmed culprit the other layers whose settings differ in the same way, seen or not."""
-    confirmed = [one for one in culprits if one.arguments and one.sureness == "confirmed"]
+    confirmed = [one for one in culprits if one.arguments and not one.layer and one.sureness == "confirmed"]
     known = {one.candidate.module: one for one in pairs} if confirmed else {}
     layers = [
         LayerPair(settings[0][one.reference.module], settings[1][path], kinds=(one.reference.kind, one.candidate.kind))

@@ -21,7 +21,7 @@ from align.models.probe import is_probe, probe_name
 from align.models.source_lines import defined_at, made_at
 from align.rules.layer_rules import role_of
 from align.traces.module_calls import call_key
-from align.words.catalogue import joined
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit
     from align.core.protocols import Model
     from align.core.traces import Trace
+    from align.forward.causes.rebuild_layer import LayerPlan
     from align.forward.forward_result import FunctionFault
     from align.forward.isolation.bench import Bench
     from align.forward.isolation.isolate_layers import IsolatedLayers
@@ -188,6 +189,13 @@ def with_findings(culprit: Culprit, findings: Sequence[SettingFinding], *, confi
             "candidate": joined(", ", [finding.candidate_setting for finding in findings]),
         },
     )
+
+
+def with_layer(culprit: Culprit, plan: LayerPlan) -> Culprit:
+    """Name the layer of another class that is to be in the place of the one at fault."""
+    given = joined(", ", [f"{name}={value!r}" for name, value in plan.arguments.items()])
+    change = sentence("forward_finding.layer", layer=plan.class_name, arguments=given)
+    return replace(culprit, layer=plan.class_name, arguments=plan.arguments, change=change)
 
 
 def with_lines(culprits: Sequence[Culprit], model: Model) -> list[Culprit]:

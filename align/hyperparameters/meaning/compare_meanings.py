@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from align.hyperparameters.hyperparameter_result import ComparedHyperparameter, OneSidedHyperparameter, SideValue
@@ -14,6 +14,7 @@ from align.hyperparameters.meaning.derived_values import (
     warmup_quantity,
 )
 from align.hyperparameters.meaning.named_parameters import Held
+from align.hyperparameters.meaning.nested_names import with_nested_names
 from align.hyperparameters.meaning.setting_values import same_value, shown_value
 from align.rules.hyperparameter_rules import hyperparameter_rules
 from align.words.catalogue import say, sentence, word
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 OTHERS, BOOKKEEPING, ENVIRONMENT = "other settings", "bookkeeping", "environment"
 _HUB_NAME = re.compile(r"[A-Za-z][\w-]*/[\w.-]*[A-Z\d][\w.-]*")
-WORLD_SIZE, BATCHES = "world_size", {"global_batch", "micro_batch"}
+WORLD_SIZE, ACCUMULATION = "world_size", "accumulation"
+BATCHES = {"global_batch", "micro_batch"}
 NOT_GIVEN = SideValue("", "", "", "not given", "")
 # Derived quantities: the parameters that they stand for, the first names them in the order of all.
 QUANTITIES: tuple[tuple[str, Callable[[Meaning], Quantity]], ...] = (
@@ -63,8 +65,9 @@ def compare_meanings(reference: Meaning, candidate: Meaning) -> Comparison:
 
 
 def _stands_alone(parameter: Parameter, *sides: Meaning) -> bool:
-    """Tell the number of devices where no side gives a batch that it would multiply, as of two captures."""
-    return parameter.id == WORLD_SIZE and not any(one.held.keys() & BATCHES for one in sides)
+    """Tell what multiplies a batch where there is none to multiply: of both sides the devices, of one accumulation."""
+    lacking = [not one.held.keys() & BATCHES for one in sides]
+    return (parameter.id == WORLD_SIZE and all(lacking)) or (parameter.id == ACCUMULATION and any(lacking))
 
 
 def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning, found: Comparison) -> None:
@@ -107,9 +110,20 @@ def _named_weights(one: Held, other: Held) -> bool:
 def _counts(parameter: Parameter, meaning: Meaning) -> bool:
     """Tell whether what a parameter needs is so on a side, as far as that is known."""
     return all(
-        name not in meaning.held or any(same_value(meaning.held[name].value, one) for one in values)  # type: ignore[arg-type]
-        for name, values in parameter.needs.items()
+        _is_open(name, meaning) or _is_one_of(values, meaning.held[name]) for name, values in parameter.needs.items()
     )
+
+
+def _is_open(name: str, meaning: Meaning) -> bool:
+    """Tell a choice that is not given, or is spelled as no table knows: what it needs may be so."""
+    held, parameter = meaning.held.get(name), hyperparameter_rules().parameter(name)
+    return held is None or (
+        parameter.kind == "choice" and held.value not in parameter.same.values() and bool(parameter.same)
+    )
+
+
+def _is_one_of(values: tuple[object, ...], held: Held) -> bool:
+    return any(same_value(held.value, one) for one in values)  # type: ignore[arg-type]
 
 
 def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quantity, found: Comparison) -> None:
@@ -167,11 +181,11 @@ def _add_one_sided(order: int, name: str, title: str, one: Held | None, other: H
 def _compare_others(reference: Meaning, candidate: Meaning, found: Comparison) -> None:
     """Pair by spelling what no table knows; and what no loss depends on."""
     first = len(hyperparameter_rules().parameters)
-    for name in sorted({*reference.others, *candidate.others}):
-        one, other = reference.others.get(name), candidate.others.get(name)
+    both = with_nested_names(reference.others, candidate.others)
+    for name in sorted({*both[0], *both[1]}):
+        one, other = both[0].get(name), both[1].get(name)
         if one is not None and other is not None:
-            same = same_value(one.value, other.value)
-            (found.equal if same else found.differs).append((first, _spelled(name, one, other, OTHERS)))
+            _compare_spelled(first, name, one, other, found)
         else:
             setting = one or other
             side: Literal["reference", "candidate"] = "candidate" if one is None else "reference"
@@ -182,6 +196,21 @@ def _compare_others(reference: Meaning, candidate: Meaning, found: Comparison) -
         if not same_value(one.value, other.value):
             group = ENVIRONMENT if name.startswith(f"{ENVIRONMENT}.") else BOOKKEEPING
             found.without_effect.append((first, _spelled(name, one, other, group)))
+
+
+def _compare_spelled(order: int, name: str, one: Setting, other: Setting, found: Comparison) -> None:
+    """Compare two settings of one name that no table knows; of two paths it is not known what lies there."""
+    compared = _spelled(name, one, other, OTHERS)
+    if same_value(one.value, other.value):
+        found.equal.append((order, compared))
+    elif all(_is_path(held) for held in (one, other)):
+        found.unsettled.append((order, replace(compared, why=sentence("hyperparameters.place"))))
+    else:
+        found.differs.append((order, compared))
+
+
+def _is_path(setting: Setting) -> bool:
+    return isinstance(setting.value, str) and "/" in setting.value and _HUB_NAME.fullmatch(setting.value) is None
 
 
 def _spelled(name: str, one: Setting, other: Setting, group: str) -> ComparedHyperparameter:

@@ -69,10 +69,14 @@ def data_ranks(meaning: Meaning) -> Held | None:
 
 
 def all_devices(meaning: Meaning) -> Held | None:
-    """All devices: as given, or nodes x devices of a node."""
-    if "world_size" in meaning.held:
-        return meaning.held["world_size"]
+    """All devices: as given, or nodes x devices of a node.
+
+    One device beside several of a node is what a program has before its launcher says more.
+    """
     each, nodes = meaning.number("ranks_per_node"), meaning.number("nodes")
+    alone = meaning.number("world_size") == 1 and (each or 1) > 1
+    if "world_size" in meaning.held and not alone:
+        return meaning.held["world_size"]
     if each is None:
         return None
     nodes = 1.0 if nodes is None else nodes
@@ -116,7 +120,7 @@ def warmup_quantity(meaning: Meaning) -> Quantity:
     forms = given
     duration = duration_quantity(meaning).forms
     for form in ("steps", "epochs"):
-        if form in forms and form in duration and "share" not in forms:
+        if form in forms and form in duration and duration[form].value and "share" not in forms:
             forms["share"] = _share(forms[form], duration[form])
     if "share" in forms and "steps" in duration and "steps" not in forms:
         steps = float(forms["share"].value) * float(duration["steps"].value)  # type: ignore[arg-type]

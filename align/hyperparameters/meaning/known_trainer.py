@@ -25,4 +25,6 @@ def known_trainer(settings: Iterable[Setting]) -> Trainer | None:
 
 
 def _signs(trainer: Trainer, names: set[str]) -> int:
-    return sum(any(fits_name(name, sign) for name in names) for sign in trainer.signs)
+    return sum(
+        sign in names or ("*" in sign and any(fits_name(name, sign) for name in names)) for sign in trainer.signs
+    )

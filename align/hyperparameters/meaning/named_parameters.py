@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from align.hyperparameters.meaning.augment_policy import plain_policy
 from align.hyperparameters.meaning.setting_values import (
     as_number,
     as_switch,
@@ -14,16 +15,19 @@ from align.hyperparameters.meaning.setting_values import (
     same_value,
     shown_value,
 )
-from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules, plain_choice, plain_name
+from align.hyperparameters.thresholds import LEAST_OPTIONS
+from align.rules.hyperparameter_rules import fits_name, fits_one_of, hyperparameter_rules, plain_choice, plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from align.hyperparameters.settings_format import Setting, Value
     from align.rules.hyperparameter_rules import Parameter, SpelledName, Trainer
 
 Origin = Literal["given", "default", "derived"]
-RATE = "learning_rate"
+RATE, SCHEDULE = "learning_rate", "lr_schedule"
+DECAYING = ("cosine", "linear", "polynomial", "exponential")
+OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses one
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,16 @@ class Held:
 
 @dataclass(slots=True)
 class Meaning:
-    """What one side says: parameters by id, and settings that no table of names knows, by plain name."""
+    """What one side says: parameters by id, and settings that no table of names knows, by plain name.
+
+    `lacking` are parameters that the side's program has no option for, if it lists its options.
+    """
 
     trainer: Trainer | None
     held: dict[str, Held] = field(default_factory=dict)
     others: dict[str, Setting] = field(default_factory=dict)
     without_effect: dict[str, Setting] = field(default_factory=dict)
+    lacking: frozenset[str] = frozenset()
 
     def number(self, name: str) -> float | None:
         """The number of a parameter; None if it has none."""
@@ -76,14 +84,28 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
         if not fits and is_given(setting.value):
             _leave_over(name, setting, meaning)
     _scale_by_rate(meaning)
+    _see_constant_rate(meaning)
+    if sum(one.option for one in by_name.values()) >= LEAST_OPTIONS:
+        meaning.lacking = _without_option(by_name.keys(), trainer)
     return meaning
+
+
+def _without_option(names: Collection[str], trainer: Trainer | None) -> frozenset[str]:
+    """The parameters of which no name is among these, and that the trainer does not imply."""
+    own, implied = (trainer.names, trainer.implied) if trainer else ({}, frozenset())
+    return frozenset(
+        one.id
+        for one in hyperparameter_rules().parameters
+        if one.id not in implied
+        and not any(fits_name(name, spelled.name) for spelled in (*one.names, *own.get(one.id, ())) for name in names)
+    )
 
 
 def fill_defaults(meaning: Meaning) -> None:
     """Take the trainer's defaults for what is not given; one of several forms of a thing stands for all of them."""
     trainer, given = meaning.trainer, set(meaning.held)
     for name, value in trainer.defaults.items() if trainer else ():
-        if name not in given and not given & _FORMS.get(name, set()):
+        if name not in given and name not in meaning.lacking and not given & _FORMS.get(name, set()):
             parameter = hyperparameter_rules().parameter(name)
             found = in_one_form(value, parameter.kind, parameter.same)  # type: ignore[arg-type]
             place = trainer.sources.get(name, trainer.source)  # type: ignore[union-attr]
@@ -113,12 +135,21 @@ def _parameters_of(
                     yield rank, rules.parameter(ident), spelled
     if own:
         return
-    head, _, rest = name.partition(".")
+    known = {name, *_without_sections(name, beside)}
     for parameter in rules.parameters:
         for rank, spelled in enumerate(parameter.names):
-            short = rest if head in rules.sections and rest else name
-            if spelled.name in (name, short) and _holds(spelled, name, setting, beside):
+            if spelled.name in known and _holds(spelled, name, setting, beside):
                 yield 100 + rank, parameter, spelled
+
+
+def _without_sections(name: str, beside: Mapping[str, Setting]) -> Iterator[str]:
+    """A name without the sections that it stands in; one may be called like the optimizer that is chosen."""
+    chosen = {plain_name(str(beside[one].value)) for one in OPTIMIZERS if one in beside}
+    while "." in name:
+        head, _, name = name.partition(".")
+        if head not in hyperparameter_rules().sections and head not in chosen:
+            return
+        yield name
 
 
 def _holds(spelled: SpelledName, name: str, setting: Setting, beside: Mapping[str, Setting]) -> bool:
@@ -159,6 +190,8 @@ def _held(setting: Setting, parameter: Parameter, spelled: SpelledName, trainer:
     own = trainer.values.get(parameter.id, {}) if trainer else {}
     same = {**parameter.same, **{plain_choice(key): one for key, one in own.items()}}
     found = in_one_form(value, parameter.kind, same)
+    if parameter.policies:
+        found = plain_policy(str(found), parameter.policies)
     if trainer and any(same_value(found, off) for off in trainer.off.get(parameter.id, ())):  # type: ignore[arg-type]
         return None
     return Held(found, shown_value(setting.value), setting.place, "given" if not how else "derived", how)
@@ -197,11 +230,19 @@ def _scale_by_rate(meaning: Meaning) -> None:
                 meaning.held[name] = Held(share * rate, held.text, held.place, "derived", how, share)
 
 
+def _see_constant_rate(meaning: Meaning) -> None:
+    """Call a schedule constant that ends at the learning rate that it begins with."""
+    schedule, rate, lowest = meaning.held.get(SCHEDULE), meaning.number(RATE), meaning.number("min_learning_rate")
+    if schedule is not None and schedule.value in DECAYING and rate is not None and rate == lowest:
+        how = f"{schedule.text} from {shown_value(rate)} to {shown_value(lowest)}"
+        meaning.held[SCHEDULE] = replace(schedule, value="constant", origin="derived", how=how)
+
+
 def _leave_over(name: str, setting: Setting, meaning: Meaning) -> None:
     """Keep a setting under its plain name, or among those that no loss depends on."""
     trainer = meaning.trainer
     ignored = (*hyperparameter_rules().without_effect, *(trainer.ignored if trainer else ()))
-    if any(fits_name(name, pattern) for pattern in ignored):
+    if fits_one_of(name, ignored):
         meaning.without_effect[name] = setting
         return
     alike = trainer.alike if trainer else {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
 from align.hyperparameters.reader_parts.literals import printed_value
-from align.hyperparameters.thresholds import SAME_NUMBER
+from align.hyperparameters.thresholds import ENDLESS_DIGITS, LEAST_DIGITS_ROUNDED, SAME_NUMBER
 from align.rules.hyperparameter_rules import plain_choice
 
 if TYPE_CHECKING:
@@ -87,8 +88,21 @@ def same_value(one: Value, other: Value) -> bool:
         return as_switch(one) == as_switch(other) is not None
     numbers = as_number(one), as_number(other)
     if numbers[0] is not None and numbers[1] is not None:
-        return abs(numbers[0] - numbers[1]) <= SAME_NUMBER * max(abs(numbers[0]), abs(numbers[1]))
+        return _same_number(*numbers)  # type: ignore[arg-type]
     return str(one).strip().casefold() == str(other).strip().casefold()
+
+
+def _same_number(one: float, other: float) -> bool:
+    """Tell equal numbers, also 4/3 and 1.333: a fraction without end, and the same one written in some digits."""
+    if one == other or (isnan(one) and isnan(other)) or abs(one - other) <= SAME_NUMBER * max(abs(one), abs(other)):
+        return True
+    if not (isfinite(one) and isfinite(other)):
+        return False
+    short, long = sorted((one, other), key=lambda number: len(repr(number)))
+    if "e" in repr(short) + repr(long) or len(repr(long)) < ENDLESS_DIGITS:
+        return False
+    digits, decimals = repr(short).replace(".", "").lstrip("-0"), len(repr(short).partition(".")[2])
+    return len(digits) >= LEAST_DIGITS_ROUNDED and round(long, decimals) == short
 
 
 def shown_value(value: Value) -> str:

@@ -25,10 +25,11 @@ Tree = Any
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A single value and its place."""
+    """A single value and its place; `option` as of a Setting."""
 
     value: Scalar
     place: str
+    option: bool = False
 
 
 def flat_settings(tree: Tree, shown: str) -> list[Setting]:
@@ -59,7 +60,7 @@ def _walk(tree: Tree, path: tuple[str, ...], shown: str) -> Iterator[Setting]:
     if len(path) > DEEPEST_SETTINGS:
         raise UnreadableSettingsError(shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
     if isinstance(tree, Leaf):
-        yield Setting(".".join(path), short(tree.value), tree.place)
+        yield Setting(".".join(path), short(tree.value), tree.place, tree.option)
     elif isinstance(tree, dict):
         for name, value in tree.items():
             yield from _walk(value, (*path, str(name)), shown)

@@ -53,6 +53,7 @@ NO_PROGRAMS = (
     "conda",
     "module",
 )
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _NUMBER = re.compile(r"[-+]?\.?[0-9][\w.+-]*$")
 SCRIPTS = (".py", ".sh")
 
@@ -157,7 +158,7 @@ class ShellScript:
             name, equals, value = token.text.partition("=")
             values = [value] if equals else []
             while not equals and place < len(tokens) and not _OPTION.match(tokens[place].text):
-                if values and _is_behind(tokens[place].text, values[0]):
+                if values and _is_behind(tokens[place].text, name, values[0]):
                     break
                 values.append(tokens[place].text)
                 place += 1
@@ -170,9 +171,13 @@ class ShellScript:
             yield Setting(name, value, self._source.place(line))
 
 
-def _is_behind(text: str, first: str) -> bool:
-    """Tell an argument of the program from one more value: a script, or a path behind a number."""
-    return text.endswith(SCRIPTS) or ("/" in text and _NUMBER.match(first) is not None)
+def _is_behind(text: str, option: str, first: str) -> bool:
+    """Tell an argument of the program from one more value: a script, or a path or name behind a number.
+
+    Options of data mix numbers and names: `--data-path 0.3 A 0.7 B`.
+    """
+    named = _NAME.fullmatch(text) is not None and "data" not in option
+    return text.endswith(SCRIPTS) or (("/" in text or named) and _NUMBER.match(first) is not None)
 
 
 def _joined(pieces: Pieces) -> Pieces:

@@ -1,10 +1,11 @@
-"""A trace folder of `align capture`: versions and devices that a run had, fingerprints of inputs and weights."""
+"""A trace folder of `align capture`: versions, devices and data that a run had, fingerprints of inputs and weights."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import sha256_of
+from align.hyperparameters.reader_parts.captured_facts import fact_name
 from align.hyperparameters.settings_format import Setting
 from align.traces.open_trace import show_trace
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from align.hyperparameters.settings_source import SettingsSource
 
-OWN_NAMES = {"seed": "seed", "world size": "world_size"}
 MANIFEST, VALUES = "manifest.jsonl", "values.safetensors"
 
 
@@ -21,7 +21,7 @@ class CaptureFolder:
     """Folders of `align capture`."""
 
     name = "capture"
-    summary = "a trace folder of align capture: versions, devices, variables, fingerprints of data and weights"
+    summary = "a trace folder of align capture: versions, devices, variables, lengths of the data, fingerprints"
     requires: tuple[str, ...] = ()
     certain = True
 
@@ -34,7 +34,7 @@ class CaptureFolder:
         trace = show_trace(source.path)
         place = f"{source.path / MANIFEST}:1"
         for name, value in trace.environment.items():
-            yield Setting(_name(name), value, place)
+            yield Setting(fact_name(name), value, place)
         if trace.head is not None:
             yield Setting("fingerprint.mode", trace.head.mode, place)
             for name, facts in trace.head.inputs.items():
@@ -42,11 +42,6 @@ class CaptureFolder:
                     yield Setting(f"fingerprint.inputs.{name}.{fact}", str(found), place)
         if (source.path / VALUES).is_file():
             yield Setting("fingerprint.weights", sha256_of(source.path / VALUES), str(source.path / VALUES))
-
-
-def _name(fact: str) -> str:
-    """The name of a fact of the run; a variable has that of one which a script exports."""
-    return OWN_NAMES.get(fact, f"environment.{fact.removeprefix('variable ')}")
 
 
 PLUGIN = CaptureFolder()

@@ -88,6 +88,8 @@ def _tree(node: ast.expr, source: SettingsSource) -> Tree:
 def _scalar(node: ast.expr) -> str | int | float | bool | None:
     if isinstance(node, ast.Name):
         return WORDS[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Name):
+        return -float(WORDS[node.operand.id] or 0)  # -Infinity
     found = ast.literal_eval(node)
     return found if isinstance(found, (str, int, float)) else str(found)
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.literals import printed_value
 from align.hyperparameters.settings_format import Setting
 from align.hyperparameters.thresholds import LEAST_LINES_OF_A_LIST
-from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +40,6 @@ class PrintedList:
     def read(self, source: SettingsSource) -> Iterator[Setting]:
         """Read lines that stand in a row, each name as it comes first."""
         found = {one.name: one for one in reversed([*_rows(source)])}
-        if not found:
-            raise UnreadableSettingsError(source.shown, say("settings_fault.nothing"))
         yield from reversed(found.values())
 
 

@@ -80,9 +80,12 @@ class _Nodes:
         """What all documents of a file hold together."""
         found: Tree = {}
         for node in nodes:
+            if node.tag == NULL:  # a document of nothing
+                continue
             if type(node).__name__ != "MappingNode":
                 raise UnreadableSettingsError(self._source.shown, say("settings_fault.no_names"))
-            found = merged(found, self._value(node, 0))
+            value = self._value(node, 0)
+            found = found if _describes(value, found) else merged(found, value)
         return found
 
     def _value(self, node: Any, depth: int) -> Tree:
@@ -116,6 +119,19 @@ class _Nodes:
             raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
         if self._left < 0:
             raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_many", most=MOST_SETTINGS))
+
+
+def _describes(document: Tree, settings: Tree) -> bool:
+    """Tell a document that explains the settings before it: texts and lists of choices under their names.
+
+    MindSpore's model zoo keeps these behind the settings in one file.
+    """
+    values = document.values() if isinstance(document, dict) else ()
+    return bool(values) and not settings.keys().isdisjoint(document) and all(map(_is_text_or_list, values))
+
+
+def _is_text_or_list(value: Tree) -> bool:
+    return isinstance(value, list) or (isinstance(value, Leaf) and isinstance(value.value, (str, type(None))))
 
 
 def _named_by_tag(found: dict[str, Tree], node: Any, source: SettingsSource) -> dict[str, Tree]:

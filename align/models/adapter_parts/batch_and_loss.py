@@ -122,8 +122,7 @@ def scalar(loss: Any) -> float | None:
         return None
     if _is_number(loss):
         return float(np.asarray(loss).astype(np.float64).reshape(()))
-    article = "an" if isinstance(loss, np.ndarray) else "a"
-    raise CannotRunError.of("step_loss.no_number", got=f"{article} {_kind(loss)}")
+    raise CannotRunError.of("step_loss.no_number", got=_kind(loss))
 
 
 def own_loss(outputs: Any) -> Any:

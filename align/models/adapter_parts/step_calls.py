@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,11 +16,13 @@ import numpy as np
 
 from align.core.dtypes import dtype_name
 from align.core.traces import Capture
+from align.models.live.module_hooks import hooked
 from align.models.nested_values import leaves, with_leaves
 from align.models.thresholds import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
     from align.core.traces import CaptureSink
@@ -70,15 +71,9 @@ class StepCalls:
         self._given: list[list[tuple[Any, Any]]] = []
         self._order = 0
 
-    @contextmanager
-    def seen(self, modules: Iterable[tuple[str, Any]]) -> Iterator[None]:
+    def seen(self, modules: Iterable[tuple[str, Any]]) -> AbstractContextManager[None]:
         """See all calls of these modules, given by path; hooks are taken off again."""
-        with ExitStack() as stack:
-            for path, module in modules:
-                before, after = partial(self._before, path), partial(self._after, path)
-                stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
-                stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
-            yield
+        return hooked(modules, self._before, self._after)
 
     def _before(self, path: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._running.append(path)

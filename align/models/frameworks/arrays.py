@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +11,20 @@ import numpy as np
 from align.core.dtypes import dtype_name
 from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
+from align.models.adapter_parts.numpy_values import NumpyValues
 from align.models.live.tensor_memory import array_memory
-from align.models.record_calls import CallRecorder, bound_batches, run_on_batches
+from align.models.record_calls import bound_batches, run_on_batches
 from align.models.restore_state import fixed_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
     from align.core.protocols import Inputs, Model
     from align.core.traces import CaptureSink
+    from align.models.record_calls import CallRecorder
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ArrayModel:
         return {f"{layer.path}.{key}": value for layer in self.layers for key, value in layer.parameters.items()}
 
 
-class ArraysFramework:
+class ArraysFramework(NumpyValues):
     """Adapter of ArrayModel."""
 
     name = "arrays"
@@ -90,10 +90,6 @@ class ArraysFramework:
             parameters += own
             modules.append(Module(layer.path, (layer.class_name,), tuple(p.name for p in own)))
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
-
-    def is_optimizer(self, model: Model) -> bool:  # noqa: ARG002
-        """Return False: there are no optimizers of arrays."""
-        return False
 
     def read_settings(self, model: Model) -> list[LayerSettings]:
         """Return the settings that each layer was given, those of the model first."""
@@ -127,7 +123,7 @@ class ArraysFramework:
         self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
         """Run the chain; see ModelRunner."""
-        recorder = CallRecorder(sink, self.as_array, lambda value, like: value.astype(like.dtype))
+        recorder = self.recorder(sink)
 
         def call(*args: Any, **kwargs: Any) -> None:
             changed = recorder.begin("", args, kwargs, "ArrayModel")
@@ -136,22 +132,6 @@ class ArraysFramework:
 
         with fixed_seed():
             run_on_batches(call, bound_batches(lambda x: x, inputs, lambda value: value), recorder, self.name)
-
-    def evaluating(self, model: Model, *, restores: bool = True) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Draw the same random numbers; see ModelCaller."""
-        return fixed_seed()
-
-    def restoring(self, model: Model) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Put nothing back: a chain keeps nothing; see ModelCaller."""
-        return nullcontext()
-
-    def as_tensor(self, value: Array, model: Model) -> Array:  # noqa: ARG002
-        """Return the array itself."""
-        return value
-
-    def as_array(self, value: Any) -> Array | None:
-        """Return an array, None for anything else."""
-        return value if isinstance(value, np.ndarray) else None
 
     def widened(self, model: Model) -> Model | None:
         """Return a copy with float64 parameters."""

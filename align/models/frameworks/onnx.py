@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
+from align.models.adapter_parts.numpy_values import NumpyValues
 from align.models.adapter_parts.onnx.follow_origin import followed
 from align.models.adapter_parts.onnx.onnx_model import OnnxModel, open_onnx
 from align.models.adapter_parts.onnx.run_node import environment
 from align.models.live.tensor_memory import array_memory
-from align.models.record_calls import CallRecorder, bound_batches, run_on_batches
+from align.models.record_calls import bound_batches, run_on_batches
 from align.models.restore_state import fixed_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from align.core.dtypes import Array
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from align.core.traces import CaptureSink
 
 
-class OnnxFramework:
+class OnnxFramework(NumpyValues):
     """Adapter of OnnxModel."""
 
     name = "onnx"
@@ -46,10 +43,6 @@ class OnnxFramework:
     def read_parameters(self, model: Model, label: str) -> ParameterSet:
         """Read names, shapes and modules as the exported model had them."""
         return model_parameters(model, label)
-
-    def is_optimizer(self, model: Model) -> bool:  # noqa: ARG002
-        """Return False: there are no optimizers in it."""
-        return False
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Return all parameters in torch's layout, read-only where they lie in the file: nothing ever changes it."""
@@ -82,7 +75,7 @@ class OnnxFramework:
         self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
         """Run the graph node by node; see ModelRunner. Raises InputsError for inputs that the graph does not take."""
-        recorder = CallRecorder(sink, self.as_array, lambda value, like: value.astype(like.dtype))
+        recorder = self.recorder(sink)
         answers = dict(stand_ins or {})
 
         def call(*args: Any, **kwargs: Any) -> None:
@@ -102,22 +95,6 @@ class OnnxFramework:
         ]
         with fixed_seed():
             run_on_batches(call, batches, recorder, self.name)
-
-    def evaluating(self, model: Model, *, restores: bool = True) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Draw the same random numbers; see ModelCaller."""
-        return fixed_seed()
-
-    def restoring(self, model: Model) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Put nothing back: a graph keeps nothing; see ModelCaller."""
-        return nullcontext()
-
-    def as_tensor(self, value: Array, model: Model) -> Array:  # noqa: ARG002
-        """Return the array itself."""
-        return value
-
-    def as_array(self, value: Any) -> Array | None:
-        """Return an array, None for anything else."""
-        return value if isinstance(value, np.ndarray) else None
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
         """Return None: onnxruntime has kernels for float64 for few operators only."""

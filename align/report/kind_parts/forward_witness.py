@@ -28,7 +28,7 @@ def witness_blocks(witness: dict[str, Any] | None, *, show_all: bool) -> list[Bl
     title = say("witness_report.title", witness=witness["witness"])
     lines = [witness["conclusion"]]
     if witness["without_witness"]:
-        lines.append(say("witness_report.without", count=format_number(witness["without_witness"])))
+        lines.append(say("witness_report.without", count=witness["without_witness"]))
     table = [Table(title, columns, rows, say("witness_report.note"))] if rows else []
     return [*table, Lines(say("witness_report.conclusion"), tuple(lines))]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table, findings_blocks, verdict_block
+from align.report.rendering.blocks import TONES, Block, Column, Facts, Lines, Row, Table, findings_blocks
 from align.report.rendering.format_values import format_number
 from align.words.catalogue import say, word
 
@@ -17,7 +17,7 @@ def nonfinite_blocks(document: dict[str, Any], *, show_all: bool = False) -> lis
     event = document["event"]
     blocks: list[Block] = []
     if event is not None:
-        blocks += [Lines("", (document["verdict"]["reason"],), "bad"), _event(event)]
+        blocks.append(_event(event))
     if document["before"]:
         blocks.append(_before(document["shown_steps"], document["before"]))
     if document["near"]:
@@ -28,7 +28,12 @@ def nonfinite_blocks(document: dict[str, Any], *, show_all: bool = False) -> lis
         (say("nonfinite.tensors"), format_number(document["tensors"])),
     )
     blocks.append(Facts(document["label"], seen, "bad" if event is not None else "good"))
-    return [*blocks, verdict_block(document["verdict"])]
+    return [*blocks, _verdict(document["verdict"])]
+
+
+def _verdict(verdict: dict[str, Any]) -> Lines:
+    """What was looked for and found; one training alone is aligned with nothing."""
+    return Lines("", (verdict["reason"], say("nonfinite.one_training")), TONES[str(verdict["outcome"])])
 
 
 def _event(event: dict[str, Any]) -> Facts:

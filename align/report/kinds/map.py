@@ -168,7 +168,7 @@ def pair_table(
         Column(say("word.note"), "path", wide=True),
     )
     hidden = len(pairings) - sum(len(own) for _, own, _ in shown)
-    note = say("map.more_pairs", count=format_number(hidden)) if hidden else ""
+    note = say("map.more_pairs", count=hidden) if hidden else ""
     title = say("map.some_pairs" if hidden else "map.all_pairs")
     return [Table(title, columns, tuple(_pair_row(*run) for run in shown), note)]
 

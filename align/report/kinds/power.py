@@ -45,8 +45,8 @@ def _outputs(outputs: list[dict[str, Any]], show_all: bool) -> list[str]:
     return [
         say(
             f"power.{kind}",
-            count=format_number(len(own)),
-            total=format_number(len(outputs)),
+            count=len(own),
+            total=len(outputs),
             names=_listed(map(_named, own), show_all),
         )
         for kind, own in kinds.items()
@@ -66,11 +66,9 @@ def _parameters(parameters: list[dict[str, Any]], show_all: bool) -> list[str]:
     for state, ordered in orders.items():
         if own := [one for one in ordered if one["state"] == state]:
             names = _listed([one["name"] for one in own], show_all)
-            lines.append(
-                say(f"power.{state.replace(' ', '_')}", count=format_number(len(own)), names=names, **_first(own))
-            )
+            lines.append(say(f"power.{state.replace(' ', '_')}", count=len(own), names=names, **_first(own)))
     if seen := [one for one in late if one["state"] in ("seen", "partly blind")]:
-        lines.append(say("power.seen", count=format_number(len(seen)), **_first(seen)))
+        lines.append(say("power.seen", count=len(seen), **_first(seen)))
     return lines
 
 

@@ -7,7 +7,6 @@ Names are those of files: they may be of modules, or of anything else.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from align.checkpoints.single_files import FilesBeside, open_tensor
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
 from align.traces.foreign_parts.mindspore_names import FILE
+from align.traces.foreign_parts.run_folders import natural_key
 from align.traces.thresholds import MOST_DUMPED_FILES
 from align.words.catalogue import sentence
 
@@ -51,7 +51,7 @@ class ArraysReader:
         stored = _of_archive(path) if path.is_file() else _of_folder(path)
         tensors = tuple(
             DumpedTensor(order, "output", name, 0, "", "", one.shape, one.dtype, load=one.load)
-            for order, (name, one) in enumerate(sorted(stored.items(), key=lambda item: _natural(item[0])))
+            for order, (name, one) in enumerate(sorted(stored.items(), key=lambda item: natural_key(item[0])))
         )
         if not tensors:
             raise DumpError.of("dump_error.no_tensors", path=path)
@@ -100,7 +100,3 @@ def _left_out(path: Path) -> Iterator[str]:
         inner = [name for name in sorted(names) if name.endswith(_OTHER_SUFFIXES)]
         for name in (*inner, *(name for name in folders if path.__class__(folder, name).is_symlink())):
             yield str(path.__class__(folder, name).relative_to(path))
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part) if part.isdecimal() else 0, part) for part in re.split(r"([0-9]+)", name)]

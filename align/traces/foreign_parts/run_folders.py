@@ -22,13 +22,23 @@ def has_run(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str]
 
 def only_run(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str] = RUN) -> Path:
     """The one folder that is a run; raises DumpError naming all of several, for the user to choose from."""
-    found = sorted(_runs(folder, is_run, names), key=_natural)
+    found = all_runs(folder, is_run, names)
     if not found:
         raise DumpError.of("dump_error.no_run", path=folder)
     if len(found) > 1:
         shown = [str(one) for one in found[:MOST_LISTED_RUNS]]
         raise DumpError.of("dump_error.several_runs", path=folder, count=len(found), runs=shown, first=shown[0])
     return found[0]
+
+
+def all_runs(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str] = RUN) -> list[Path]:
+    """The folders that are runs: this one, or those inside of such names, step2 before step10."""
+    return sorted(_runs(folder, is_run, names), key=lambda path: natural_key(str(path)))
+
+
+def natural_key(name: str) -> list[tuple[int, str]]:
+    """A key by which step2 comes before step10."""
+    return [(int(part) if part.isdecimal() else 0, part) for part in re.split(r"([0-9]+)", name)]
 
 
 def _runs(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str], depth: int = 0) -> Iterator[Path]:
@@ -38,9 +48,3 @@ def _runs(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str], 
         for inner in sorted(folder.iterdir()):
             if names.fullmatch(inner.name) and inner.is_dir() and not inner.is_symlink():
                 yield from _runs(inner, is_run, names, depth + 1)
-
-
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """A key by which step2 comes before step10."""
-    parts = re.split(r"([0-9]+)", str(path))
-    return [(int(part) if part.isdecimal() else 0, part) for part in parts]

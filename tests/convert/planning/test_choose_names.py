@@ -307,13 +307,13 @@ class TestModels:
         chosen = choose(found, "mindspore", source_model=models[0])
         assert pairs(chosen) == dict(zip(self.NAMES, ("emb.embedding_table", "head.weight", "own.weight"), strict=True))
         assert chosen.origin == f"the model {models[0]}"
-        assert chosen.warnings == ("no rule knows Layer, the names of 1 such layer stay as they are: own",)
+        assert chosen.warnings == ("no rule knows Layer, so no name in 1 such layer is changed: own",)
 
     def test_a_model_that_holds_a_token_beside_its_layers_is_no_layer(self, models) -> None:
         found = checkpoint(self.NAMES, (3, 3), "pt")
         found.tensors["vit.cls_token"] = StoredTensor("vit.cls_token", (1, 1, 3), "float64", lambda: np.ones((1, 1, 3)))
         chosen = choose(found, "mindspore", source_model=models[0].replace(":model", ":with_token"))
-        assert chosen.warnings == ("no rule knows Layer, the names of 1 such layer stay as they are: own",)
+        assert chosen.warnings == ("no rule knows Layer, so no name in 1 such layer is changed: own",)
 
     def test_what_two_models_leave_open_has_a_hint_that_fits(self, models) -> None:
         wider = models[1].replace(":port", ":wider")

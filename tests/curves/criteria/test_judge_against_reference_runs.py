@@ -164,7 +164,7 @@ def test_a_run_that_is_broken_at_a_step_leaves_it_out_and_nan_in_the_candidate_a
     assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
     assert (comparison.trouble, comparison.first_divergent_step) == ("NaN", 41)
     assert 21 not in comparison.points.step
-    assert "1 steps are left out, as some of the reference runs are NaN or Inf there" in comparison.notes
+    assert "1 step is left out, as some of the reference runs are NaN or Inf there" in comparison.notes
 
 
 def test_runs_are_judged_up_to_the_last_step() -> None:

@@ -171,7 +171,7 @@ def test_a_first_loss_that_is_not_common_is_not_reported_as_passed() -> None:
 def test_single_points_beyond_their_limit_are_told_when_the_mean_passes() -> None:
     comparison = _judge(_curve(DESCENT), _planted(70, DESCENT[70] + 0.1))
     assert comparison.verdict.outcome is Outcome.ALIGNED
-    assert "1 single points are beyond their own limit, first at step 71" in comparison.verdict.reason
+    assert "1 single point is beyond their own limit, first at step 71" in comparison.verdict.reason
 
 
 def test_a_sparse_log_ends_together_with_a_dense_one_within_its_cadence() -> None:
@@ -225,7 +225,7 @@ def test_points_missing_inside_a_dense_log_fail(lost: set[int]) -> None:
         assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
         assert comparison.trouble == "points missing"
         assert f"points missing inside a log: {len(lost)}, allowed 0" in comparison.verdict.reason
-        assert any("points are missing inside the" in note for note in comparison.notes)
+        assert any("missing inside the" in note for note in comparison.notes)
 
 
 def test_logs_that_lack_the_same_points_are_compared_at_the_others() -> None:

@@ -47,4 +47,4 @@ def test_many_points_keep_both_ends_the_extremes_and_what_was_named() -> None:
 def test_a_curve_that_lost_points_says_how_many() -> None:
     thin = thin_points(_comparison(300_001))
     left_out = 300_001 - len(thin.reference.steps)
-    assert thin.reference.notes == (f"{left_out} of 300001 points are left out of the result: the extremes are kept",)
+    assert thin.reference.notes == (f"{left_out} of 300,001 points are left out of the result: the extremes are kept",)

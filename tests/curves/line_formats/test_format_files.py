@@ -94,8 +94,8 @@ def test_a_loss_that_is_no_number_is_nan_with_a_note() -> None:
     log = _read(_made(), "it 1/3 loss 2.5\nit 2/3 loss None\nit 3/3 loss -nan(ind)\n")
     assert str(log.table.metrics["loss"].values.tolist()) == "[2.5, nan, nan]"
     assert log.notes[:2] == (
-        "1 losses are null (first: line 2), kept as NaN",
-        "1 losses are no number (first: '-nan(ind)' in line 3), kept as NaN",
+        "1 loss is null (first: line 2), kept as NaN",
+        "1 loss is no number (first: '-nan(ind)' in line 3), kept as NaN",
     )
 
 

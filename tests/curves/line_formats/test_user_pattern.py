@@ -39,8 +39,8 @@ def test_losses_by_epoch_alone_are_taken_as_its_means_with_a_note() -> None:
 def test_a_loss_that_is_no_number_is_nan_with_a_note() -> None:
     log = _read(r"(?P<step>\d+) (?P<loss>\S+)", "1 2.5\n2 None\n3 oops\n4 2.0\n")
     assert place_on_axis(log).steps.tolist() == [1, 2, 3, 4]
-    assert "1 losses are null (first: line 2), kept as NaN" in log.notes
-    assert "1 losses are no number (first: 'oops' in line 3), kept as NaN" in log.notes
+    assert "1 loss is null (first: line 2), kept as NaN" in log.notes
+    assert "1 loss is no number (first: 'oops' in line 3), kept as NaN" in log.notes
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_expression_that_finds_nothing_says_what_was_looked_for() -> None:
 
 def test_steps_that_are_none_are_told() -> None:
     pattern = r"(?P<step>\S+): (?P<loss>\S+)"
-    assert any("1 rows are left out" in note for note in _read(pattern, "1: 2.5\n-2: 2.4\n").notes)
+    assert any("1 row is left out" in note for note in _read(pattern, "1: 2.5\n-2: 2.4\n").notes)
     with pytest.raises(NoStepError, match=r"the first is '0\.5' in line 1"):
         _read(pattern, "0.5: 2.5\n1.5: 2.4\n")
 

@@ -51,7 +51,7 @@ def test_a_run_started_again_leaves_nothing_of_the_older_one() -> None:
 def test_a_step_printed_again_at_once_is_no_resumed_run() -> None:
     points, notes = _kept([1, 2, 3, 3, 4, 5], [1.0, 2.0, 3.0, 3.5, 4.0, 5.0])
     assert points == [(1, 1.0), (2, 2.0), (3, 3.5), (4, 4.0), (5, 5.0)]
-    assert notes == "1 steps are printed again at once with another value (first: step 3): the later is taken"
+    assert notes == "1 step is printed again at once with another value (first: step 3): the later is taken"
 
 
 def test_a_step_printed_again_in_disorder_drops_no_other_step() -> None:

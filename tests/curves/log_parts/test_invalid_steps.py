@@ -33,7 +33,7 @@ def test_lines_may_end_with_nothing_but_carriage_returns() -> None:
 def test_a_comma_in_a_step_is_no_decimal_point() -> None:
     log = CSV.read(LogSource.of_text("step;loss\n999;2,5\n1,000;2,25\n"))
     assert log.table.steps.tolist() == [999]
-    assert any("1 rows are left out" in note and "'1,000' in line 3" in note for note in log.notes)
+    assert any("1 row is left out" in note and "'1,000' in line 3" in note for note in log.notes)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_steps_below_zero_are_left_out_with_a_note_and_lines_between_are_not_tol
     log = JSONL.read(LogSource.of_text('{"step": 1, "loss": 2}\n{"step": -1, "loss": 2.5}\n{"config": 1}\n'))
     assert log.table.steps.tolist() == [1]
     assert [note for note in log.notes if "left out" in note] == [
-        "1 rows are left out: their step is no whole number from 0 to 2^31 - 1 (first: '-1' in line 2)"
+        "1 row is left out: their step is no whole number from 0 to 2^31 - 1 (first: '-1' in line 2)"
     ]
     assert CSV.read(LogSource.of_text("step,loss\n1,2.5\nsaving weights\n2,2.25\n")).notes == ()
 

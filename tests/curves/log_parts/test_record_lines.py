@@ -39,7 +39,7 @@ def _lines(text: str) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
 def test_each_record_of_a_line_gets_one_of_its_own_under_the_same_number() -> None:
     lines, notes = _lines("begun\nstep 1: a step 2: bstep 3: c\nstep 4: d\n")
     assert lines == [(1, "begun"), (2, "step 1: a "), (2, "step 2: b"), (2, "step 3: c"), (3, "step 4: d")]
-    assert notes == ("1 lines hold more than one record (first: line 2): they were taken apart",)
+    assert notes == ("1 line holds more than one record (first: line 2): they were taken apart",)
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,8 @@ def test_null_and_unreadable_losses_are_nan_with_a_note_beside_other_metrics() -
     curve = place_on_axis(JSONL.read(LogSource.of_text(text)))
     assert curve.steps.tolist() == [1, 2, 3]
     assert all(map(math.isnan, curve.values[1:]))
-    assert "1 losses are null (first: line 2), kept as NaN" in curve.notes
-    assert "1 losses are no number (first: '-' in line 3), kept as NaN" in curve.notes
+    assert "1 loss is null (first: line 2), kept as NaN" in curve.notes
+    assert "1 loss is no number (first: '-' in line 3), kept as NaN" in curve.notes
 
 
 def test_an_absent_key_and_an_empty_cell_beside_other_metrics_are_no_loss_in_this_row() -> None:
@@ -131,7 +131,7 @@ def test_a_row_with_nothing_but_a_step_is_a_nan_as_pandas_writes_it() -> None:
 def test_rows_without_a_loss_but_with_other_metrics_are_noted_with_their_line() -> None:
     log = CSV.read(LogSource.of_text("step,loss,val_loss\n1,0.5,\n1,,0.7\n2,0.25,\n"))
     assert place_on_axis(log).steps.tolist() == [1, 2]
-    assert "1 rows have no loss (first: line 3)" in " ".join(log.notes)
+    assert "1 row has no loss (first: line 3)" in " ".join(log.notes)
 
 
 def test_a_loss_that_is_no_number_is_kept_as_nan_and_noted() -> None:
@@ -145,7 +145,7 @@ def test_a_number_of_thousands_of_digits_is_nan_and_noted_in_short(endless: str)
     log = CSV.read(LogSource.of_text(f"step,loss,lr\n1,0.5,0.1\n2,{endless},{endless}\n3,0.25,0.1\n"))
     curve = place_on_axis(log)
     assert math.isnan(curve.values[1])
-    assert any("1 losses are no number (first: '" in note and len(note) < 120 for note in curve.notes)
+    assert any("1 loss is no number (first: '" in note and len(note) < 120 for note in curve.notes)
     assert place_on_axis(log, "lr").steps.tolist() == [1, 3]
 
 
@@ -183,7 +183,7 @@ def test_a_line_cut_in_the_middle_is_noted() -> None:
     assert any("no line end" in note for note in CSV.read(LogSource.of_text("step,loss\n1,0.5\n2,0.2")).notes)
     log = JSONL.read(LogSource.of_text('{"step": 1, "loss": 0.5}\n{"step": 2, "lo'))
     assert any("no line end" in note for note in log.notes)
-    assert any("1 lines are no JSON object (first: line 2)" in note for note in log.notes)
+    assert any("1 line is no JSON object (first: line 2)" in note for note in log.notes)
 
 
 def test_nested_and_long_json_does_not_break_the_reader() -> None:

@@ -33,7 +33,7 @@ def test_objects_of_an_array_are_rows() -> None:
     curve = place_on_axis(log)
     assert curve.steps.tolist() == [1, 2]
     assert str(curve.values.tolist()) == "[2.5, nan]"
-    assert "1 losses are null (first: line 1), kept as NaN" in log.notes
+    assert "1 loss is null (first: line 1), kept as NaN" in log.notes
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_a_loss_that_is_no_number_is_noted_and_one_that_was_cut_is_none() -> Non
     text = _text([(1, 1)]) + "epoch: 1 step: 2, loss is None\nepoch: 1 step: 3, loss is n"
     log = PLUGIN.read(LogSource.of_text(text))
     assert place_on_axis(log).steps.tolist() == [1, 2]
-    assert "1 losses are null (first: line 2), kept as NaN" in log.notes
+    assert "1 loss is null (first: line 2), kept as NaN" in log.notes
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_points_that_a_resumed_run_prints_again_take_the_place_of_the_first() ->
 
 def test_what_a_file_noted_is_told_with_its_name() -> None:
     joined = join_logs([_csv("step,loss\n1,2.5\n2,null\n", "a"), _csv("step,loss\n3,2\n", "b")], "both")
-    assert "a: 1 losses are null (first: line 3), kept as NaN" in joined.notes
+    assert "a: 1 loss is null (first: line 3), kept as NaN" in joined.notes
 
 
 def test_a_file_of_one_epoch_does_not_hide_that_steps_start_again() -> None:

@@ -81,8 +81,8 @@ def test_no_more_samples_are_taken_than_asked_for() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ((X,), "has no labels: it is a tuple of 1"),
-        (X, "has no labels: it is a ndarray"),
+        ((X,), "has no labels: it is an object of type tuple of length 1"),
+        (X, "has no labels: it is an object of type ndarray"),
         ({"x": X, "y": Y}, "has no labels: it is a mapping of x, y"),
         ((X, Y[:3]), "parts of different lengths: 4 0, 3 labels"),
         (({"x": X, "mask": X[:2]}, Y), "parts of different lengths: 4 x, 2 mask, 4 labels"),
@@ -129,7 +129,7 @@ def test_a_function_is_called_anew_for_each_pass_and_its_errors_are_named(tmp_pa
     for _ in range(2):
         with pytest.raises(UserCodeError, match=r"reading .*pipeline.py:data failed: OSError: disk gone"):
             list(Dataset(f"{place}:data").batches())
-    with pytest.raises(InputsError, match="returned a int, not batches"):
+    with pytest.raises(InputsError, match="returned an object of type int, not batches"):
         list(Dataset(f"{place}:number").batches())
     with pytest.raises(SideError, match="does not exist"):
         list(Dataset(f"{place}:nothing").batches())

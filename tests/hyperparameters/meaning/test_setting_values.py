@@ -20,6 +20,8 @@ def test_values_that_are_the_same(assert_each: Any) -> None:
         ((0.9, 0.95), "0.9 0.95"),
         ("a ", "A"),
         (3.0, 3),
+        (4 / 3, "1.333"),
+        ((3 / 4, 4 / 3), "0.75, 1.3333"),
     ]
     assert_each(same, pairs)
 
@@ -30,7 +32,19 @@ def test_values_that_are_not(assert_each: Any) -> None:
         assert not same_value(other, one)
 
     assert_each(
-        unlike, [(1e-4, "1e-5"), (True, "off"), ("adam", "adamw"), ((1, 2), (1, 2, 3)), (1.0, 1.0 + 1e-6), (0, 1e-8)]
+        unlike,
+        [
+            (1e-4, "1e-5"),
+            (True, "off"),
+            ("adam", "adamw"),
+            ((1, 2), (1, 2, 3)),
+            (1.0, 1.0 + 1e-6),
+            (0, 1e-8),
+            (4 / 3, 1.334),
+            (4 / 3, 1.33),
+            (2 / 70, 0.029),
+            (0.9999, 0.99991),
+        ],
     )
 
 

@@ -188,9 +188,86 @@ def test_every_reader_says_what_it_reads_and_knows_no_others_file(settings: Any)
     texts = {"yaml": "lr: 1", "json": '{"lr": 1}', "toml": "lr = 1", "python": "lr = 1", "shell": "python t.py --lr 1"}
     for form, name in names.items():
         assert read_settings_of(settings.file(name, texts[form])).formats == (form,)
-    assert {*names, "megatron-log", "printed-call", "printed-list", "training-args", "capture"} == {*settings_formats()}
+    assert {*names, "megatron-log", "printed-call", "printed-list", "training-args", "capture", "captured-steps"} == {
+        *settings_formats()
+    }
 
 
 def test_a_file_without_settings_is_refused(settings: Any) -> None:
     with pytest.raises(UnreadableSettingsError, match="no setting stands in it"):
         read_settings_of(settings.file("empty.log", "hello\n"))
+
+
+@pytest.mark.parametrize("ending", ["json", "yaml", "toml", "py", "sh", "log", "txt"])
+@pytest.mark.parametrize("text", ["", " \n\t\n", "\ufeff"])
+def test_an_empty_file_is_called_empty(settings: Any, ending: str, text: str) -> None:
+    with pytest.raises(UnreadableSettingsError, match="it is empty") as caught:
+        read_settings_of(settings.file(f"a.{ending}", text))
+    assert "check the path" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", "{}"), ("a.json", '{"a": {}}'), ("a.yaml", "---\n"), ("a.yaml", "null\n"), ("a.yaml", "# none\n"),
+        ("a.toml", "# none\n"), ("a.py", "import os\n"), ("a.sh", "#!/bin/sh\ncd data\necho begin\n"),
+        ("a.log", "step 1 loss 2.0\n"),
+    ],
+)  # fmt: skip
+def test_a_file_without_parameters_says_what_was_looked_for(settings: Any, name: str, text: str) -> None:
+    with pytest.raises(UnreadableSettingsError, match=r"no setting stands in it; what was looked for: .*[a-z]"):
+        read_settings_of(settings.file(name, text))
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.json", "[1]"), ("a.json", "null"), ("a.yaml", "- 1\n")])
+def test_values_without_names_are_called_so(settings: Any, name: str, text: str) -> None:
+    with pytest.raises(UnreadableSettingsError, match="no names with values"):
+        read_settings_of(settings.file(name, text))
+
+
+def test_an_empty_file_among_several_is_refused(settings: Any) -> None:
+    full, empty = settings.file("a.yaml", "lr: 1\n"), settings.file("b.yaml", "")
+    with pytest.raises(UnreadableSettingsError, match=r"b\.yaml: it is empty"):
+        read_settings_of(f"{full},{empty}")
+
+
+def test_a_folder_without_a_capture_is_called_so(settings: Any) -> None:
+    with pytest.raises(UnreadableSettingsError, match="the folder holds no capture"):
+        read_settings_of(settings.folder)
+
+
+def test_numbers_of_json_that_are_not_finite_are_read(settings: Any) -> None:
+    assert settings.read("a.json", '{"low": -Infinity, "lr": -1e-4}') == {"low": float("-inf"), "lr": -1e-4}
+
+
+def test_a_configuration_that_is_set_by_attributes(settings: Any) -> None:
+    text = """from yacs.config import CfgNode as CN
+_C = CN()
+_C.TRAIN = CN()
+_C.TRAIN.BASE_LR = 5e-4
+_C.TRAIN.OPTIMIZER = CN()
+_C.TRAIN.OPTIMIZER.BETAS = (0.9, 0.999)
+torch.backends.cuda.matmul.allow_tf32 = True
+objects[0].lr = 3
+"""
+    assert settings.read("config.py", text) == {
+        "TRAIN.BASE_LR": 5e-4,
+        "TRAIN.OPTIMIZER.BETAS": (0.9, 0.999),
+        "torch.backends.cuda.matmul.allow_tf32": True,
+    }
+    assert settings.places("config.py", text)["TRAIN.BASE_LR"] == "config.py:4"
+
+
+def test_constants_of_the_only_optimizer_of_a_script(settings: Any) -> None:
+    call = "def main(args):\n    opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0, eps=args.eps)\n"
+    option = "parser.add_argument('--lr', default=0.1)\n"
+    assert settings.read("a.py", call) == {"optimizer": "AdamW", "lr": 1e-4, "weight_decay": 0}
+    assert settings.read("b.py", call + option)["lr"] == 0.1
+    assert settings.read("c.py", call + call.replace("main", "other") + option) == {"lr": 0.1}
+
+
+def test_documents_that_explain_the_settings_before_them_are_left_out(settings: Any) -> None:
+    zoo = "epochs: 40\nlr: 0.1\n---\nepochs: 'Epochs, default is 1.'\n---\nlr: [0.1, 0.2]\n"
+    assert settings.read("a.yaml", zoo) == {"epochs": 40, "lr": 0.1}
+    assert settings.read("b.yaml", "epochs: 40\n---\nepochs: 50\nlr: 0.1\n") == {"epochs": 50, "lr": 0.1}
+    assert settings.read("c.yaml", "epochs: 40\n---\nopt: adam\n") == {"epochs": 40, "opt": "adam"}

@@ -40,7 +40,7 @@ def test_outputs_at_an_end_are_named() -> None:
     )
     lines, _ = shown(Power(outputs))
     assert lines[0].startswith("3 of 5 compared outputs are constant, dead or at an end: blocks.")
-    assert lines[1] == "1 of 5 compared outputs lie at their two ends almost everywhere: gate (Sigmoid)"
+    assert lines[1] == "1 of 5 compared outputs lies at its two ends almost everywhere: gate (Sigmoid)"
     assert lines[2].startswith("3 of 5 compared outputs move with no input: ")
 
 

@@ -41,11 +41,16 @@ class MindSporeLoopHost:
         if mindspore.get_context("mode") == mindspore.GRAPH_MODE and os.environ.get("MS_JIT") != "0":
             raise CannotRunError.of("mindspore_model.loop_in_graph_mode")
 
-    def step_callback(self, ended: Callable[[Any], None], closed: Callable[[], None]) -> Any:
+    def step_callback(
+        self, ended: Callable[[Any], None], closed: Callable[[], None], begun: Callable[[Any], None] = lambda _: None
+    ) -> Any:
         """That of `Model.train`: in sink mode it is called once for all steps that are sunk together."""
         from mindspore.train import Callback
 
         class StepCallback(Callback):  # type: ignore[misc]
+            def on_train_begin(self, run_context: Any) -> None:
+                begun(run_context.original_args().get("train_dataset"))
+
             def on_train_step_end(self, run_context: Any) -> None:
                 ended(run_context.original_args().net_outputs)
 

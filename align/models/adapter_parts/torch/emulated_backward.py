@@ -11,6 +11,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from align.core.dtypes import GradientsMet
+from align.models.adapter_parts.batch_and_loss import scalar
+from align.models.adapter_parts.torch.arrays import to_array
 from align.models.adapter_parts.torch.emulated_recurrence import run_recurrent
 from align.models.adapter_parts.torch.emulation import MATRICES, RECURRENT, TORCHS_OWN, attention_apart
 from align.models.adapter_parts.torch.state import is_scripted
@@ -36,13 +38,15 @@ DOUBLED = 1.5  # no limit: what is twice as large in the second run is a gradien
 def gradients_met(model: Model, emulation: Emulation, call: Callable[[], Any]) -> tuple[GradientsMet, ...]:
     """Run `call`, which returns a loss, then back; return what becomes float16 on the way, by module and operator.
 
-    The model is a copy. What its operators return is as it is in float32.
+    The model is a copy. What its operators return is as it is in float32. Raises CannotRunError for a loss that is no
+    single number.
     """
     import torch
 
     ends = [one for one in model.parameters() if one.requires_grad]
     with _Marking(model, emulation), torch.enable_grad():
         loss = call()
+    scalar(to_array(loss.detach()) if torch.is_tensor(loss) else loss)
     if not (torch.is_tensor(loss) and loss.requires_grad and ends):
         return ()
     found: list[_Met] = []

@@ -35,7 +35,9 @@ class TorchLoopHost:
     def refuse_unseen(self) -> None:
         """Nothing: hooks are always called."""
 
-    def step_callback(self, ended: Callable[[Any], None], closed: Callable[[], None]) -> Any:
+    def step_callback(
+        self, ended: Callable[[Any], None], closed: Callable[[], None], begun: Callable[[Any], None] = lambda _: None
+    ) -> Any:
         """That of transformers' Trainer, whose step is one of the optimizer."""
         try:
             from transformers import TrainerCallback
@@ -43,6 +45,9 @@ class TorchLoopHost:
             raise CannotRunError.of("torch_model.no_transformers") from error
 
         class StepCallback(TrainerCallback):  # type: ignore[misc]
+            def on_train_begin(self, *_: Any, **named: Any) -> None:
+                begun(named.get("train_dataloader"))
+
             def on_step_end(self, *_: Any, **__: Any) -> None:
                 ended(None)
 

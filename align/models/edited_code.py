@@ -1,0 +1,95 @@
+"""A live function with one expression of its source written otherwise, for as long as a trial runs."""
+
+from __future__ import annotations
+
+import linecache
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FunctionType
+
+
+@dataclass(frozen=True, slots=True)
+class CodeChange:
+    """An expression in a file that is to be another one.
+
+    It begins at `line`, from 1, and `column`, the bytes of UTF-8 before it, as Python's syntax trees count; `before` is
+    its source, `after` what is to stand there.
+    """
+
+    file: str
+    line: int
+    column: int
+    before: str
+    after: str
+
+
+@contextmanager
+def edited(function: FunctionType, change: CodeChange) -> Iterator[bool]:
+    """Let a live function do meanwhile what its changed source says; yields False where that cannot be had."""
+    code = _edited_code(function, change)
+    if code is None or code.co_freevars != function.__code__.co_freevars:
+        yield False
+        return
+    before = function.__code__
+    function.__code__ = code
+    try:
+        yield True
+    finally:
+        function.__code__ = before
+
+
+def changed_line(function: FunctionType, change: CodeChange) -> tuple[str, str]:
+    """Return the lines of source that a change is on, before and after it, in one line each."""
+    text = _text(function)
+    start = offset_of(text, change.line, change.column)
+    stop = start + len(change.before)
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", stop)
+    last = last if last >= 0 else len(text)
+    before, after = text[first:last], text[first:start] + change.after + text[stop:last]
+    return " ".join(before.split()), " ".join(after.split())
+
+
+def edited_text(text: str, change: CodeChange) -> str | None:
+    """Return the text with a change made; None where another expression stands at its place."""
+    start = offset_of(text, change.line, change.column)
+    stop = start + len(change.before)
+    return text[:start] + change.after + text[stop:] if text[start:stop] == change.before else None
+
+
+def offset_of(text: str, line: int, column: int) -> int:
+    r"""Where in a text with line ends of `\n` an expression begins; see CodeChange for line and column."""
+    lines = text.split("\n")
+    own = lines[line - 1] if line <= len(lines) else ""
+    return sum(len(one) + 1 for one in lines[: line - 1]) + len(own.encode()[:column].decode())
+
+
+def _edited_code(function: FunctionType, change: CodeChange) -> CodeType | None:
+    code = function.__code__
+    text = edited_text(_text(function), change)
+    if text is None:
+        return None
+    try:
+        module = compile(text, code.co_filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+    return next((one for one in _codes(module) if _place(one) == _place(code)), None)
+
+
+def _text(function: FunctionType) -> str:
+    return "".join(linecache.getlines(function.__code__.co_filename, function.__globals__))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield one
+            yield from _codes(one)
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_qualname, code.co_firstlineno

@@ -1,0 +1,187 @@
+"""Programs with names and defaults of their own: what two of them spell otherwise is equal, what differs is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+SWIN = """_C = CN()
+_C.DATA = CN()
+_C.DATA.BATCH_SIZE = 128
+_C.TRAIN = CN()
+_C.TRAIN.BASE_LR = 1e-3
+_C.TRAIN.WARMUP_LR = 0.0
+_C.TRAIN.LR_SCHEDULER = CN()
+_C.TRAIN.LR_SCHEDULER.NAME = 'cosine'
+_C.TRAIN.LR_SCHEDULER.DECAY_EPOCHS = 30
+_C.AUG = CN()
+_C.AUG.AUTO_AUGMENT = 'rand-m9-mstd0.5-inc1'
+_C.SEED = 42
+"""
+MINDCV = """epoch_size: 300
+image_resize: 224
+ckpt_save_policy: top_k
+batch_size: 128
+lr: 0.001
+min_lr: 5.0e-6
+warmup_epochs: 20
+warmup_factor: 0
+decay_epochs: 280
+opt: adamw
+eps: 1.0e-8
+weight_decay: 0.05
+clip_grad: True
+clip_value: 5.0
+auto_augment: randaug-m9-mstd0.5-inc1
+re_prob: 0.25
+mixup: 0.8
+cutmix: 1.0
+label_smoothing: 0.1
+interpolation: bicubic
+amp_level: O2
+"""
+OCR = """Global: {epoch_num: 10, save_model_dir: a}
+Architecture: {algorithm: DB}
+Optimizer: {name: Momentum, momentum: 0.9, lr: {learning_rate: 0.01}, regularizer: {name: L2, factor: 0.0001}}
+Train:
+  dataset: {transforms: [{DecodeImage: {img_mode: BGR}}]}
+  loader: {batch_size_per_card: 16, drop_last: False}
+"""
+MINDOCR = """system: {distribute: False, amp_level: O0}
+scheduler: {scheduler: constant, lr: 0.01, num_epochs: 10, warmup_epochs: 0}
+optimizer: {opt: SGD, momentum: 0.9, weight_decay: 0.0001}
+train:
+  ckpt_save_dir: b
+  gradient_accumulation_steps: 2
+  dataset: {transform_pipeline: [{DecodeImage: {img_mode: BGR}}]}
+  loader: {batch_size: 8, drop_remainder: False}
+"""
+
+
+def test_swin_and_mindcv_set_to_the_same_are_equal(settings: Any) -> None:
+    result = settings.compare(("config.py", SWIN), ("b.yaml", MINDCV))
+    assert (result.reference.trainer, result.candidate.trainer) == ("Swin Transformer", "MindCV")
+    assert result.differences == ()
+    assert {"learning_rate", "clip_norm", "auto_augment", "epsilon"} <= {one.parameter for one in result.equal}
+
+
+def test_what_swin_and_mindcv_do_otherwise_is_named(settings: Any) -> None:
+    other = MINDCV.replace("clip_grad: True", "clip_grad: False").replace("epoch_size: 300", "epoch_size: 600")
+    found = settings.differing(("config.py", SWIN), ("b.yaml", other))
+    assert found == {"max_steps": ("300 epochs", "600 epochs"), "clip_norm": ("5", "0")}
+
+
+def test_paddleocr_and_mindocr(settings: Any) -> None:
+    result = settings.compare(("a.yml", OCR), ("b.yaml", MINDOCR))
+    assert (result.reference.trainer, result.candidate.trainer) == ("PaddleOCR", "MindOCR")
+    assert result.differences == ()
+    other = MINDOCR.replace("BGR", "RGB").replace(", warmup_epochs: 0", "").replace("steps: 2", "steps: 1")
+    found = settings.differing(("a.yml", OCR), ("b.yaml", other))
+    assert found.keys() == {"warmup_steps", "global_batch", "img_mode"}
+
+
+def test_defaults_of_timm_are_not_those_of_convnext(settings: Any) -> None:
+    options = ["update_freq", "model_ema_eval", "head_init_scale", "nb_classes", "dist_eval", "reprob", "aa", "remode"]
+    code = "".join(f"p.add_argument('--{name}', default=1)\n" for name in options)
+    code += "p.add_argument('--warmup_steps', default=-1)\np.add_argument('--use_amp', default=False)\n"
+    result = settings.compare(("main.py", code), ("b.yaml", "precision: fp32\nwarmup_epochs: 20\nwarmup_lr: 0\n"))
+    assert result.reference.trainer == "ConvNeXt"
+    assert result.differences == ()
+    assert {"warmup_steps", "warmup_start", "precision"} <= {one.parameter for one in result.equal}
+
+
+def test_mindone_is_not_taken_for_mindcv(settings: Any) -> None:
+    text = "start_learning_rate: 1e-4\ntrain_batch_size: 64\noptim_eps: 1.e-6\nckpt_max_keep: 3\nclip_grad: True\n"
+    text += "dataset_sink_mode: False\nnum_parallel_workers: 4\ndrop_remainder: True\n"
+    result = settings.compare(("a.yaml", text), ("b.yaml", "lr: 1e-4\nbatch_size: 32\neps: 1e-6\nmax_grad_norm: 0.5\n"))
+    assert result.reference.trainer == "MindOne"
+    found = {one.parameter: (one.reference.value, one.candidate.value) for one in result.differences}
+    assert found == {"global_batch": ("64 a device", "32 a device"), "clip_norm": ("1", "0.5")}
+
+
+def test_settings_in_the_section_of_the_chosen_optimizer_count(settings: Any) -> None:
+    text = "optimizer: Lamb\nLamb: {learning_rate: 0.0003, eps: 1e-8}\nMomentum: {learning_rate: 0.1}\n"
+    found = settings.differing(("a.yaml", text), ("b.yaml", "optimizer: lamb\nlr: 0.0004\neps: 1e-8\n"))
+    assert found == {"learning_rate": ("0.0003", "0.0004")}
+
+
+def test_devices_of_a_launcher_count_before_one_that_is_only_the_default(settings: Any) -> None:
+    code = "p.add_argument('--world_size', default=1)\np.add_argument('--batch_size', default=4)\n"
+    script = settings.file("run.sh", "torchrun --nproc_per_node=8 main.py --lr 0.1\n")
+    both = f"{settings.file('main.py', code)},{script}"
+    found = settings.compare(("a.yaml", "global_batch_size: 32\n"), ("b.yaml", "global_batch_size: 16\n"))
+    assert found.differences
+    from align.hyperparameters.compare_hyperparameters import compare_hyperparameters
+
+    result = compare_hyperparameters(both, settings.file("c.yaml", "global_batch_size: 32\n"))
+    assert [(one.parameter, one.reference.value) for one in result.equal] == [("global_batch", "32")]
+
+
+@pytest.mark.parametrize("name", ["batch_size", "batch-size"])
+def test_the_batch_of_yolo_is_that_of_all_devices(settings: Any, name: str) -> None:
+    torch = f"lr0: 0.01\nlrf: 0.1\nanchor_t: 4.0\n{name}: 16\n"
+    port = "optimizer: {lr_init: 0.01, warmup_bias_lr: 0.1, end_factor: 0.1}\nloss: {anchor_t: 4.0}\n"
+    port += "per_batch_size: 16\nworld_size: 8\n"
+    assert settings.differing(("a.yaml", torch), ("b.yaml", port))["global_batch"] == ("16", "128")
+
+
+def test_accumulation_shows_where_one_side_gives_no_batch(settings: Any) -> None:
+    found = settings.differing(("a.yaml", "accum_grad: 4\nbatch_size: 16\n"), ("b.yaml", "accum_grad: 1\n"))
+    assert found == {"accumulation": ("4", "1")}
+
+
+def test_two_paths_under_a_name_that_no_table_knows_are_not_compared(settings: Any) -> None:
+    result = settings.compare(("a.yaml", "lexicon: data/words.txt\n"), ("b.yaml", "lexicon: /tmp/words.txt\n"))
+    assert [one.parameter for one in result.unsettled] == ["lexicon"]
+    assert result.differences == ()
+
+
+def test_a_word_behind_a_number_belongs_to_the_program(settings: Any) -> None:
+    found = settings.read("a.sh", "tune run --nproc_per_node 2 full_finetune --config qwen --betas 0.9 0.95\n")
+    assert (found["nproc_per_node"], found["betas"]) == ("2", ("0.9", "0.95"))
+    mixed = settings.read("b.sh", "python t.py --data-path 0.3 A 0.7 B\n")
+    assert mixed == {"data-path": ("0.3", "A", "0.7", "B")}
+
+
+def program(names: str, extra: str = "") -> str:
+    """A script that defines these options, and some more as scripts do."""
+    more = [f"other_{number}" for number in range(20)]
+    return extra + "".join(f"p.add_argument('--{name}', default=None)\n" for name in [*names.split(), *more])
+
+
+def test_a_program_without_an_option_has_no_default_of_it(settings: Any) -> None:
+    signs = "sched smoothing reprob aa remode model_ema"
+    port = ("b.yaml", "precision: fp16\n")
+    with_option = settings.compare(("main.py", program(f"{signs} amp")), port)
+    without = settings.compare(("main.py", program(signs)), port)
+    assert with_option.reference.trainer == without.reference.trainer == "timm"
+    assert [one.parameter for one in with_option.differences] == ["precision"]
+    assert [one.parameter for one in without.one_sided if one.parameter == "precision"] == ["precision"]
+    assert without.differences == ()
+
+
+def test_what_a_program_implies_holds_without_an_option(settings: Any) -> None:
+    code = program("batch-size", "p.add_argument('--lr0', default=0.01)\np.add_argument('--anchor_t', default=4)\n")
+    result = settings.compare(("train.py", code), ("b.yaml", "lr0: 0.01\nanchor_t: 4\noptimizer: adam\n"))
+    assert [(one.parameter, one.reference.origin) for one in result.differences] == [("optimizer", "default")]
+
+
+def test_epochs_that_a_cosine_of_timm_does_not_read_are_no_difference(settings: Any) -> None:
+    timm = "python train.py --sched cosine --smoothing 0.1 --reprob 0.2 --decay-epochs 30\n"
+    port = "epoch_size: 300\nimage_resize: 224\nckpt_save_policy: top_k\ndecay_epochs: 295\n"
+    assert "lr_decay_epochs" not in settings.differing(("a.sh", timm), ("b.yaml", port))
+
+
+def test_a_cosine_that_ends_where_it_begins_is_constant(settings: Any) -> None:
+    cosine = "lr: 1e-6\nmin_lr: 1.0e-6\nscheduler: cosine\n"
+    assert settings.differing(("a.yaml", cosine), ("b.yaml", "lr: 1e-6\nscheduler: constant\n")) == {}
+    other = settings.differing(("a.yaml", cosine.replace("1.0e-6", "0")), ("b.yaml", "lr: 1e-6\nscheduler: constant\n"))
+    assert other.keys() == {"lr_schedule"}
+
+
+def test_a_schedule_that_no_table_knows_hides_nothing(settings: Any) -> None:
+    first, second = "scheduler: my_own\nmin_lr: 1e-6\n", "scheduler: my_own\nmin_lr: 1e-5\n"
+    assert settings.differing(("a.yaml", first), ("b.yaml", second)).keys() == {"min_learning_rate"}
+    constant = settings.differing(("a.yaml", first.replace("my_own", "constant")), ("b.yaml", second))
+    assert constant.keys() == {"lr_schedule"}

@@ -1,0 +1,104 @@
+"""Wrong code with one expression to change: the change is tried, named with its line, and ends the fault."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from align.core.verdicts import Outcome
+from align.fixes.plan_edits import plan_edits
+from align.forward.compare_forward import compare_forward
+
+pytestmark = pytest.mark.frameworks
+PORTS = Path(__file__).parent / "ports" / "code_between"
+X = {"x": np.random.default_rng(0).standard_normal((2, 3, 4, 4)).astype(np.float32)}
+TOKENS = {"x": np.random.default_rng(1).standard_normal((2, 3, 4)).astype(np.float32)}
+
+
+def load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def original() -> Any:
+    return load(PORTS / "original.py")
+
+
+@pytest.fixture
+def ported(tmp_path, original):
+    """Build a net of a port's source with the original's weights."""
+    import mindspore
+
+    def build(name: str, text: str, kind: str = "Net") -> Any:
+        path = tmp_path / f"{name}.py"
+        path.write_text(text, encoding="utf-8")
+        module = load(path)
+        net = module.build(getattr(module, kind))
+        values = original.build(getattr(original, kind)).state_dict()
+        for one in net.get_parameters():
+            one.set_data(mindspore.Tensor(values[one.name].numpy()))
+        return net
+
+    return build
+
+
+SOFTMAX = ("* 0.7, axis=-1)", "* 0.7, axis=1)")
+RELU = ("ops.relu(self.conv1(x))", "self.conv1(x)")
+JOINED = ("[a, self.conv2(a)]", "[self.conv2(a), a]")
+TURNED = (".transpose(0, 2, 1, 3).reshape(b, n, d)", ".reshape(b, n, d)")
+GELU = ('approximate="none"', 'approximate="tanh"')
+OTHER = ('ops.gelu(self.fc1(x.mean(1)), approximate="none")', "ops.sigmoid(self.fc1(x.mean(1)))")
+NUMBER = ("self.fc2(x) * 3.0", "self.fc2(x) * 2.5")
+RESIDUAL = ("x + self.attention(x)", "self.attention(x)")
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("softmax", *SOFTMAX),
+        ("relu", *RELU),
+        ("joined", *JOINED),
+        ("turned", *TURNED),
+        ("gelu", *GELU),
+        ("other", *OTHER),
+        ("number", *NUMBER),
+        ("residual", *RESIDUAL),
+    ],
+)
+def test_the_change_that_ends_a_fault_in_code_is_found_by_trying_and_can_be_written(
+    original, ported, name, right, wrong
+):
+    text = (PORTS / "port.py").read_text(encoding="utf-8")
+    assert text.count(right) == 1
+    net = ported(f"edited_{name}", text.replace(right, wrong))
+    construct = type(net).construct.__code__
+    found = compare_forward(original.build(), net, inputs=X, power=False)
+    (culprit,) = found.culprits
+    line = text[: text.index(right)].count("\n") + 1
+    assert culprit.sureness == "confirmed"
+    assert culprit.line.endswith(f"edited_{name}.py:{line}")
+    assert type(net).construct.__code__ is construct
+    planned = plan_edits(found.culprits, net)
+    assert not planned.refused
+    (written,) = planned.texts.values()
+    mended = ported(f"mended_{name}", written)
+    assert compare_forward(original.build(), mended, inputs=X, power=False).verdict.outcome is Outcome.ALIGNED
+
+
+def test_no_change_is_offered_that_makes_another_layer_wrong(original, ported):
+    net = ported("shared_method", (PORTS / "port.py").read_text(encoding="utf-8"), "Shared")
+    found = compare_forward(original.build(original.Shared), net, inputs=TOKENS, power=False)
+    (culprit,) = found.culprits
+    assert culprit.code is None
+    assert culprit.sureness != "confirmed"
