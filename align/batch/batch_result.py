@@ -105,7 +105,9 @@ class BatchResult(ShownResult):
 
     `groups` are empty where no rank departs. `layers` are of the action that departs first, else of that with most
     tasks: all that depart and, of the others, as many as a picture shows. `unused` are globs of the job file's
-    `[ranks]` that fit no tensor. `next_commands` show alone what departs first, and what failed first.
+    `[ranks]` that fit no tensor. `renumbered` are ranks of the candidate, each with that of
+    the reference whose shards it holds, where both sides number them otherwise. `next_commands` show alone what departs
+    first, and what failed first.
     """
 
     result_kind = "batch"
@@ -117,6 +119,7 @@ class BatchResult(ShownResult):
     groups: tuple[RankGroup, ...]
     unequal: tuple[UnequalTensor, ...]
     unused: tuple[str, ...]
+    renumbered: tuple[tuple[int, int], ...]
     layers: tuple[LayerOverRanks, ...]
     next_commands: tuple[str, ...]
     verdict: Verdict
