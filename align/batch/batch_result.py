@@ -22,8 +22,8 @@ class TaskResult:
 
     `value` says how far it does: as a multiple of its limit in a comparison of outputs, relative to the reference (L2)
     in one of checkpoints.
-    `departing` of `compared` layers or tensors depart. `reused` is what an earlier run had done. `error` and `hint` are
-    those of a task that failed, or that has no file on one side.
+    `departing` of `compared` layers or tensors depart; further ones are `not_comparable`. `reused` is what an earlier
+    run had done. `error` and `hint` are those of a task that failed, or that has no file on one side.
     """
 
     id: str
@@ -37,6 +37,7 @@ class TaskResult:
     value: float | None = None
     departing: int = 0
     compared: int = 0
+    not_comparable: int = 0
     attempts: int = 0
     seconds: float = 0.0
     peak_bytes: int | None = None

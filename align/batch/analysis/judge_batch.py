@@ -71,6 +71,7 @@ def _task_result(placed: PlacedTask, outcome: TaskOutcome, reused: bool) -> Task
         value=departing[0][2] if departing else None,
         departing=len(departing),
         compared=int(figures.get("compared", 0)),
+        not_comparable=sum(row[1] == "not comparable" for row in rows),
         attempts=outcome.attempts,
         seconds=outcome.seconds,
         peak_bytes=outcome.peak_bytes,
@@ -121,6 +122,8 @@ def _verdict(tasks: Sequence[TaskResult], said: Mapping[str, Any]) -> Verdict:
     elif said["departing"] or said["unequal"]:
         outcome, key = Outcome.NOT_ALIGNED, "departs" if said["departing"] else "unequal"
     facts = {"total": len(tasks), "undone": len(undone), "first": undone[0].id if undone else ""}
+    facts["unlike"] = next((one.id for one in tasks if one.not_comparable), "")
+    facts["layers"] = sum(one.not_comparable for one in tasks)
     return Verdict(outcome, sentence(f"batch_verdict.{key}", **facts, **said), coverage)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from align.batch.thresholds import LEAST_MOVED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.batch.batch_result import FirstDeparture
     from align.batch.job import Job
 
-LEAST_MOVED = 2  # that change places; a rank that alone has moved has another's file
 Shards = dict[tuple[str, str], str]  # the fingerprint of a tensor, by part and name
 
 
