@@ -52,17 +52,20 @@ def _alike(by_rank: Mapping[int, TaskResult]) -> Iterator[list[int]]:
     for (aligned, _, measured), ranks in buckets.items():
         if aligned or not measured:
             yield sorted(ranks)
-            continue
-        ordered = sorted((abs(by_rank[rank].value or 0.0), rank) for rank in ranks)
-        group: list[int] = []
-        before = math.inf
-        for value, rank in ordered:
-            if value > before * ALIKE_FACTOR:
-                yield sorted(group)
-                group = []
-            group.append(rank)
-            before = value
-        yield sorted(group)
+        else:
+            yield from _without_gaps([(abs(by_rank[rank].value or 0.0), rank) for rank in ranks])
+
+
+def _without_gaps(amounts: list[tuple[float, int]]) -> Iterator[list[int]]:
+    """The ranks of amounts, apart where one is more than the factor above the next smaller one."""
+    before, group = math.inf, list[int]()
+    for value, rank in sorted(amounts):
+        if value > before * ALIKE_FACTOR:
+            yield sorted(group)
+            group = []
+        group.append(rank)
+        before = value
+    yield sorted(group)
 
 
 def _group(ranks: list[int], groups: Sequence[list[int]], by_rank: Mapping[int, TaskResult]) -> RankGroup:

@@ -41,21 +41,30 @@ def expand_table(action: str, table: Mapping[str, Any], folder: Path) -> Expande
     options = _options(table, folder)
     if faults := [*_faults(patterns, sides, options)]:
         return ExpandedTable(faults=faults)
-    begin = str(table.get("id", "")) or action
     found = ExpandedTable()
     for place in _expected(table, sides.values()):
-        rank, step, name = place
-        known = task_id(begin, rank, step, name)
-        lacking = [key for key in sides if place not in sides[key]]
-        paths = [_path(place, key, patterns, sides) for key in patterns]
-        if not lacking:
-            task = Task(known, action, tuple(paths), options, table.get("timeout"))
-            found.tasks.append(PlacedTask(task, rank, step, task_id(begin, None, None, name)))
-        expected = dict(zip(patterns, paths, strict=True))
-        found.missing.extend(MissingSide(f"{known}-{key}", action, rank, step, key, expected[key]) for key in lacking)
+        paths = {key: _path(place, key, patterns, sides) for key in patterns}
+        _add(found, _placed(action, table, place, paths, options), [key for key in sides if place not in sides[key]])
     if not found.tasks:
         return ExpandedTable(faults=[say("job_fault.nothing_common", patterns=[*patterns.values()])])
     return found
+
+
+def _placed(
+    action: str, table: Mapping[str, Any], place: Place, paths: Mapping[str, str], options: Mapping[str, Any]
+) -> PlacedTask:
+    rank, step, name = place
+    begin = str(table.get("id", "")) or action
+    task = Task(task_id(begin, *place), action, tuple(paths.values()), options, table.get("timeout"))
+    return PlacedTask(task, rank, step, task_id(begin, None, None, name))
+
+
+def _add(found: ExpandedTable, one: PlacedTask, lacking: Iterable[str]) -> None:
+    """Add a task, or what its sides lack of it."""
+    task, paths = one.task, dict(zip(PATHS[one.task.action], one.task.paths, strict=True))
+    missing = [MissingSide(f"{task.id}-{key}", task.action, one.rank, one.step, key, paths[key]) for key in lacking]
+    found.missing.extend(missing)
+    found.tasks.extend([] if missing else [one])
 
 
 def _faults(patterns: Mapping[str, str], sides: Mapping[str, Found], options: Mapping[str, Any]) -> Iterator[str]:

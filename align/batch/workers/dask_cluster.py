@@ -190,14 +190,9 @@ class _Cluster:
 
 def _connected(address: str) -> Any:
     from distributed import Client
-    from distributed.comm.addressing import get_address_host_port
 
+    _check_address(address)
     connect: Any = Client  # it has no types
-    check: Any = get_address_host_port
-    try:
-        check(address)  # of what is no address a client is left behind, which tries to close itself at the end
-    except ValueError as error:
-        raise UsageError.of("batch_usage.no_address", address=address, error=str(error)) from error
     try:
         client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, asyncio.TimeoutError) as error:  # of its own in Python 3.10
@@ -208,6 +203,17 @@ def _connected(address: str) -> Any:
         client.close(timeout=CLUSTER_LOOK_SECONDS)
         raise CannotRunError.of("batch_error.no_workers", address=address, seconds=WORKERS_SECONDS) from error
     return client
+
+
+def _check_address(address: str) -> None:
+    """Of what is no address a client would be left behind, which tries to close itself at the end."""
+    from distributed.comm.addressing import get_address_host_port
+
+    check: Any = get_address_host_port  # it has no types
+    try:
+        check(address)
+    except ValueError as error:
+        raise UsageError.of("batch_usage.no_address", address=address, error=str(error)) from error
 
 
 def _require_like_workers(client: Any) -> None:

@@ -58,6 +58,15 @@ def worker(stack: ExitStack, address: str, name: str, path: Path = HERE) -> subp
     return stack.enter_context(started("dask_worker", address, *arguments, path=path))
 
 
+def joined(dask: Any, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a worker takes tasks: one that starts slowly would be given none of those that others do at once."""
+    for _ in range(600):
+        if process.pid in dask.client.run(os.getpid).values():
+            return
+        time.sleep(0.1)
+    pytest.fail("the worker did not join")
+
+
 def tasks(*actions: str, paths: tuple[str, ...] = (), **options: Any) -> list[Task]:
     return [Task(f"t{place}", action, paths, options) for place, action in enumerate(actions)]
 
@@ -97,13 +106,14 @@ def test_a_worker_killed_in_the_middle_costs_no_task(cluster: tuple[str, ExitSta
     address, stack = cluster
     with open_dask(address) as dask:
         victim = worker(stack, address, "victim")
+        joined(dask, victim)
         outcomes = dask.run(tasks(*["sleep"] * 80, seconds=0.05), DEED)
         found = []
         for outcome in outcomes:
             found.append(outcome)
             if outcome.figures["pid"] == victim.pid:
                 victim.kill()
-    assert victim.wait() == -signal.SIGKILL
+    assert victim.wait(60) == -signal.SIGKILL
     assert victim.pid in {outcome.figures["pid"] for outcome in found}
     assert sorted(outcome.task for outcome in found) == sorted(f"t{place}" for place in range(80))
     assert {outcome.state for outcome in found} == {"done"}
