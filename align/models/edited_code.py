@@ -92,4 +92,4 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _place(code: CodeType) -> tuple[str, int]:
-    return code.co_qualname, code.co_firstlineno
+    return code.co_name, code.co_firstlineno
