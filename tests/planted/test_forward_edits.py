@@ -102,3 +102,40 @@ def test_no_change_is_offered_that_makes_another_layer_wrong(original, ported):
     (culprit,) = found.culprits
     assert culprit.code is None
     assert culprit.sureness != "confirmed"
+
+
+ORIGINAL = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc1 = nn.Linear(32, 32)
+        self.fc2 = nn.Linear(32, 16)
+
+    def scaled(self, x):
+        return x * 4.0
+
+    def forward(self, x):
+        return self.fc2(self.scaled(self.fc1(x)))
+"""
+DERIVED = """from code_of_both import Net
+
+
+class Port(Net):
+    def forward(self, x):
+        y = self.fc1(x)
+        return self.fc2(self.scaled(y + y))
+"""
+
+
+def test_code_that_the_reference_runs_too_is_not_changed(tmp_path):
+    for name, text in (("code_of_both", ORIGINAL), ("code_of_port", DERIVED)):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    both, port = (load(tmp_path / f"{name}.py") for name in ("code_of_both", "code_of_port"))
+    inputs = {"x": np.random.default_rng(0).standard_normal((8, 16, 32)).astype(np.float32)}
+    (culprit,) = compare_forward(both.Net(), port.Port(), inputs=inputs, power=False).culprits
+    assert culprit.cause == "scaled"
+    assert culprit.code is None
