@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from align.core.verdicts import Outcome
 from align.fixes.plan_edits import plan_edits
 from align.forward.compare_forward import compare_forward
+from align.models.edited_code import CodeChange, edited
 
 pytestmark = pytest.mark.frameworks
 PORTS = Path(__file__).parent / "ports" / "code_between"
@@ -139,3 +141,17 @@ def test_code_that_the_reference_runs_too_is_not_changed(tmp_path):
     (culprit,) = compare_forward(both.Net(), port.Port(), inputs=inputs, power=False).culprits
     assert culprit.cause == "scaled"
     assert culprit.code is None
+
+
+def test_what_python_warns_of_in_a_file_is_not_said_again_when_its_code_is_edited(tmp_path):
+    path = tmp_path / "warned.py"
+    path.write_text('def halved(x):\n    assert (x, "always true")\n    return x * 2.0\n', encoding="utf-8")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        halved = load(path).halved
+        assert len(caught) == 1
+        with edited(halved, CodeChange(str(path), 3, 15, "2.0", "0.5")) as is_edited:
+            assert is_edited
+            assert halved(3.0) == 1.5
+        assert halved(3.0) == 6.0
+        assert len(caught) == 1
