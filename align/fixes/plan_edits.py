@@ -163,7 +163,7 @@ class _Plan:
         begun = [one for one in nodes if (one.lineno, one.col_offset) == (change.line, change.column)]
         meant = [one for one in begun if text[slice(*ends(text, one))] == change.before]
         if not meant:
-            raise _RefusedError("no_line", line=culprit.line)
+            raise _RefusedError("no_expression", line=f"{Path(change.file).name}:{change.line}", before=change.before)
         layers = {path for path, layer in self.layers.items() if _runs(layer, change)}
         return _Place(Site(change.file, meant[0]), change.after, self._in_order(layers), {}, culprit.cause)
 

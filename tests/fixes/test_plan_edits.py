@@ -225,8 +225,9 @@ def test_of_changes_of_code_one_inside_another_only_the_first_is_made(tmp_path: 
         CodeChange(str(file), 6, line.index(before), before, after)
         for before, after in (("[x, ops.tanh(x * 2.0)]", "[ops.tanh(x * 2.0), x]"), ("2.0", "3.0"), ("1", "2"))
     ]
+    changes.append(CodeChange(str(file), 6, 4, "gone", "there"))
     known = ("", "", "", "", 0, "layer", 9.0, "rule", "confirmed", {}, "", "")
     found = plan_edits([Culprit(*known, code=one) for one in changes], net)
-    assert [one.reason for one in found.refused] == ["fix_refused.two_values"]
+    assert [one.reason for one in found.refused] == ["fix_refused.two_values", "fix_refused.no_expression"]
     assert found.refused[0].facts["values"] == ["[ops.tanh(x * 2.0), x]", "3.0"]
     assert found.texts[file] == NESTED.replace("[x, ops.tanh(x * 2.0)], 1", "[ops.tanh(x * 2.0), x], 2")
