@@ -22,8 +22,8 @@ class TaskResult:
 
     `value` says how far it does: as a multiple of its limit in a comparison of outputs, relative to the reference (L2)
     in one of checkpoints.
-    `departing` of `compared` layers or tensors depart. `reused` is what an earlier run had done. `error` and `hint` are
-    those of a task that failed, or that has no file on one side.
+    `departing` of `compared` layers or tensors depart; further ones are `not_comparable`. `reused` is what an earlier
+    run had done. `error` and `hint` are those of a task that failed, or that has no file on one side.
     """
 
     id: str
@@ -37,6 +37,7 @@ class TaskResult:
     value: float | None = None
     departing: int = 0
     compared: int = 0
+    not_comparable: int = 0
     attempts: int = 0
     seconds: float = 0.0
     peak_bytes: int | None = None
@@ -105,7 +106,9 @@ class BatchResult(ShownResult):
 
     `groups` are empty where no rank departs. `layers` are of the action that departs first, else of that with most
     tasks: all that depart and, of the others, as many as a picture shows. `unused` are globs of the job file's
-    `[ranks]` that fit no tensor. `next_commands` show alone what departs first, and what failed first.
+    `[ranks]` that fit no tensor. `renumbered` are ranks of the candidate, each with that of
+    the reference whose shards it holds, where both sides number them otherwise. `next_commands` show alone what departs
+    first, and what failed first.
     """
 
     result_kind = "batch"
@@ -117,6 +120,7 @@ class BatchResult(ShownResult):
     groups: tuple[RankGroup, ...]
     unequal: tuple[UnequalTensor, ...]
     unused: tuple[str, ...]
+    renumbered: tuple[tuple[int, int], ...]
     layers: tuple[LayerOverRanks, ...]
     next_commands: tuple[str, ...]
     verdict: Verdict

@@ -49,3 +49,6 @@ Choice: more lines than a screen has pixels for are no picture; all that depart 
 ALIKE_FACTOR: Final = 10.0
 """The factor between the amounts of two ranks, next to each other in size, from which on they do not depart alike.
 Choice: ranks see other data, which moves what a fault does by a small factor; a bad card is wrong by powers of ten."""
+LEAST_MOVED: Final = 2
+"""Ranks of the candidate that hold another rank's shards, from which on both sides number their ranks otherwise.
+Choice: two that change places are the least; a single one has been given another's file."""

@@ -238,3 +238,13 @@ def test_tasks_that_fail_alike_are_one_entry(job: Path, capfd: pytest.CaptureFix
     said = capfd.readouterr().out
     assert "diff-step0-rank0 and 11 others: failed" in said
     assert "diff-step1-rank1" not in said
+
+
+def test_layers_that_could_not_be_compared_are_told(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(job / "port/rank2/step1.npz", 2, 1, bias=np.zeros((2, 2), np.float32))
+    assert main(["forward", "ref", "port", "--batch", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert {one["id"]: one["not_comparable"] for one in found["tasks"] if one["not_comparable"]} == {
+        "forward-step1-rank2": 1
+    }
+    assert "1 layer was not comparable, the first in forward-step1-rank2" in found["verdict"]["reason"]

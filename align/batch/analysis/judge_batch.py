@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from align.batch.analysis.compare_ranks import group_ranks
 from align.batch.analysis.layers_over_ranks import layers_over_ranks
 from align.batch.analysis.next_commands import next_commands
+from align.batch.analysis.renumbered_ranks import renumbered_ranks
 from align.batch.analysis.unequal_tensors import find_unequal, unused_globs
 from align.batch.batch_result import BatchResult, FirstDeparture, TaskResult
 from align.batch.job import place_order
@@ -31,7 +32,9 @@ def judge_batch(job: Job, outcomes: Mapping[str, TaskOutcome], reused: Collectio
     figures = {one.task.id: dict(outcomes[one.task.id].figures) for one in job.tasks}
     first = _first_departure(tasks, figures)
     groups, unequal = group_ranks(tasks), find_unequal(job, figures)
+    renumbered = renumbered_ranks(job, figures, first)
     unused = unused_globs(job, figures) if all(figures.values()) else ()  # a task that failed may hold the tensor
+    more = {"unused": [*unused], "renumbered": [f"{rank} is {was}" for rank, was in renumbered if rank != was]}
     tasks += [_missing(one) for one in job.missing]
     tasks.sort(key=lambda one: place_order(one.step, one.rank))
     ranks = sorted({one.rank for one in tasks if one.rank is not None})
@@ -44,9 +47,10 @@ def judge_batch(job: Job, outcomes: Mapping[str, TaskOutcome], reused: Collectio
         groups=groups,
         unequal=unequal,
         unused=unused,
+        renumbered=renumbered,
         layers=layers_over_ranks(tasks, figures, ranks, "" if first is None else first.action),
         next_commands=next_commands(job, tasks, first),
-        verdict=_verdict(tasks, _departures(tasks, first, groups, unequal) | {"unused": [*unused]}),
+        verdict=_verdict(tasks, _departures(tasks, first, groups, unequal) | more),
     )
 
 
@@ -67,6 +71,7 @@ def _task_result(placed: PlacedTask, outcome: TaskOutcome, reused: bool) -> Task
         value=departing[0][2] if departing else None,
         departing=len(departing),
         compared=int(figures.get("compared", 0)),
+        not_comparable=sum(row[1] == "not comparable" for row in rows),
         attempts=outcome.attempts,
         seconds=outcome.seconds,
         peak_bytes=outcome.peak_bytes,
@@ -117,6 +122,8 @@ def _verdict(tasks: Sequence[TaskResult], said: Mapping[str, Any]) -> Verdict:
     elif said["departing"] or said["unequal"]:
         outcome, key = Outcome.NOT_ALIGNED, "departs" if said["departing"] else "unequal"
     facts = {"total": len(tasks), "undone": len(undone), "first": undone[0].id if undone else ""}
+    facts["unlike"] = next((one.id for one in tasks if one.not_comparable), "")
+    facts["layers"] = sum(one.not_comparable for one in tasks)
     return Verdict(outcome, sentence(f"batch_verdict.{key}", **facts, **said), coverage)
 
 

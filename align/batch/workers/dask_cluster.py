@@ -190,11 +190,17 @@ class _Cluster:
 
 def _connected(address: str) -> Any:
     from distributed import Client
+    from distributed.comm.addressing import get_address_host_port
 
     connect: Any = Client  # it has no types
+    check: Any = get_address_host_port
+    try:
+        check(address)  # of what is no address a client is left behind, which tries to close itself at the end
+    except ValueError as error:
+        raise UsageError.of("batch_usage.no_address", address=address, error=str(error)) from error
     try:
         client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, asyncio.TimeoutError) as error:  # of its own in Python 3.10
+    except (OSError, asyncio.TimeoutError) as error:  # of its own in Python 3.10
         raise CannotRunError.of("batch_error.no_scheduler", address=address, seconds=CONNECT_SECONDS) from error
     try:
         client.wait_for_workers(1, timeout=WORKERS_SECONDS)

@@ -208,3 +208,26 @@ def test_layers_are_those_of_the_action_that_departs() -> None:
             outcomes[name] = outcome_of(name, {"head": 3.0} if (action, rank) == ("diff", 1) else {}, [])
     result = judge_batch(Job("job", tuple(placed)), outcomes)
     assert [one.layer for one in result.layers if "not aligned" in one.outcomes] == ["head"]
+
+
+def test_ranks_that_the_candidate_numbers_otherwise_are_told_by_their_shards() -> None:
+    moved = lambda rank, step: [["w", f"4:{rank}", f"4:{(rank + 1) % 8}"], ["norm", "4:same", "4:same"]]  # noqa: E731
+    result = judged(lambda rank, step: {"head": 4.0}, moved)
+    assert result.renumbered == tuple((rank, (rank + 1) % 8) for rank in RANKS)
+    assert "numbers its ranks otherwise" in result.verdict.reason
+    assert "0 is 1, 1 is 2" in result.verdict.reason
+
+
+@pytest.mark.parametrize(
+    "prints",
+    [
+        lambda rank: [["w", f"4:{rank}", f"4:{rank}"]],  # as they should be
+        lambda rank: [["w", f"4:{rank}", f"4:other{rank}"]],  # values of their own
+        lambda rank: [["w", f"4:{rank % 2}", f"4:{(rank + 1) % 2}"]],  # no rank of the reference is known by it
+        lambda rank: [["w", f"4:{rank}", "4:0"]],  # all hold the shard of one
+        lambda rank: [["w", "4:same", "4:same"]],
+        lambda rank: [],
+    ],
+)
+def test_ranks_whose_shards_do_not_tell_it_are_not_said_to_be_numbered_otherwise(prints: Any) -> None:
+    assert judged(lambda rank, step: {"head": 4.0}, lambda rank, step: prints(rank)).renumbered == ()

@@ -178,3 +178,18 @@ def test_a_scheduler_that_stands_still_is_said(tmp_path: Path, monkeypatch: pyte
             process.send_signal(signal.SIGSTOP)
             with pytest.raises(CannotRunError, match="is gone"):
                 list(outcomes)
+
+
+@pytest.mark.parametrize("address", ["", "nonsense", "http://node1:8786", "tcp://node1"])
+def test_what_is_no_address_is_refused_at_once_and_leaves_nothing_behind(address: str) -> None:
+    code = (
+        "from align.batch.open_workers import open_dask\n"
+        "from align.errors import UsageError\n"
+        "try:\n"
+        f"    with open_dask({address!r}): pass\n"
+        "except UsageError as error:\n"
+        "    print(error.message)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=15)
+    assert f"{address!r} is no address of a Dask scheduler" in done.stdout
+    assert done.stderr == ""
