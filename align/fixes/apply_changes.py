@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from align.errors import CannotRunError
 from align.fixes.kept_backup import Backup, CopiedUnit, begin_backup, put_back, replace_file
 from align.fixes.overlay import copy_unit, digest_of
+from align.models.edited_code import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +81,7 @@ def _require_syntax(change: FileChange) -> None:
     if change.place.file.suffix != ".py":
         return
     try:
-        compile(change.after, str(change.place.file), "exec", dont_inherit=True)
+        compiled(change.after, str(change.place.file))
     except (SyntaxError, ValueError) as error:
         raise CannotRunError.of("fix_usage.no_python", name=change.place.file, reason=error) from error
 

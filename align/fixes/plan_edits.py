@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -125,9 +125,9 @@ class _Plan:
         return (*place.site.key, *(place.arguments if place.adds else ()))
 
     def _require_free(self, new: Sequence[_Place]) -> None:
-        for one in new:
-            known = self.places.get(self._key(one))
-            if known is not None and known.text != one.text:
+        for one, known in product(new, self.places.values()):
+            is_one_place = self._key(known) == self._key(one)
+            if (is_one_place or _overlap(known, one)) and (known.text, _extent(known)) != (one.text, _extent(one)):
                 raise _RefusedError("two_values", line=_line(one.site), values=[known.text, one.text])
 
     def _planned(self, culprit: Culprit) -> Iterator[_Place]:
@@ -163,7 +163,7 @@ class _Plan:
         begun = [one for one in nodes if (one.lineno, one.col_offset) == (change.line, change.column)]
         meant = [one for one in begun if text[slice(*ends(text, one))] == change.before]
         if not meant:
-            raise _RefusedError("no_line", line=culprit.line)
+            raise _RefusedError("no_expression", line=f"{Path(change.file).name}:{change.line}", before=change.before)
         layers = {path for path, layer in self.layers.items() if _runs(layer, change)}
         return _Place(Site(change.file, meant[0]), change.after, self._in_order(layers), {}, culprit.cause)
 
@@ -308,6 +308,21 @@ def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
 
 def _class(layer: object) -> str:
     return type(layer).__name__
+
+
+def _overlap(one: _Place, other: _Place) -> bool:
+    """Tell whether both write the same part of a file anew; arguments are added behind all others."""
+    if one.site.file != other.site.file or (one.adds and other.adds):
+        return False
+    (start, stop), (other_start, other_stop) = _extent(one), _extent(other)
+    return start < other_stop and other_start < stop
+
+
+def _extent(place: _Place) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The lines and columns where what is written anew begins and ends; for an added argument, the call's end."""
+    node = place.site.node
+    stop = node.end_lineno or 0, node.end_col_offset or 0
+    return (stop[0], stop[1] - 1) if place.adds else (node.lineno, node.col_offset), stop
 
 
 def _line(site: Site) -> str:

@@ -6,6 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from align.models.edited_code import compiled
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -84,7 +86,7 @@ def alike_but_for(before: str, after: str, statements: int) -> bool:
     """Tell whether a new text is one of Python, of as many statements as before and `statements` more."""
     try:
         trees = [ast.parse(text) for text in (before, after)]
-        compile(after, "<edited>", "exec", dont_inherit=True)
+        compiled(after, "<edited>")
     except (SyntaxError, ValueError):
         return False
     counts = [sum(isinstance(one, ast.stmt) for one in ast.walk(tree)) for tree in trees]

@@ -295,7 +295,7 @@ def _explain(
     looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget, records)
     lined = with_lines([one.culprit for one in looked.suspects], bench.side.model)
     told = [replace(one, culprit=own) for one, own in zip(looked.suspects, lined, strict=True)]
-    culprits = [one.culprit for one in try_edits(bench, alone, told, budget)]
+    culprits = [one.culprit for one in try_edits(task.sides[0].model, bench, alone, told, budget)]
     culprits = with_same_change(culprits, names.settings, gathered.calls.pairs)
     return _Explained(culprits_in_batches(culprits, gathered.run.candidate), looked.findings)
 

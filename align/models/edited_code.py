@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType
@@ -68,13 +69,20 @@ def offset_of(text: str, line: int, column: int) -> int:
     return sum(len(one) + 1 for one in lines[: line - 1]) + len(own.encode()[:column].decode())
 
 
+def compiled(source: str | bytes, file: str) -> CodeType:
+    """Compile a module; what Python warns of in it was said when it was imported. Raises SyntaxError, ValueError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return compile(source, file, "exec", dont_inherit=True)
+
+
 def _edited_code(function: FunctionType, change: CodeChange) -> CodeType | None:
     code = function.__code__
     text = edited_text(_text(function), change)
     if text is None:
         return None
     try:
-        module = compile(text, code.co_filename, "exec", dont_inherit=True)
+        module = compiled(text, code.co_filename)
     except (SyntaxError, ValueError):
         return None
     return next((one for one in _codes(module) if _place(one) == _place(code)), None)
@@ -92,4 +100,4 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _place(code: CodeType) -> tuple[str, int]:
-    return code.co_qualname, code.co_firstlineno
+    return code.co_name, code.co_firstlineno

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 FRAMEWORKS = ("torch", "mindspore")
-NOT_OWN = (*FRAMEWORKS, "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
+NOT_OWN = (*FRAMEWORKS, "align", "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
 INSTALLED = ("site-packages", "dist-packages")
 LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Dict)
 BLOCKS = (ast.For, ast.While, ast.If)

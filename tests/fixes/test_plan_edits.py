@@ -10,10 +10,12 @@ import pytest
 
 from align.fixes.plan_edits import plan_edits
 from align.forward.forward_result import Culprit
+from align.models.edited_code import CodeChange
 from align.models.source_lines import made_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from align.core.layer_settings import Setting
     from align.fixes.planned_edits import PlannedEdits
@@ -77,17 +79,22 @@ def build():
 Edit = tuple[str, str]
 
 
+def imported(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A net whose source is a file of its own."""
     file = tmp_path_factory.mktemp("fixes") / "fx_net.py"
     file.write_bytes(SOURCE.replace("\n", "\r\n").encode())
-    spec = importlib.util.spec_from_file_location("fx_net", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fx_net"] = module
-    spec.loader.exec_module(module)
+    module = imported(file)
     yield module.build()
     del sys.modules["fx_net"]
 
@@ -197,3 +204,30 @@ def test_two_changes_that_want_one_place_otherwise_are_not_both_made(net: Any) -
     )
     assert found.edits == ()
     assert {one.reason for one in found.refused} == {"fix_refused.shared_line"}
+
+
+NESTED = """from mindspore import nn, ops
+
+
+class Net(nn.Cell):
+    def construct(self, x):
+        return ops.cat([x, ops.tanh(x * 2.0)], 1)
+"""
+
+
+@pytest.mark.frameworks
+def test_of_changes_of_code_one_inside_another_only_the_first_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "fx_nested.py"
+    file.write_text(NESTED, encoding="utf-8")
+    net = imported(file).Net()
+    line = NESTED.splitlines()[5]
+    changes = [
+        CodeChange(str(file), 6, line.index(before), before, after)
+        for before, after in (("[x, ops.tanh(x * 2.0)]", "[ops.tanh(x * 2.0), x]"), ("2.0", "3.0"), ("1", "2"))
+    ]
+    changes.append(CodeChange(str(file), 6, 4, "gone", "there"))
+    known = ("", "", "", "", 0, "layer", 9.0, "rule", "confirmed", {}, "", "")
+    found = plan_edits([Culprit(*known, code=one) for one in changes], net)
+    assert [one.reason for one in found.refused] == ["fix_refused.two_values", "fix_refused.no_expression"]
+    assert found.refused[0].facts["values"] == ["[ops.tanh(x * 2.0), x]", "3.0"]
+    assert found.texts[file] == NESTED.replace("[x, ops.tanh(x * 2.0)], 1", "[ops.tanh(x * 2.0), x], 2")

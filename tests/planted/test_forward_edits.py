@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from align.core.verdicts import Outcome
 from align.fixes.plan_edits import plan_edits
 from align.forward.compare_forward import compare_forward
+from align.models.edited_code import CodeChange, edited
 
 pytestmark = pytest.mark.frameworks
 PORTS = Path(__file__).parent / "ports" / "code_between"
@@ -102,3 +104,54 @@ def test_no_change_is_offered_that_makes_another_layer_wrong(original, ported):
     (culprit,) = found.culprits
     assert culprit.code is None
     assert culprit.sureness != "confirmed"
+
+
+ORIGINAL = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc1 = nn.Linear(32, 32)
+        self.fc2 = nn.Linear(32, 16)
+
+    def scaled(self, x):
+        return x * 4.0
+
+    def forward(self, x):
+        return self.fc2(self.scaled(self.fc1(x)))
+"""
+DERIVED = """from code_of_both import Net
+
+
+class Port(Net):
+    def forward(self, x):
+        y = self.fc1(x)
+        return self.fc2(self.scaled(y + y))
+"""
+
+
+def test_code_that_the_reference_runs_too_is_not_changed(tmp_path):
+    for name, text in (("code_of_both", ORIGINAL), ("code_of_port", DERIVED)):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    both, port = (load(tmp_path / f"{name}.py") for name in ("code_of_both", "code_of_port"))
+    inputs = {"x": np.random.default_rng(0).standard_normal((8, 16, 32)).astype(np.float32)}
+    (culprit,) = compare_forward(both.Net(), port.Port(), inputs=inputs, power=False).culprits
+    assert culprit.cause == "scaled"
+    assert culprit.code is None
+
+
+def test_what_python_warns_of_in_a_file_is_not_said_again_when_its_code_is_edited(tmp_path):
+    path = tmp_path / "warned.py"
+    path.write_text('def halved(x):\n    assert (x, "always true")\n    return x * 2.0\n', encoding="utf-8")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        halved = load(path).halved
+        assert len(caught) == 1
+        with edited(halved, CodeChange(str(path), 3, 15, "2.0", "0.5")) as is_edited:
+            assert is_edited
+            assert halved(3.0) == 1.5
+        assert halved(3.0) == 6.0
+        assert len(caught) == 1

@@ -5,7 +5,7 @@ The live function runs with the change, on right values around it, as every othe
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice
 from types import FunctionType
@@ -34,13 +34,31 @@ if TYPE_CHECKING:
 CODE_DIFFERS = "code-differs"
 
 
-def try_edits(bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect], budget: Budget) -> tuple[Suspect, ...]:
-    """Name the change of a single expression that mends a suspect, as far as the time goes."""
-    return tuple(_tried(bench, alone, one, budget) if one.culprit.sureness != "confirmed" else one for one in suspects)
+def try_edits(
+    reference: Model, bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect], budget: Budget
+) -> tuple[Suspect, ...]:
+    """Name the change of a single expression that mends a suspect, as far as the time goes.
+
+    Code that the reference runs too is left as it is: a change there would change both sides.
+    """
+    trials = _Trials(bench, alone, budget, frozenset(map(id, _methods_below(reference))))
+    return tuple(_tried(trials, one) if one.culprit.sureness != "confirmed" else one for one in suspects)
 
 
-def _tried(bench: Bench, alone: IsolatedLayers, suspect: Suspect, budget: Budget) -> Suspect:
-    for function, change in islice(edits_to_try(_wrong_code(bench.side.model, suspect)), MOST_TRIED_EDITS):
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    """All that a trial needs; `kept` are the ids of functions that are not changed."""
+
+    bench: Bench
+    alone: IsolatedLayers
+    budget: Budget
+    kept: frozenset[int]
+
+
+def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
+    bench, alone, budget = trials.bench, trials.alone, trials.budget
+    code = _wrong_code(bench.side.model, suspect, trials.kept)
+    for function, change in islice(edits_to_try(code), MOST_TRIED_EDITS):
         if budget.is_spent:
             break
         with edited(function, change) as is_edited:
@@ -70,13 +88,14 @@ def _is_worse(after: Calls, before: Calls) -> bool:
     return False
 
 
-def _wrong_code(model: Model, suspect: Suspect) -> WrongCode:
+def _wrong_code(model: Model, suspect: Suspect, kept: frozenset[int]) -> WrongCode:
     """The code around what is wrong: of the module itself, and for inputs of the one that makes them."""
     culprit = suspect.culprit
     path = culprit.candidate.rpartition(".")[0] if culprit.part == "inputs" else culprit.candidate
     lines = (culprit.inside.lines if culprit.inside else (culprit.line,)) if culprit.line or culprit.inside else ()
     numbers = frozenset(int(one.rpartition(":")[2]) for one in lines if one)
-    return WrongCode(tuple(_functions(model, path)), culprit.cause, culprit.facts, numbers)
+    functions = tuple(one for one in _functions(model, path) if id(one[0]) not in kept)
+    return WrongCode(functions, culprit.cause, culprit.facts, numbers)
 
 
 def _functions(model: Any, path: str) -> Iterator[tuple[FunctionType, ast.AST]]:
@@ -85,9 +104,22 @@ def _functions(model: Any, path: str) -> Iterator[tuple[FunctionType, ast.AST]]:
     classes = own_classes(layer)
     if not classes and path:
         yield from _functions(model, path.rpartition(".")[0])
-    for cls in classes:
-        for value in vars(cls).values():
-            function = getattr(value, "__wrapped__", value)
-            source = function_source(function) if isinstance(function, FunctionType) else None
-            if source is not None and source.node.name != "__init__":
-                yield function, source.node
+    for function in (one for cls in classes for one in _methods(cls)):
+        source = function_source(function)
+        if source is not None and source.node.name != "__init__":
+            yield function, source.node
+
+
+def _methods_below(model: Any) -> Iterator[FunctionType]:
+    """The methods of all classes of a user's own that a live model is made of."""
+    walk: Any = getattr(model, "cells_and_names", None) or getattr(model, "named_modules", tuple)
+    layers = [model, *(layer for _, layer in walk())]
+    for cls in dict.fromkeys(cls for layer in layers for cls in own_classes(layer)):
+        yield from _methods(cls)
+
+
+def _methods(cls: type) -> Iterator[FunctionType]:
+    for value in vars(cls).values():
+        function = getattr(value, "__wrapped__", value)
+        if isinstance(function, FunctionType):
+            yield function
