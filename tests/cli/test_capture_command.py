@@ -186,5 +186,5 @@ def test_lengths_of_the_data_are_kept_and_a_wrong_function_ends_with_2(here: Pat
     assert head["environment"]["dataset samples"] == "12"
     capsys.readouterr()
     assert main(["capture", "nets.py:original", *INPUT, "-o", "b", "--data", "data.py:none"]) == 2
-    assert "lengths are to be kept is a int" in capsys.readouterr().err
+    assert "lengths are to be kept has none; got: int" in capsys.readouterr().err
     assert not (here / "b").exists()

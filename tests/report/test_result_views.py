@@ -74,7 +74,11 @@ def example(hint):
 
 def _held(name, hint):
     is_open = {Any, object} & {hint, *get_args(hint), *(inner for one in get_args(hint) for inner in get_args(one))}
-    return HELD[name] if name in HELD and (is_open or name in ("code", "machine")) else example(hint)
+    return (
+        HELD[name]
+        if name in HELD and (is_open or name == "machine" or (name == "code" and hint is str))
+        else example(hint)
+    )
 
 
 def _several(origin, arguments):

@@ -91,7 +91,7 @@ def test_mindspore_steps_may_return_outputs_beside_the_loss() -> None:
         (lambda loss, _: {"total": loss, "accuracy": 0.5}, "a dict of total, accuracy, and no `loss` in it"),
         (lambda loss, outputs: (outputs, 0.5, loss), "several single numbers, and none that is sure"),
         (lambda _, outputs: (outputs, "done"), r"\(array of \[6, 3\], str\): no single number"),
-        (lambda _, outputs: outputs, r"but an array of \[6, 3\]"),
+        (lambda _, outputs: outputs, r"got: array of \[6, 3\]"),
     ],
 )
 def test_what_may_not_be_the_loss_is_refused(returned: Callable[[Any, Any], Any], told: str) -> None:

@@ -68,7 +68,8 @@ def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
         culprit = suspect.culprit
         before, after = changed_line(function, change)
         told = sentence("forward_finding.write", before=before, after=after)
-        line = shown_line(change.file, function.__module__, change.line)
+        is_there = culprit.line.endswith(f":{change.line}")
+        line = culprit.line if is_there else shown_line(change.file, function.__module__, change.line)
         cause = culprit.cause or CODE_DIFFERS
         named = replace(culprit, cause=cause, sureness="confirmed", change=told, line=line, code=change)
         return replace(suspect, culprit=named)

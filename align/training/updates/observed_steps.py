@@ -88,8 +88,12 @@ def observed_steps(
 
 
 def last_places(values: Array, dtype: str) -> Array:
-    """The unit in the last place of each value in a dtype; that of 0 is the least number that the dtype has."""
-    least = float(ml_dtypes.finfo(numpy_dtype(dtype)).smallest_subnormal)  # type: ignore[no-untyped-call]
+    """The unit in the last place of each value in a dtype; that of 0 is the least number that the dtype has.
+
+    Where a library has the processor flush subnormal numbers to zero, the least is taken in float64, never 0.
+    """
+    info = ml_dtypes.finfo(numpy_dtype(dtype))  # type: ignore[no-untyped-call]
+    least = float(info.smallest_normal) * float(info.eps) or float(info.smallest_normal)
     units = np.ldexp(EPSILON[dtype], np.frexp(values)[1] - 1)
     return np.maximum(np.where(values == 0, 0.0, units), least)
 
