@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from align.errors import MappingRuleError
@@ -17,7 +17,7 @@ from align.rules.layer_rules import mappings_folder, read_rules
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place", "policy"]
@@ -33,6 +33,7 @@ class SpelledName:
     means: str = "plain"
     gives: str = ""
     only: str = ""
+    like: str = ""
     where: Mapping[str, object] = field(default_factory=dict)
     unless: Mapping[str, object] = field(default_factory=dict)
 
@@ -90,7 +91,7 @@ class Trainer:
     implied: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HyperparameterRules:
     """All parameters in their order, the trainers, and names that no loss depends on."""
 
@@ -100,6 +101,26 @@ class HyperparameterRules:
     sections: frozenset[str]
     trainers: tuple[Trainer, ...]
     without_effect: tuple[str, ...]
+    within: Mapping[str, frozenset[str]]
+    neutral: frozenset[str]
+    apart: frozenset[str]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, tuple[tuple[int, Parameter, SpelledName], ...]]:
+        """Each parameter by its names, with the rank of the name; those with `*` are left out."""
+        found: dict[str, list[tuple[int, Parameter, SpelledName]]] = {}
+        for one in self._ranked():
+            found.setdefault(one[2].name, []).append(one)
+        return {name: tuple(several) for name, several in found.items() if "*" not in name}
+
+    @cached_property
+    def patterns(self) -> tuple[tuple[int, Parameter, SpelledName], ...]:
+        """The names with `*`, with their parameters and ranks."""
+        return tuple(one for one in self._ranked() if "*" in one[2].name)
+
+    def _ranked(self) -> Iterator[tuple[int, Parameter, SpelledName]]:
+        for parameter in self.parameters:
+            yield from ((rank, parameter, spelled) for rank, spelled in enumerate(parameter.names))
 
     def parameter(self, name: str) -> Parameter:
         """The parameter of an id."""
@@ -127,6 +148,9 @@ def hyperparameter_rules() -> HyperparameterRules:
         frozenset(head["sections"]),
         trainers,
         without,
+        {group: frozenset(words) for group, words in head["within"].items()},
+        frozenset(head["neutral"]),
+        frozenset(head["apart"]),
     )
 
 
@@ -136,7 +160,16 @@ def plain_name(name: str) -> str:
     >>> plain_name("--Learning-Rate")
     'learning_rate'
     """
-    return name.lstrip("-").replace("-", "_").lower()
+    return spelled_name(name).lower()
+
+
+def spelled_name(name: str) -> str:
+    """A name with its case, without what starts an option.
+
+    >>> spelled_name("--Learning-Rate")
+    'Learning_Rate'
+    """
+    return name.lstrip("-").replace("-", "_")
 
 
 def plain_choice(text: str) -> str:
@@ -191,7 +224,7 @@ def _trainer(document: dict[str, Any]) -> Trainer:
         document["id"],
         document["title"],
         document["source"],
-        tuple(map(plain_name, document["signs"])),
+        tuple(map(spelled_name, document["signs"])),
         names,
         document.get("defaults", {}),
         document.get("sources", {}),

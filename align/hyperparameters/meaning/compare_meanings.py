@@ -54,6 +54,8 @@ class Comparison:
 def compare_meanings(reference: Meaning, candidate: Meaning) -> Comparison:
     """Compare all parameters in their order, then what is left over."""
     found = Comparison()
+    for one, other in ((reference, candidate), (candidate, reference)):
+        _give_back(one, other)
     for parameter in hyperparameter_rules().parameters:
         quantity = dict(QUANTITIES).get(parameter.id)
         if quantity is not None:
@@ -62,6 +64,15 @@ def compare_meanings(reference: Meaning, candidate: Meaning) -> Comparison:
             _compare_single(parameter, reference, candidate, found)
     _compare_others(reference, candidate, found)
     return found
+
+
+def _give_back(mine: Meaning, other: Meaning) -> None:
+    """Leave to its spelling what only the end of a name said, where the other side has the same name unexplained."""
+    unexplained = {name.rpartition(".")[2] for name in other.others}
+    for ident, names in mine.by_end.items():
+        if ident not in other.held and any(name.rpartition(".")[2] in unexplained for name in names):
+            del mine.held[ident]
+            mine.others.update(names)
 
 
 def _stands_alone(parameter: Parameter, *sides: Meaning) -> bool:

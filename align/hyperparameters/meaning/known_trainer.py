@@ -1,11 +1,14 @@
-"""Which trainer a side is of: the one of whose signs most are among the names that are given."""
+"""Which trainer a side is of: the one of whose signs most are among the names that are given.
+
+Case counts here: `TRAIN.OPTIMIZER.NAME` is Swin's, `train.optimizer.name` may be anybody's.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from align.hyperparameters.thresholds import LEAST_SIGNS
-from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules, plain_name
+from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules, spelled_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 def known_trainer(settings: Iterable[Setting]) -> Trainer | None:
     """The trainer with most signs; None if that are too few, or two trainers have as many."""
-    names = {plain_name(one.name) for one in settings}
+    names = {spelled_name(one.name) for one in settings}
     counted = sorted(
         ((_signs(one, names), one.id, one) for one in hyperparameter_rules().trainers), key=lambda found: -found[0]
     )

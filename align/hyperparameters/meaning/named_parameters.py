@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from align.hyperparameters.meaning.augment_policy import plain_policy
+from align.hyperparameters.meaning.ends_of_names import endings, has_value
 from align.hyperparameters.meaning.setting_values import (
     as_number,
     as_switch,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Origin = Literal["given", "default", "derived"]
 RATE, SCHEDULE = "learning_rate", "lr_schedule"
 DECAYING = ("cosine", "linear", "polynomial", "exponential")
+ANY = "*"
 OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses one
 
 
@@ -49,6 +51,7 @@ class Held:
 class Meaning:
     """What one side says: parameters by id, and settings that no table of names knows, by plain name.
 
+    `by_end` are settings that a parameter was taken from by what their names end with.
     `lacking` are parameters that the side's program has no option for, if it lists its options.
     """
 
@@ -56,6 +59,7 @@ class Meaning:
     held: dict[str, Held] = field(default_factory=dict)
     others: dict[str, Setting] = field(default_factory=dict)
     without_effect: dict[str, Setting] = field(default_factory=dict)
+    by_end: dict[str, dict[str, Setting]] = field(default_factory=dict)
     lacking: frozenset[str] = frozenset()
 
     def number(self, name: str) -> float | None:
@@ -73,6 +77,7 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     meaning = Meaning(trainer)
     by_name = {plain_name(one.name): one for one in settings}
     ranks: dict[str, int] = {}
+    left: list[str] = []
     for name, setting in by_name.items():
         fits = [*_parameters_of(name, setting, by_name, trainer)]
         for rank, parameter, spelled in fits:
@@ -82,12 +87,35 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
                     ranks[parameter.id] = rank
                     meaning.held[parameter.id] = held
         if not fits and is_given(setting.value):
-            _leave_over(name, setting, meaning)
+            left.append(name)
+    taken = _take_by_ends([name for name in left if not _has_no_effect(name, trainer)], by_name, meaning)
+    for name in left:
+        if name not in taken:
+            _leave_over(name, by_name[name], meaning)
     _scale_by_rate(meaning)
     _see_constant_rate(meaning)
     if sum(one.option for one in by_name.values()) >= LEAST_OPTIONS:
         meaning.lacking = _without_option(by_name.keys(), trainer)
     return meaning
+
+
+def _take_by_ends(names: list[str], beside: Mapping[str, Setting], meaning: Meaning) -> set[str]:
+    """Hold the parameters that no whole name gave by what names end with; returns the names that are so explained."""
+    taken: set[str] = set()
+    for several in endings(names, beside):
+        parameter = several[0].parameter
+        for one in several:
+            held = _held(beside[one.name], parameter, one.spelled, meaning.trainer)
+            known = meaning.held.get(parameter.id)
+            if held is not None and (known is None or same_value(known.value, held.value)):
+                meaning.held.setdefault(parameter.id, held)
+                meaning.by_end.setdefault(parameter.id, {})[one.name] = beside[one.name]
+                taken.add(one.name)
+    return taken
+
+
+def _has_no_effect(name: str, trainer: Trainer | None) -> bool:
+    return fits_one_of(name, (*hyperparameter_rules().without_effect, *(trainer.ignored if trainer else ())))
 
 
 def _without_option(names: Collection[str], trainer: Trainer | None) -> frozenset[str]:
@@ -131,14 +159,14 @@ def _parameters_of(
         for rank, spelled in enumerate(names):
             if fits_name(name, spelled.name):
                 own = True
-                if _holds(spelled, name, setting, beside):
+                if _holds(spelled, rules.parameter(ident), name, setting, beside):
                     yield rank, rules.parameter(ident), spelled
     if own:
         return
     known = {name, *_without_sections(name, beside)}
     for parameter in rules.parameters:
         for rank, spelled in enumerate(parameter.names):
-            if spelled.name in known and _holds(spelled, name, setting, beside):
+            if spelled.name in known and _holds(spelled, parameter, name, setting, beside):
                 yield 100 + rank, parameter, spelled
 
 
@@ -152,15 +180,16 @@ def _without_sections(name: str, beside: Mapping[str, Setting]) -> Iterator[str]
         yield name
 
 
-def _holds(spelled: SpelledName, name: str, setting: Setting, beside: Mapping[str, Setting]) -> bool:
+def _holds(spelled: SpelledName, parameter: Parameter, name: str, setting: Setting, beside: Mapping[str, Setting]) -> bool:
     """Tell whether the conditions of a name hold: its own value, and what stands beside it."""
     folder = name.rpartition(".")[0]
 
     def stands(key: str, value: object) -> bool:
         found = beside.get(plain_name(f"{folder}.{key}" if folder else key))
-        return found is not None and same_value(found.value, value)  # type: ignore[arg-type]
+        given = found is not None and is_given(found.value)
+        return given and (value == ANY or same_value(found.value, value))  # type: ignore[arg-type, union-attr]
 
-    if spelled.only and not same_value(setting.value, spelled.only):
+    if not has_value(spelled, parameter, setting):
         return False
     wanted = all(
         stands(key, value) or (key == "by_epoch" and value and not _named(folder, key, beside))
@@ -241,8 +270,7 @@ def _see_constant_rate(meaning: Meaning) -> None:
 def _leave_over(name: str, setting: Setting, meaning: Meaning) -> None:
     """Keep a setting under its plain name, or among those that no loss depends on."""
     trainer = meaning.trainer
-    ignored = (*hyperparameter_rules().without_effect, *(trainer.ignored if trainer else ()))
-    if fits_one_of(name, ignored):
+    if _has_no_effect(name, trainer):
         meaning.without_effect[name] = setting
         return
     alike = trainer.alike if trainer else {}

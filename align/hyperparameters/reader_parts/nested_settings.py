@@ -15,7 +15,7 @@ from align.hyperparameters.thresholds import DEEPEST_SETTINGS, LONGEST_VALUE, MO
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from align.hyperparameters.settings_format import Scalar
 
@@ -49,6 +49,14 @@ def merged(base: Tree, over: Tree) -> Tree:
     if isinstance(flag := over.get(DELETE), Leaf) and flag.value:
         return {name: value for name, value in over.items() if name != DELETE}
     return base | {name: merged(base[name], value) if name in base else value for name, value in over.items()}
+
+
+def placed(tree: Tree, path: Sequence[str], value: Tree) -> Tree:
+    """A tree with a value at a path, in place of what stood there; the input is not changed."""
+    if not path:
+        return value
+    inside = tree.get(path[0], {}) if isinstance(tree, dict) else {}
+    return {**(tree if isinstance(tree, dict) else {}), path[0]: placed(inside, path[1:], value)}
 
 
 def short(value: Scalar) -> Scalar:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles, package_folder
-from align.hyperparameters.reader_parts.nested_settings import DELETE, Leaf, Tree, merged
+from align.hyperparameters.reader_parts.nested_settings import DELETE, Leaf, Tree, merged, placed
+from align.hyperparameters.reader_parts.python_calls import PythonCalls, holds_settings
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
 from align.words.catalogue import say
 
@@ -27,12 +28,10 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.FloorDiv: lambda a, b: a // b,
 }
 READ_BASE = "read_base"
-ADD_ARGUMENT = "add_argument"
-SWITCHES = {"store_true": False, "store_false": True}
-EMPTY_CONFIGS = ("CN", "CfgNode", "ConfigDict", "EasyDict", "edict")  # what a configuration by attributes begins as
-OPTIMIZER_MODULE = "optim"
-OF_OPTIMIZER = ("lr", "betas", "eps", "weight_decay", "momentum", "nesterov", "alpha")
-WHOLE_SETTINGS = ("Arguments", "Args", "SFTConfig", "DPOConfig")  # classes whose keywords are a training's settings
+# What a configuration by attributes begins as: empty, or with a dict.
+CONFIG_CALLS = ("CN", "CfgNode", "ConfigDict", "EasyDict", "edict", "config_dict", "DictConfig")
+SETTING_CLASSES = re.compile(r"(?i)(config|cfg|conf|args|arguments|params|parameters|settings|options|opts?|exp|setup)$")
+SETTING_FUNCTIONS = re.compile(r"(?i)(get|default|add|make|build)_?.*(config|cfg|hparams|params)")
 
 
 class PythonConfig:
@@ -55,7 +54,8 @@ class PythonConfig:
         own = {name: value for name, value in self._names.items() if not name.startswith("__")}
         for name in self._roots & own.keys():  # `cfg.lr = 1` sets `lr`
             own |= own.pop(name)
-        return dict(self._optimizers(module)) | own | dict(self._options(module)) | dict(self._arguments(module))
+        calls = PythonCalls(module, lambda node: self._value(node, 0), self._source)
+        return dict(calls.constants()) | own | dict(calls.options()) | dict(calls.arguments())
 
     def _parsed(self) -> ast.Module:
         try:
@@ -105,9 +105,34 @@ class PythonConfig:
             self._assign(statement.target, statement.value)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             self._update(statement.value)
-        elif isinstance(statement, ast.ClassDef) and statement.decorator_list:
+        elif isinstance(statement, ast.ClassDef) and _holds_fields(statement):
             for one in statement.body:
                 self._take(one)
+        elif isinstance(statement, ast.FunctionDef):
+            self._take_function(statement)
+
+    def _take_function(self, function: ast.FunctionDef) -> None:
+        """What `__init__` of a class of settings gives itself, and what `get_config()` sets."""
+        arguments = function.args.args
+        if function.name == "__init__" and arguments:
+            for argument, default in zip(reversed(arguments), reversed(function.args.defaults), strict=False):
+                if _is_plain(default):
+                    self._names[argument.arg] = self._value(default, 0)
+            for one in function.body:
+                self._take_own(one, arguments[0].arg)
+        elif SETTING_FUNCTIONS.match(function.name):
+            for argument in arguments[:1]:
+                self._roots.add(argument.arg)
+                self._names.setdefault(argument.arg, {})
+            for one in function.body:
+                if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name | ast.Attribute):
+                    self._take(one)
+
+    def _take_own(self, statement: ast.stmt, owner: str) -> None:
+        """`self.lr = 0.1`, where the code itself gives the value."""
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if isinstance(target, ast.Attribute) and ast.unparse(target.value) == owner and _is_plain(statement.value):  # type: ignore[attr-defined]
+            self._names[target.attr] = self._value(statement.value, 0)  # type: ignore[attr-defined]
 
     def _update(self, call: ast.Call) -> None:
         """`name.update(key=value)` and `name.update(dict(...))`, which merge nested dicts, as mmengine's do."""
@@ -120,9 +145,9 @@ class PythonConfig:
                     self._names[name] = merged(self._names[name], one)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Name) and target.id not in BASES and not _holds_settings(value):
+        if isinstance(target, ast.Name) and target.id not in BASES and not holds_settings(value):
             made = self._value(value, 0)
-            if _is_empty_config(value):
+            if _is_config(value):
                 self._roots.add(target.id)
             there = self._names.get(target.id)
             merges = isinstance(there, dict) and not self._replaces
@@ -141,6 +166,9 @@ class PythonConfig:
         if not all(part.isidentifier() for part in parts):
             return
         tree: Tree = self._value(value, 0)
+        if parts[0] in BASES:  # `_base_.model.depth = 50` replaces what the bases say
+            self._names = placed(self._names, parts[1:], tree)
+            return
         if parts[0] not in self._roots:
             self._names.setdefault(".".join(parts), tree)
             return
@@ -156,8 +184,8 @@ class PythonConfig:
             return {str(getattr(key, "value", "")): self._value(one, depth + 1) for key, one in pairs}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
             return {one.arg: self._value(one.value, depth + 1) for one in node.keywords if one.arg}
-        if _is_empty_config(node):
-            return {}
+        if _is_config(node):
+            return self._value(node.args[0], depth + 1) if node.args else {}
         if isinstance(node, (ast.List, ast.Tuple)):
             return [self._value(one, depth + 1) for one in node.elts]
         return self._single(node, depth)
@@ -167,8 +195,8 @@ class PythonConfig:
         if isinstance(node, ast.Constant):
             known = isinstance(node.value, (str, int, float)) or node.value is None
             return Leaf(node.value if known else str(node.value), place)  # type: ignore[arg-type]
-        if isinstance(node, ast.Name) and node.id in self._names:
-            return self._names[node.id]
+        if (known := self._known(node)) is not None:
+            return known
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inside = self._value(node.operand, depth + 1)
             if isinstance(inside, Leaf) and isinstance(inside.value, (int, float)):
@@ -177,6 +205,15 @@ class PythonConfig:
             return Leaf(self._computed(node, depth), place)
         text = node.value if isinstance(node, ast.Constant) else ast.unparse(node)
         return Leaf(str(text).rpartition(".")[2] if isinstance(node, ast.Attribute) else str(text), place)
+
+    def _known(self, node: ast.expr) -> Tree | None:
+        """What a name stands for, or an attribute of what it stands for; `_base_` is all that the bases say."""
+        if isinstance(node, ast.Name):
+            return self._names if node.id in BASES else self._names.get(node.id)
+        if isinstance(node, ast.Attribute):
+            holder = self._known(node.value)
+            return holder.get(node.attr) if isinstance(holder, dict) else None
+        return None
 
     def _computed(self, node: ast.BinOp, depth: int) -> str | int | float:
         """A sum or product of numbers; else its text."""
@@ -187,67 +224,23 @@ class PythonConfig:
             return result
         return ast.unparse(node)
 
-    def _options(self, module: ast.Module) -> Iterator[tuple[str, Tree]]:
-        """The defaults of `parser.add_argument("--name", default=...)`, wherever it stands."""
-        for node in ast.walk(module):
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == ADD_ARGUMENT:
-                names = [one.value for one in node.args if isinstance(one, ast.Constant)]
-                long = next((str(one) for one in names if str(one).startswith("--")), "")
-                given = {one.arg: one.value for one in node.keywords}
-                if long and "default" in given:
-                    value = self._value(given["default"], 0)
-                    option = replace(value, option=True) if isinstance(value, Leaf) else value
-                    yield long.lstrip("-").replace("-", "_"), option
-                elif long and getattr(given.get("action"), "value", "") in SWITCHES:
-                    switch = SWITCHES[given["action"].value]  # type: ignore[attr-defined]
-                    yield long.lstrip("-").replace("-", "_"), Leaf(switch, self._source.place(node.lineno), option=True)
 
-    def _optimizers(self, module: ast.Module) -> Iterator[tuple[str, Tree]]:
-        """The class and the constants of `torch.optim.AdamW(..., lr=1e-4)`, the only one, wherever it stands."""
-        calls = [node for node in ast.walk(module) if _makes_optimizer(node)]
-        for node in calls if len(calls) == 1 else ():
-            yield "optimizer", self._value(node.func, 0)
-            for one in node.keywords:
-                if one.arg in OF_OPTIMIZER and _is_constant(one.value):
-                    yield one.arg, self._value(one.value, 0)
-
-    def _arguments(self, module: ast.Module) -> Iterator[tuple[str, Tree]]:
-        """The keywords of `TrainingArguments(learning_rate=...)`, wherever it stands."""
-        for node in ast.walk(module):
-            if _holds_settings(node):
-                yield from ((one.arg, self._value(one.value, 0)) for one in node.keywords if one.arg)
-
-
-def _holds_settings(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Tell a call of a class such as TrainingArguments, whose keywords are settings."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+def _is_config(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Tell `CN()` and the like, of which attributes are then set; one may begin with a dict."""
+    if not isinstance(node, ast.Call) or node.keywords or len(node.args) > 1:
         return False
-    name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-    return name[:1].isupper() and name.endswith(WHOLE_SETTINGS)
+    return ast.unparse(node.func).rpartition(".")[2] in CONFIG_CALLS and all(isinstance(one, ast.Dict) for one in node.args)
 
 
-def _is_empty_config(node: ast.AST) -> bool:
-    """Tell `CN()` and the like, of which attributes are then set."""
-    if not isinstance(node, ast.Call) or node.args or node.keywords:
-        return False
-    name = ast.unparse(node.func).rpartition(".")[2]
-    return name in EMPTY_CONFIGS
+def _holds_fields(node: ast.ClassDef) -> bool:
+    """Tell a class whose fields are settings: one with a decorator, or called so itself, or by its base."""
+    names = [node.name, *(ast.unparse(one) for one in node.bases)]
+    return bool(node.decorator_list) or any(SETTING_CLASSES.search(one) for one in names)
 
 
-def _makes_optimizer(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Tell `optim.AdamW(...)` and `torch.optim.AdamW(...)`."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
-    return node.func.attr[:1].isupper() and ast.unparse(node.func.value).rpartition(".")[2] == OPTIMIZER_MODULE
-
-
-def _is_constant(node: ast.expr) -> bool:
-    """Tell a value that the code itself gives: numbers, and tuples of them."""
-    try:
-        ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False
-    return True
+def _is_plain(node: ast.expr) -> bool:
+    """Tell a value that the code itself gives: numbers and texts, sums and lists of them."""
+    return not any(isinstance(one, ast.Name | ast.Call | ast.Attribute) for one in ast.walk(node))
 
 
 def _reads_base(statement: ast.stmt) -> bool:

@@ -1,15 +1,19 @@
 """YAML: MindFormers, PaddleClas, LLaMA-Factory, MindCV and the like, read as nodes and never built into objects.
 
 Nodes have lines, a tag of Python stays a tag, and aliases cost what they stand for only as far as the limit of
-settings goes. `__BASE__` and `_base_` name files that come before.
+settings goes. `__BASE__`, `_base_` and Hydra's `defaults` name files that come before. Tags of HyperPyYAML say what an
+object is made of, and none is made.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles
+from align.hyperparameters.reader_parts.interpolation import with_references
+from align.hyperparameters.reader_parts.literals import printed_value
 from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree, flat_settings, merged
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS, LONGEST_YAML_BYTES, MOST_SETTINGS
 from align.words.catalogue import say
@@ -24,6 +28,10 @@ WHOLE, FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 STANDARD = "tag:yaml.org,2002:"
 PYTHON = "tag:yaml.org,2002:python/"
 TRUE = ("true", "yes", "on")
+TUPLE = "tag:yaml.org,2002:python/tuple"
+# HyperPyYAML: what makes an object of a mapping, what stands for another value, and what gives none that can be read.
+MAKING, STANDING, OPAQUE = ("!new:", "!name:"), ("!ref", "!copy"), ("!apply:", "!applyref:", "!PLACEHOLDER", "!module:")
+DEFAULTS, SELF = "defaults", "_self_"  # Hydra's list of files, and what stands for the file itself
 
 
 class YamlSettings:
@@ -41,7 +49,7 @@ class YamlSettings:
     def read(self, source: SettingsSource) -> list[Setting]:
         """Read all settings, those of its bases first."""
         files = BaseFiles(source)
-        return flat_settings(_with_bases(source, files), source.shown)
+        return flat_settings(with_references(_with_bases(source, files)), source.shown)
 
 
 def _with_bases(source: SettingsSource, files: BaseFiles) -> Tree:
@@ -51,7 +59,24 @@ def _with_bases(source: SettingsSource, files: BaseFiles) -> Tree:
     for one in named if isinstance(named, list) else [named]:
         if isinstance(one, Leaf):
             result = merged(result, files.within(str(one.value), source, lambda base: _with_bases(base, files)))
-    return merged(result, tree)
+    return merged(merged(result, _with_groups(tree, source, files)), tree)
+
+
+def _with_groups(tree: Tree, source: SettingsSource, files: BaseFiles) -> Tree:
+    """What the files of Hydra's list say that stand beside this one; the list is taken out."""
+    named = tree.get(DEFAULTS) if isinstance(tree, dict) else None
+    if not isinstance(named, list) or not all(isinstance(one, (dict, Leaf)) for one in named):
+        return {}
+    del tree[DEFAULTS]
+    result: Tree = {}
+    for one in named:
+        group, leaf = next(iter(one.items()), ("", None)) if isinstance(one, dict) else ("", one)
+        group = group.rpartition(" ")[2].lstrip("/")  # `override /optimizer`
+        name = f"{group}/{leaf.value}.yaml".lstrip("/") if isinstance(leaf, Leaf) else ""
+        if name and (source.path.parent / name).is_file():
+            inside = files.within(name, source, lambda base: _with_bases(base, files))
+            result = merged(result, {group: inside} if group else inside)
+    return result
 
 
 def _tree(source: SettingsSource) -> Tree:
@@ -91,11 +116,23 @@ class _Nodes:
     def _value(self, node: Any, depth: int) -> Tree:
         self._count(node, depth)
         kind = type(node).__name__
+        if node.tag.startswith(OPAQUE):
+            return Leaf(None, self._source.place(node.start_mark.line + 1))
         if kind == "MappingNode":
             return _named_by_tag(self._mapping(node, depth), node, self._source)
         if kind == "SequenceNode":
             return [self._value(one, depth + 1) for one in node.value]
-        return Leaf(_scalar(node), self._source.place(node.start_mark.line + 1))
+        return self._leaf(node)
+
+    def _leaf(self, node: Any) -> Tree:
+        """A single value; a text that is a tuple of Python is a list, and `!new:a.B` without settings is its name."""
+        place, text = self._source.place(node.start_mark.line + 1), str(node.value)
+        if node.tag.startswith(MAKING):
+            return {"type": Leaf(node.tag.partition(":")[2], place)}
+        if node.tag.startswith(STANDING):
+            return Leaf(re.sub(r"<([\w.]+)>", r"${\1}", text), place)
+        found = printed_value(text) if text.startswith("(") and text.endswith(")") else None
+        return [Leaf(one, place) for one in found] if isinstance(found, tuple) else Leaf(_scalar(node), place)
 
     def _mapping(self, node: Any, depth: int) -> dict[str, Tree]:
         found: dict[str, Tree] = {}
@@ -112,7 +149,8 @@ class _Nodes:
     def _count(self, node: Any, depth: int) -> None:
         self._left -= 1
         own = node.tag.startswith("!") and type(node).__name__ == "MappingNode"
-        if node.tag.startswith(PYTHON) or not (own or node.tag.startswith(STANDARD)):
+        known = own or node.tag == TUPLE or node.tag.startswith((*MAKING, *STANDING, *OPAQUE))
+        if not known and (node.tag.startswith(PYTHON) or not node.tag.startswith(STANDARD)):
             place = self._source.place(node.start_mark.line + 1)
             raise UnreadableSettingsError(place, say("settings_fault.tag", tag=node.tag))
         if depth > DEEPEST_SETTINGS:
@@ -135,10 +173,11 @@ def _is_text_or_list(value: Tree) -> bool:
 
 
 def _named_by_tag(found: dict[str, Tree], node: Any, source: SettingsSource) -> dict[str, Tree]:
-    """PaddleDetection names what a mapping is for by its tag, as others do by `type`."""
+    """PaddleDetection and HyperPyYAML name what a mapping is for by its tag, as others do by `type`."""
     if not node.tag.startswith("!"):
         return found
-    return {"type": Leaf(node.tag[1:], source.place(node.start_mark.line + 1)), **found}
+    kind = node.tag.partition(":")[2] or node.tag[1:]
+    return {"type": Leaf(kind, source.place(node.start_mark.line + 1)), **found}
 
 
 def _scalar(node: Any) -> Scalar:

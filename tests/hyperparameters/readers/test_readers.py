@@ -263,7 +263,9 @@ def test_constants_of_the_only_optimizer_of_a_script(settings: Any) -> None:
     option = "parser.add_argument('--lr', default=0.1)\n"
     assert settings.read("a.py", call) == {"optimizer": "AdamW", "lr": 1e-4, "weight_decay": 0}
     assert settings.read("b.py", call + option)["lr"] == 0.1
-    assert settings.read("c.py", call + call.replace("main", "other") + option) == {"lr": 0.1}
+    other = call.replace("main", "other")
+    assert settings.read("c.py", call + other.replace("=0,", "=1,") + option) == {"lr": 0.1}
+    assert settings.read("d.py", call + other)["weight_decay"] == 0
 
 
 def test_documents_that_explain_the_settings_before_them_are_left_out(settings: Any) -> None:

@@ -1,0 +1,98 @@
+"""Parameters by what their names end with, where no table knows the whole name: `solver.base_lr`, `model.optim.betas`.
+
+The part that a name stands under must be one that the parameter's group may stand under, and no part may speak of
+something beside the training (`eval`, `teacher`). What stands at several places with unlike values is none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from align.hyperparameters.meaning.setting_values import same_value
+from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from align.hyperparameters.settings_format import Setting
+    from align.rules.hyperparameter_rules import HyperparameterRules, Parameter, SpelledName
+
+_WORD = re.compile(r"[a-z]+")
+
+
+class Ending(NamedTuple):
+    """A name that ends as one of a parameter does, and the rank of that one."""
+
+    rank: int
+    name: str
+    parameter: Parameter
+    spelled: SpelledName
+
+
+def endings(names: Iterable[str], beside: Mapping[str, Setting]) -> Iterator[list[Ending]]:
+    """For each parameter the names that end as it is called, best rank first; those of one rank have one value."""
+    rules = hyperparameter_rules()
+    found: dict[str, list[Ending]] = {}
+    made = {name.rpartition(".")[0] for name in names if _is_made(name, beside[name], rules)}
+    for name in names:
+        if not _parts_words(name) & rules.apart:
+            for one in _endings_of(name, beside[name], made, rules):
+                found.setdefault(one.parameter.id, []).append(one)
+    for several in found.values():
+        agreeing = sorted((one for one in several if _agree(one, several, beside)), key=lambda one: one.rank)
+        if agreeing:
+            yield agreeing
+
+
+def _agree(one: Ending, several: list[Ending], beside: Mapping[str, Setting]) -> bool:
+    value = beside[one.name].value
+    return all(same_value(beside[other.name].value, value) for other in several if other.rank == one.rank)
+
+
+def _endings_of(name: str, setting: Setting, made: set[str], rules: HyperparameterRules) -> Iterator[Ending]:
+    """What a name may speak of; of two parts, such as `optimizer.type`, the end says enough."""
+    folder, _, last = name.rpartition(".")
+    if not folder:
+        return
+    for tail in (f"{folder.rpartition('.')[2]}.{last}", last):
+        for rank, parameter, spelled in rules.by_name.get(tail, ()):
+            if has_value(spelled, parameter, setting) and ("." in tail or _stands_within(folder, parameter, made, rules)):
+                yield Ending(rank, name, parameter, spelled)
+    for rank, parameter, spelled in rules.patterns:
+        if spelled.like and fits_name(name, spelled.name) and has_value(spelled, parameter, setting):
+            yield Ending(rank, name, parameter, spelled)
+
+
+def has_value(spelled: SpelledName, parameter: Parameter, setting: Setting) -> bool:
+    """Tell whether a setting has a value that its name asks for; a mere yes is no number."""
+    if parameter.kind == "number" and setting.value is True and spelled.means == "plain" and not spelled.gives:
+        return False
+    if spelled.only and not same_value(setting.value, spelled.only):
+        return False
+    return not spelled.like or fits_name(str(setting.value).lower(), spelled.like)
+
+
+def _is_made(name: str, setting: Setting, rules: HyperparameterRules) -> bool:
+    """Tell what makes an optimizer, by its value: what stands beside it are settings of one."""
+    return any(
+        parameter.group == "optimizer" and fits_name(name, spelled.name) and has_value(spelled, parameter, setting)
+        for _, parameter, spelled in rules.patterns
+    )
+
+
+def _stands_within(folder: str, parameter: Parameter, made: set[str], rules: HyperparameterRules) -> bool:
+    """Tell whether the nearest part that says anything is one that the parameter's group stands under."""
+    within = rules.within.get(parameter.group, frozenset())
+    if folder in made:
+        return "optimizer" in within
+    for part in reversed(folder.split(".")):
+        words = {*_WORD.findall(part)}
+        if words - rules.neutral:
+            return words <= within | rules.neutral
+    return False
+
+
+def _parts_words(name: str) -> set[str]:
+    """All words of the parts that a name stands under."""
+    return {*_WORD.findall(name.rpartition(".")[0])}

@@ -1,0 +1,108 @@
+"""What the calls of a script set: options of argparse, keywords of TrainingArguments, constants of the tables of calls."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree
+from align.rules.script_calls import script_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeGuard
+
+    from align.hyperparameters.settings_source import SettingsSource
+    from align.rules.script_calls import ScriptCall
+
+ADD_ARGUMENT, SET_DEFAULTS = "add_argument", "set_defaults"
+SWITCHES = {"store_true": False, "store_false": True}
+WHOLE_SETTINGS = ("Arguments", "Args", "SFTConfig", "DPOConfig")  # classes whose keywords are a training's settings
+
+
+class PythonCalls:
+    """All calls of a module; `value` makes a tree of an expression."""
+
+    def __init__(self, module: ast.Module, value: Callable[[ast.expr], Tree], source: SettingsSource) -> None:
+        self._calls = [node for node in ast.walk(module) if isinstance(node, ast.Call)]
+        self._value, self._source = value, source
+
+    def constants(self) -> Iterator[tuple[str, Tree]]:
+        """What the calls of the tables are given as constants, where all calls of one kind give the same."""
+        for rule in script_calls():
+            calls = [one for one in self._calls if _fits(ast.unparse(one.func), rule.calls)]
+            found = [dict(self._given(one, rule)) for one in calls]
+            if found and all(_values(one) == _values(found[0]) for one in found):
+                yield from found[0].items()
+
+    def _given(self, call: ast.Call, rule: ScriptCall) -> Iterator[tuple[str, Tree]]:
+        """The settings of one call: the name of what is called, constants by keyword and by position."""
+        if rule.named:
+            yield rule.named, self._value(call.func)
+        places = [(rule.positions.get(str(place)), one) for place, one in enumerate(call.args)]
+        for name, node in [*places, *((rule.keywords.get(one.arg or ""), one.value) for one in call.keywords)]:
+            if name and _is_constant(node):
+                yield name, self._value(node)
+
+    def options(self) -> Iterator[tuple[str, Tree]]:
+        """The defaults of `parser.add_argument("--name", default=...)`, and what `set_defaults` makes of them."""
+        for node in self._calls:
+            method = getattr(node.func, "attr", "")
+            if method == ADD_ARGUMENT:
+                yield from self._option(node)
+            elif method == SET_DEFAULTS:
+                yield from ((one.arg, _option_of(self._value(one.value))) for one in node.keywords if one.arg)
+
+    def _option(self, node: ast.Call) -> Iterator[tuple[str, Tree]]:
+        names = [one.value for one in node.args if isinstance(one, ast.Constant)]
+        long = next((str(one) for one in names if str(one).startswith("--")), "")
+        given = {one.arg: one.value for one in node.keywords}
+        name = str(getattr(given.get("dest"), "value", long)).lstrip("-").replace("-", "_")
+        if long and "default" in given:
+            yield name, _option_of(self._value(given["default"]))
+        elif long and getattr(given.get("action"), "value", "") in SWITCHES:
+            switch = SWITCHES[given["action"].value]  # type: ignore[attr-defined]
+            yield name, Leaf(switch, self._source.place(node.lineno), option=True)
+
+    def arguments(self) -> Iterator[tuple[str, Tree]]:
+        """The keywords of `TrainingArguments(learning_rate=...)`, wherever it stands."""
+        for node in self._calls:
+            if holds_settings(node):
+                yield from ((one.arg, self._value(one.value)) for one in node.keywords if one.arg)
+
+
+def holds_settings(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Tell a call of a class such as TrainingArguments, whose keywords are settings."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return False
+    name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+    return name[:1].isupper() and name.endswith(WHOLE_SETTINGS)
+
+
+def _option_of(tree: Tree) -> Tree:
+    return replace(tree, option=True) if isinstance(tree, Leaf) else tree
+
+
+def _fits(called: str, patterns: tuple[str, ...]) -> bool:
+    """Tell whether what is called ends as one of the patterns does."""
+    return any(fnmatchcase(called, one) or fnmatchcase(called, f"*.{one}") for one in patterns)
+
+
+def _values(found: dict[str, Tree]) -> dict[str, object]:
+    """What is found without its places."""
+    return {name: _bare(one) for name, one in found.items()}
+
+
+def _bare(tree: Tree) -> object:
+    return tree.value if isinstance(tree, Leaf) else [_bare(one) for one in tree]
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """Tell a value that the code itself gives: numbers, and tuples of them."""
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
