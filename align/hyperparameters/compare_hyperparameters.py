@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.hyperparameters.hyperparameter_result import HyperparameterComparison, SettingsSide
 from align.hyperparameters.meaning.compare_meanings import Comparison, compare_meanings
+from align.hyperparameters.meaning.known_defaults import fill_defaults
 from align.hyperparameters.meaning.known_trainer import known_trainer
-from align.hyperparameters.meaning.named_parameters import fill_defaults, read_meaning
+from align.hyperparameters.meaning.named_parameters import read_meaning
 from align.hyperparameters.read_settings import read_settings_of
 from align.words.catalogue import sentence
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place", "policy"]
 FOLDER: Final = "hyperparameters"
-PARAMETERS, WITHOUT_EFFECT = "parameters.toml", "without_effect.toml"
+PARAMETERS, WITHOUT_EFFECT, OPTIMIZERS = "parameters.toml", "without_effect.toml", "optimizers.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,35 @@ class Parameter:
     why: str
     order: int
     part: bool = False
+    classes: bool = False
     same: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     policies: tuple[Policy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class OptimizerDefaults:
+    """What the optimizers of a library take by default, by optimizer; `spelled` are how its classes begin."""
+
+    source: str
+    spelled: tuple[str, ...]
+    defaults: Mapping[str, Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultCase:
+    """Defaults that hold if all parameters of `when` fit their patterns."""
+
+    when: Mapping[str, str]
+    defaults: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Trainer:
     """A trainer: the signs that it is known by, its own names, the defaults that hold if nothing is given.
 
-    `implied` are defaults of what its program has no option for.
+    `implied` are defaults of what its program has no option for; `cases` are other defaults that hold if parameters fit
+    patterns; `library` says whose optimizers it makes, with their defaults.
     """
 
     id: str
@@ -89,6 +108,8 @@ class Trainer:
     alike: Mapping[str, str]
     like: str = ""
     implied: frozenset[str] = frozenset()
+    cases: tuple[DefaultCase, ...] = ()
+    library: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,6 +122,7 @@ class HyperparameterRules:
     sections: frozenset[str]
     trainers: tuple[Trainer, ...]
     without_effect: tuple[str, ...]
+    optimizers: Mapping[str, OptimizerDefaults]
     within: Mapping[str, frozenset[str]]
     neutral: frozenset[str]
     apart: frozenset[str]
@@ -135,7 +157,7 @@ def hyperparameter_rules() -> HyperparameterRules:
     'learning rate'
     """
     folder = mappings_folder() / FOLDER
-    others = sorted(path for path in folder.glob("*.toml") if path.name not in (PARAMETERS, WITHOUT_EFFECT))
+    others = sorted(path for path in folder.glob("*.toml") if path.name not in (PARAMETERS, WITHOUT_EFFECT, OPTIMIZERS))
     head, parameters = read_rules(folder / PARAMETERS, _parameters)
     names = {one.id for one in parameters}
     own = [_checked(path, read_rules(path, _trainer), names) for path in others]
@@ -148,6 +170,7 @@ def hyperparameter_rules() -> HyperparameterRules:
         frozenset(head["sections"]),
         trainers,
         without,
+        read_rules(folder / OPTIMIZERS, _optimizers),
         {group: frozenset(words) for group, words in head["within"].items()},
         frozenset(head["neutral"]),
         frozenset(head["apart"]),
@@ -234,7 +257,16 @@ def _trainer(document: dict[str, Any]) -> Trainer:
         alike,
         document.get("like", ""),
         frozenset(document.get("implied", ())),
+        tuple(DefaultCase(one.pop("if"), one) for one in document.get("cases", ())),
+        document.get("library", ""),
     )
+
+
+def _optimizers(document: dict[str, Any]) -> dict[str, OptimizerDefaults]:
+    return {
+        library: OptimizerDefaults(table.pop("source"), tuple(table.pop("spelled")), table)
+        for library, table in document.items()
+    }
 
 
 def _like(trainer: Trainer, trainers: list[Trainer]) -> Trainer:
@@ -248,6 +280,7 @@ def _like(trainer: Trainer, trainers: list[Trainer]) -> Trainer:
 
 def _checked(path: Path, trainer: Trainer, known: set[str]) -> Trainer:
     named = {*trainer.names, *trainer.defaults, *trainer.values, *trainer.off, *trainer.sources, *trainer.implied}
+    named |= {name for case in trainer.cases for name in (*case.when, *case.defaults)}
     if strange := sorted(named - known):
         raise MappingRuleError(path, say("rule_file.unknown_parameters", names=strange))
     return trainer

@@ -83,15 +83,18 @@ def _stands_alone(parameter: Parameter, *sides: Meaning) -> bool:
 
 def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning, found: Comparison) -> None:
     one, other = reference.held.get(parameter.id), candidate.held.get(parameter.id)
-    counts = _counts(parameter, reference) and _counts(parameter, candidate)
     if one is None and other is None:
         return
     if one is None or other is None:
-        if (one or other).origin != "default" and counts:  # type: ignore[union-attr]
+        giver = candidate if one is None else reference
+        if (one or other).origin != "default" and _counts(parameter, giver):  # type: ignore[union-attr]
             _add_one_sided(parameter.order, parameter.id, parameter.title, one, other, found)
         return
+    counts = _counts(parameter, reference) and _counts(parameter, candidate)
     compared = _compared(parameter, one, other, parameter.why)
-    if same_value(one.value, other.value) or _same_share(one, other):
+    if one.rivals or other.rivals:
+        found.unsettled.append((parameter.order, _compared(parameter, one, other, _several(one, other))))
+    elif same_value(one.value, other.value) or _same_share(one, other):
         found.equal.append((parameter.order, compared))
     elif why := _open_because(parameter, one, other, same_trainer=reference.trainer is candidate.trainer):
         found.unsettled.append((parameter.order, _compared(parameter, one, other, why)))
@@ -101,6 +104,11 @@ def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning
         found.differs.append((parameter.order, compared))
 
 
+def _several(*held: Held) -> str:
+    """Say which settings of one file may mean the same."""
+    return sentence("hyperparameters.several", settings=list(next(one.rivals for one in held if one.rivals)))
+
+
 def _same_share(one: Held, other: Held) -> bool:
     """Tell whether both are one share of a learning rate: where that differs, it is said there."""
     return one.share is not None and other.share is not None and same_value(one.share, other.share)
@@ -108,6 +116,9 @@ def _same_share(one: Held, other: Held) -> bool:
 
 def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer: bool) -> str:
     """Say why unlike texts may stand for the same: paths, and names that a trainer gives; "" for all else."""
+    known = parameter.same.values()
+    if parameter.classes and not (one.value in known and other.value in known):
+        return sentence("hyperparameters.own_name")
     if parameter.kind == "place" and not _named_weights(one, other):
         return sentence("hyperparameters.place")
     return "" if parameter.kind != "own name" or same_trainer else sentence("hyperparameters.own_name")
@@ -142,6 +153,9 @@ def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quan
     if one is None or other is None:
         if one is not other and (one or other).origin != "default":  # type: ignore[union-attr]
             _add_one_sided(parameter.order, parameter.id, parameter.title, one, other, found)
+        return
+    if one.rivals or other.rivals:
+        found.unsettled.append((parameter.order, _compared(parameter, one, other, _several(one, other))))
         return
     form = next(common_forms(reference, candidate), None)
     none = [side for side in (reference, candidate) if "nothing" in side.forms]
@@ -192,11 +206,11 @@ def _add_one_sided(order: int, name: str, title: str, one: Held | None, other: H
 def _compare_others(reference: Meaning, candidate: Meaning, found: Comparison) -> None:
     """Pair by spelling what no table knows; and what no loss depends on."""
     first = len(hyperparameter_rules().parameters)
-    both = with_nested_names(reference.others, candidate.others)
-    for name in sorted({*both[0], *both[1]}):
-        one, other = both[0].get(name), both[1].get(name)
+    mine, theirs, far = with_nested_names(reference.others, candidate.others)
+    for name in sorted({*mine, *theirs}):
+        one, other = mine.get(name), theirs.get(name)
         if one is not None and other is not None:
-            _compare_spelled(first, name, one, other, found)
+            _compare_spelled(first, name, one, other, found, far=name in far)
         else:
             setting = one or other
             side: Literal["reference", "candidate"] = "candidate" if one is None else "reference"
@@ -209,13 +223,17 @@ def _compare_others(reference: Meaning, candidate: Meaning, found: Comparison) -
             found.without_effect.append((first, _spelled(name, one, other, group)))
 
 
-def _compare_spelled(order: int, name: str, one: Setting, other: Setting, found: Comparison) -> None:
+def _compare_spelled(  # noqa: PLR0913 - one row of a result
+    order: int, name: str, one: Setting, other: Setting, found: Comparison, *, far: bool
+) -> None:
     """Compare two settings of one name that no table knows; of two paths it is not known what lies there."""
     compared = _spelled(name, one, other, OTHERS)
     if same_value(one.value, other.value):
         found.equal.append((order, compared))
     elif all(_is_path(held) for held in (one, other)):
         found.unsettled.append((order, replace(compared, why=sentence("hyperparameters.place"))))
+    elif far:
+        found.unsettled.append((order, replace(compared, why=sentence("hyperparameters.far", name=other.name))))
     else:
         found.differs.append((order, compared))
 

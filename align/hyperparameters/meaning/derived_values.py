@@ -159,7 +159,7 @@ def _product(numbers: Sequence[Value], meaning: Meaning, name: str, ranks: str, 
     how += f" ({ranks})" if " " in ranks else ""
     held = meaning.held[name]
     kind = origin if several or origin == "default" else held.origin
-    return Held(total, held.text, held.place, kind, how)  # type: ignore[arg-type]
+    return Held(total, held.text, held.place, kind, how, rivals=held.rivals)  # type: ignore[arg-type]
 
 
 def _quotient(held: Held, divisor: float) -> Held:

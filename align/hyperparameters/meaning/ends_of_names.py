@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from align.hyperparameters.meaning.name_conditions import has_value, holds
 from align.hyperparameters.meaning.setting_values import same_value
 from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules
 
@@ -37,7 +38,7 @@ def endings(names: Iterable[str], beside: Mapping[str, Setting]) -> Iterator[lis
     made = {name.rpartition(".")[0] for name in names if _is_made(name, beside[name], rules)}
     for name in names:
         if not _parts_words(name) & rules.apart:
-            for one in _endings_of(name, beside[name], made, rules):
+            for one in _endings_of(name, beside, made, rules):
                 found.setdefault(one.parameter.id, []).append(one)
     for several in found.values():
         agreeing = sorted((one for one in several if _agree(one, several, beside)), key=lambda one: one.rank)
@@ -50,27 +51,20 @@ def _agree(one: Ending, several: list[Ending], beside: Mapping[str, Setting]) ->
     return all(same_value(beside[other.name].value, value) for other in several if other.rank == one.rank)
 
 
-def _endings_of(name: str, setting: Setting, made: set[str], rules: HyperparameterRules) -> Iterator[Ending]:
+def _endings_of(
+    name: str, beside: Mapping[str, Setting], made: set[str], rules: HyperparameterRules
+) -> Iterator[Ending]:
     """What a name may speak of; of two parts, such as `optimizer.type`, the end says enough."""
     folder, _, last = name.rpartition(".")
     if not folder:
         return
     for tail in (f"{folder.rpartition('.')[2]}.{last}", last):
         for rank, parameter, spelled in rules.by_name.get(tail, ()):
-            if has_value(spelled, parameter, setting) and ("." in tail or _stands_within(folder, parameter, made, rules)):
+            if holds(spelled, parameter, name, beside) and ("." in tail or _stands_within(folder, parameter, made, rules)):
                 yield Ending(rank, name, parameter, spelled)
     for rank, parameter, spelled in rules.patterns:
-        if spelled.like and fits_name(name, spelled.name) and has_value(spelled, parameter, setting):
+        if spelled.like and fits_name(name, spelled.name) and holds(spelled, parameter, name, beside):
             yield Ending(rank, name, parameter, spelled)
-
-
-def has_value(spelled: SpelledName, parameter: Parameter, setting: Setting) -> bool:
-    """Tell whether a setting has a value that its name asks for; a mere yes is no number."""
-    if parameter.kind == "number" and setting.value is True and spelled.means == "plain" and not spelled.gives:
-        return False
-    if spelled.only and not same_value(setting.value, spelled.only):
-        return False
-    return not spelled.like or fits_name(str(setting.value).lower(), spelled.like)
 
 
 def _is_made(name: str, setting: Setting, rules: HyperparameterRules) -> bool:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from align.hyperparameters.meaning.augment_policy import plain_policy
-from align.hyperparameters.meaning.ends_of_names import endings, has_value
+from align.hyperparameters.meaning.ends_of_names import endings
+from align.hyperparameters.meaning.name_conditions import holds
 from align.hyperparameters.meaning.setting_values import (
     as_number,
     as_switch,
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from align.rules.hyperparameter_rules import Parameter, SpelledName, Trainer
 
 Origin = Literal["given", "default", "derived"]
+GENERAL = 100  # ranks of names that no trainer has for its own begin here
 RATE, SCHEDULE = "learning_rate", "lr_schedule"
 DECAYING = ("cosine", "linear", "polynomial", "exponential")
-ANY = "*"
+DEVICES = "world_size"
 OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses one
 
 
@@ -36,7 +38,8 @@ OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses on
 class Held:
     """The value of a parameter in its common form, as it was given, and where; `how` says how it was computed.
 
-    `share` is of what is given as one of the learning rate.
+    `share` is of what is given as one of the learning rate. `rivals` are settings of the same file that may mean the
+    same parameter and have another value.
     """
 
     value: Value
@@ -45,6 +48,7 @@ class Held:
     origin: Origin = "given"
     how: str = ""
     share: float | None = None
+    rivals: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -78,16 +82,22 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     by_name = {plain_name(one.name): one for one in settings}
     ranks: dict[str, int] = {}
     left: list[str] = []
+    given: dict[str, list[tuple[Setting, Held | None]]] = {}
     for name, setting in by_name.items():
-        fits = [*_parameters_of(name, setting, by_name, trainer)]
+        fits = [*_parameters_of(name, by_name, trainer)]
         for rank, parameter, spelled in fits:
             if rank <= ranks.get(parameter.id, rank):
                 held = _held(setting, parameter, spelled, trainer)
                 if held is not None:
                     ranks[parameter.id] = rank
                     meaning.held[parameter.id] = held
+            if rank >= GENERAL and not setting.option:
+                given.setdefault(parameter.id, []).append((setting, _held(setting, parameter, spelled, trainer)))
         if not fits and is_given(setting.value):
             left.append(name)
+    for ident, several in given.items():
+        if ident in meaning.held and ranks.get(ident, 0) >= GENERAL:
+            meaning.held[ident] = _with_rivals(meaning.held[ident], several)
     taken = _take_by_ends([name for name in left if not _has_no_effect(name, trainer)], by_name, meaning)
     for name in left:
         if name not in taken:
@@ -97,6 +107,17 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     if sum(one.option for one in by_name.values()) >= LEAST_OPTIONS:
         meaning.lacking = _without_option(by_name.keys(), trainer)
     return meaning
+
+
+def _with_rivals(held: Held, several: list[tuple[Setting, Held | None]]) -> Held:
+    """What is held, with the settings of its file that give the same parameter another value."""
+    file = held.place.rpartition(":")[0]
+    alike = [
+        (setting, other) for setting, other in several if other and other.place.rpartition(":")[0] == file
+    ]
+    if all(same_value(other.value, held.value) for _, other in alike):
+        return held
+    return replace(held, rivals=tuple(f"{setting.name} = {other.text}" for setting, other in alike))
 
 
 def _take_by_ends(names: list[str], beside: Mapping[str, Setting], meaning: Meaning) -> set[str]:
@@ -129,28 +150,8 @@ def _without_option(names: Collection[str], trainer: Trainer | None) -> frozense
     )
 
 
-def fill_defaults(meaning: Meaning) -> None:
-    """Take the trainer's defaults for what is not given; one of several forms of a thing stands for all of them."""
-    trainer, given = meaning.trainer, set(meaning.held)
-    for name, value in trainer.defaults.items() if trainer else ():
-        if name not in given and name not in meaning.lacking and not given & _FORMS.get(name, set()):
-            parameter = hyperparameter_rules().parameter(name)
-            found = in_one_form(value, parameter.kind, parameter.same)  # type: ignore[arg-type]
-            place = trainer.sources.get(name, trainer.source)  # type: ignore[union-attr]
-            meaning.held[name] = Held(found, shown_value(value), place, "default")  # type: ignore[arg-type]
-
-
-_FORMS = {
-    "warmup_steps": {"warmup_ratio", "warmup_epochs", "warmup_samples"},
-    "warmup_epochs": {"warmup_ratio", "warmup_steps", "warmup_samples"},
-    "epochs": {"max_steps", "train_samples"},
-    "micro_batch": {"global_batch"},
-    "accumulation": {"global_batch"},
-}
-
-
 def _parameters_of(
-    name: str, setting: Setting, beside: Mapping[str, Setting], trainer: Trainer | None
+    name: str, beside: Mapping[str, Setting], trainer: Trainer | None
 ) -> Iterator[tuple[int, Parameter, SpelledName]]:
     """All parameters that a setting speaks of, with the rank of its name; a trainer's names rule out general ones."""
     rules = hyperparameter_rules()
@@ -159,15 +160,15 @@ def _parameters_of(
         for rank, spelled in enumerate(names):
             if fits_name(name, spelled.name):
                 own = True
-                if _holds(spelled, rules.parameter(ident), name, setting, beside):
+                if holds(spelled, rules.parameter(ident), name, beside):
                     yield rank, rules.parameter(ident), spelled
     if own:
         return
     known = {name, *_without_sections(name, beside)}
     for parameter in rules.parameters:
         for rank, spelled in enumerate(parameter.names):
-            if spelled.name in known and _holds(spelled, parameter, name, setting, beside):
-                yield 100 + rank, parameter, spelled
+            if spelled.name in known and holds(spelled, parameter, name, beside):
+                yield GENERAL + rank, parameter, spelled
 
 
 def _without_sections(name: str, beside: Mapping[str, Setting]) -> Iterator[str]:
@@ -180,33 +181,11 @@ def _without_sections(name: str, beside: Mapping[str, Setting]) -> Iterator[str]
         yield name
 
 
-def _holds(spelled: SpelledName, parameter: Parameter, name: str, setting: Setting, beside: Mapping[str, Setting]) -> bool:
-    """Tell whether the conditions of a name hold: its own value, and what stands beside it."""
-    folder = name.rpartition(".")[0]
-
-    def stands(key: str, value: object) -> bool:
-        found = beside.get(plain_name(f"{folder}.{key}" if folder else key))
-        given = found is not None and is_given(found.value)
-        return given and (value == ANY or same_value(found.value, value))  # type: ignore[arg-type, union-attr]
-
-    if not has_value(spelled, parameter, setting):
-        return False
-    wanted = all(
-        stands(key, value) or (key == "by_epoch" and value and not _named(folder, key, beside))
-        for key, value in spelled.where.items()
-    )
-    return wanted and not any(stands(key, value) for key, value in spelled.unless.items())
-
-
-def _named(folder: str, key: str, beside: Mapping[str, Setting]) -> bool:
-    return plain_name(f"{folder}.{key}") in beside
-
-
 def _held(setting: Setting, parameter: Parameter, spelled: SpelledName, trainer: Trainer | None) -> Held | None:
     """The value that a setting gives a parameter; None where it leaves it to the program."""
     value, how = setting.value, ""
-    if not is_given(value):
-        return None
+    if not is_given(value) or (parameter.id == DEVICES and setting.option and same_value(value, 1)):
+        return None  # one device as an option's default is what a program has before its launcher says more
     if spelled.gives:
         if not spelled.only and as_switch(value) is False:
             return None
@@ -256,7 +235,8 @@ def _scale_by_rate(meaning: Meaning) -> None:
                 del meaning.held[name]
             else:
                 how = f"{shown_value(share)} × {shown_value(rate)}"
-                meaning.held[name] = Held(share * rate, held.text, held.place, "derived", how, share)
+                rivals = meaning.held[RATE].rivals or held.rivals
+                meaning.held[name] = Held(share * rate, held.text, held.place, "derived", how, share, rivals)
 
 
 def _see_constant_rate(meaning: Meaning) -> None:

@@ -1,7 +1,9 @@
 """Names that no table knows and that stand at other depths.
 
 `dataset_conf.filter_conf.max_length` is `dataset_conf.max_length` if no other name ends so, both stand under one part,
-and both have as many numbers or words. `pitch.feature` is `audio.pitch.feature`.
+and both have as many numbers or words. `pitch.feature` is `audio.pitch.feature`. Without a common part they are
+`far`: equal ones are equal, and whether unlike ones mean the same is not known. Only ends of two words or more count
+then, which say something by themselves: `mask_ratio`, and not `ratio`.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from align.hyperparameters.meaning.setting_values import as_number, listed_values
+from align.hyperparameters.meaning.setting_values import as_number, listed_values, same_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,10 +26,21 @@ COMMON = frozenset(
 
 def with_nested_names(
     reference: Mapping[str, Setting], candidate: Mapping[str, Setting]
-) -> tuple[dict[str, Setting], dict[str, Setting]]:
-    """Both sides' settings, of which those of the candidate that have another depth are called as the reference's."""
-    renamed = {**_by_last_part(reference, candidate), **_by_tail(reference, candidate)}
-    return dict(reference), {renamed.get(name, name): setting for name, setting in candidate.items()}
+) -> tuple[dict[str, Setting], dict[str, Setting], set[str]]:
+    """Both sides' settings, of which those of the candidate that have another depth are called as the reference's.
+
+    Also the names of those that only their end pairs.
+    """
+    near = {**_by_last_part(reference, candidate), **_by_tail(reference, candidate)}
+    taken = {*near.values()}
+    far = {
+        other: one
+        for other, one in _by_last_part(reference, candidate, far=True).items()
+        if other not in near and one not in taken
+    }
+    renamed = {**far, **near}
+    called = {renamed.get(name, name): setting for name, setting in candidate.items()}
+    return dict(reference), called, {*far.values()}
 
 
 def _by_tail(reference: Mapping[str, Setting], candidate: Mapping[str, Setting]) -> dict[str, str]:
@@ -48,23 +61,33 @@ def _tails(name: str) -> Iterator[str]:
     yield from (".".join(parts[begin:]) for begin in range(1, len(parts) - 1))
 
 
-def _by_last_part(reference: Mapping[str, Setting], candidate: Mapping[str, Setting]) -> dict[str, str]:
-    """Names whose last part is theirs alone, under a common part, with values of one form."""
+def _by_last_part(
+    reference: Mapping[str, Setting], candidate: Mapping[str, Setting], *, far: bool = False
+) -> dict[str, str]:
+    """Names whose last part is theirs alone, with values of one form: under a common part, or `far` from each other."""
     ends = _single_ends(reference, candidate), _single_ends(candidate, reference)
-    return {
-        ends[1][end]: name
-        for end, name in ends[0].items()
-        if end in ends[1]
-        and set(name.split(".")[:-1]) & set(ends[1][end].split(".")[:-1])
-        and _form(reference[name]) == _form(candidate[ends[1][end]])
-    }
+    found = {}
+    for end, name in ends[0].items():
+        other = ends[1].get(end, "")
+        common = {*name.split(".")[:-1]} & {*other.split(".")[:-1]}
+        if other and (("_" in end) if far else common) and _form(reference[name]) == _form(candidate[other]):
+            found[other] = name
+    return found
 
 
 def _single_ends(names: Mapping[str, Setting], others: Mapping[str, Setting]) -> dict[str, str]:
-    """The nested names by their last part, where that is theirs alone and the other side lacks the whole name."""
-    counted = Counter(name.rpartition(".")[2] for name in names)
-    nested = {name.rpartition(".")[2]: name for name in names if "." in name and name not in others}
-    return {end: name for end, name in nested.items() if counted[end] == 1 and end not in COMMON and not end.isdigit()}
+    """The names by their last part, where all that end so have one value, and the other side lacks the whole name."""
+    ends: dict[str, list[str]] = {}
+    for name in names:
+        ends.setdefault(name.rpartition(".")[2], []).append(name)
+    return {
+        end: several[0]
+        for end, several in ends.items()
+        if end not in COMMON
+        and not end.isdigit()
+        and not any(name in others for name in several)
+        and all(same_value(names[name].value, names[several[0]].value) for name in several)
+    }
 
 
 def _form(setting: Setting) -> tuple[bool, int]:

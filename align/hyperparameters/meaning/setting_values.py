@@ -37,13 +37,18 @@ def in_one_form(value: Value, kind: ParameterKind, same: Mapping[str, str]) -> V
         found = as_switch(value)
         return str(value) if found is None else found
     if kind in ("choice", "own name"):
-        name = plain_choice(str(value))
-        return same.get(name, name)
+        return _choice(str(value), same)
     if kind == "numbers":
         listed = listed_values(value)
         numbers = [as_number(one) for one in listed]
         return tuple(one if one is not None else str(given) for one, given in zip(numbers, listed, strict=True))
     return shown_value(value).strip()
+
+
+def _choice(value: str, same: Mapping[str, str]) -> str:
+    """The common name of a choice; of a class with its module, `a.optim.AdamW`, the class says it."""
+    name, last = plain_choice(value), plain_choice(value.rpartition(".")[2])
+    return same.get(name) or same.get(last) or name
 
 
 def as_number(value: Value) -> float | None:

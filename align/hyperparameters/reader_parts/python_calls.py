@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from align.hyperparameters.settings_source import SettingsSource
     from align.rules.script_calls import ScriptCall
 
-ADD_ARGUMENT, SET_DEFAULTS = "add_argument", "set_defaults"
+OPTIONS, SET_DEFAULTS, FLAGS = ("add_argument", "option"), "set_defaults", "DEFINE_"  # argparse and click; absl's flags
+MAKING_OPTIONS = ("fire.Fire", "Fire", "typer.run", "tyro.cli")  # of the arguments of a function
 SWITCHES = {"store_true": False, "store_false": True}
 WHOLE_SETTINGS = ("Arguments", "Args", "SFTConfig", "DPOConfig")  # classes whose keywords are a training's settings
 
@@ -27,6 +28,7 @@ class PythonCalls:
 
     def __init__(self, module: ast.Module, value: Callable[[ast.expr], Tree], source: SettingsSource) -> None:
         self._calls = [node for node in ast.walk(module) if isinstance(node, ast.Call)]
+        self._functions = {node.name: node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
         self._value, self._source = value, source
 
     def constants(self) -> Iterator[tuple[str, Tree]]:
@@ -50,10 +52,22 @@ class PythonCalls:
         """The defaults of `parser.add_argument("--name", default=...)`, and what `set_defaults` makes of them."""
         for node in self._calls:
             method = getattr(node.func, "attr", "")
-            if method == ADD_ARGUMENT:
+            if method in OPTIONS:
                 yield from self._option(node)
+            elif method.startswith(FLAGS) and len(node.args) > 1:
+                yield str(getattr(node.args[0], "value", "")), _option_of(self._value(node.args[1]))
+            elif node.args and ast.unparse(node.func) in MAKING_OPTIONS:
+                yield from self._function_options(ast.unparse(node.args[0]))
             elif method == SET_DEFAULTS:
                 yield from ((one.arg, _option_of(self._value(one.value))) for one in node.keywords if one.arg)
+
+    def _function_options(self, name: str) -> Iterator[tuple[str, Tree]]:
+        """The defaults of a function's arguments, which fire and others make options of."""
+        if (function := self._functions.get(name)) is not None:
+            given = function.args
+            with_default = zip(reversed([*given.posonlyargs, *given.args]), reversed(given.defaults), strict=False)
+            pairs = [*reversed([*with_default]), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+            yield from ((one.arg, _option_of(self._value(default))) for one, default in pairs if default is not None)
 
     def _option(self, node: ast.Call) -> Iterator[tuple[str, Tree]]:
         names = [one.value for one in node.args if isinstance(one, ast.Constant)]
@@ -96,6 +110,8 @@ def _values(found: dict[str, Tree]) -> dict[str, object]:
 
 
 def _bare(tree: Tree) -> object:
+    if isinstance(tree, dict):
+        return _values(tree)
     return tree.value if isinstance(tree, Leaf) else [_bare(one) for one in tree]
 
 

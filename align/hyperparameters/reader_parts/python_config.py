@@ -30,8 +30,9 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 READ_BASE = "read_base"
 # What a configuration by attributes begins as: empty, or with a dict.
 CONFIG_CALLS = ("CN", "CfgNode", "ConfigDict", "EasyDict", "edict", "config_dict", "DictConfig")
+FIELDS = ("field", "Field")
 SETTING_CLASSES = re.compile(r"(?i)(config|cfg|conf|args|arguments|params|parameters|settings|options|opts?|exp|setup)$")
-SETTING_FUNCTIONS = re.compile(r"(?i)(get|default|add|make|build)_?.*(config|cfg|hparams|params)")
+SETTING_FUNCTIONS = re.compile(r"(?i)(get|default|add).*(config|cfg|hparams)")
 
 
 class PythonConfig:
@@ -52,8 +53,9 @@ class PythonConfig:
         for statement in module.body:
             self._take(statement)
         own = {name: value for name, value in self._names.items() if not name.startswith("__")}
-        for name in self._roots & own.keys():  # `cfg.lr = 1` sets `lr`
-            own |= own.pop(name)
+        for name in sorted(self._roots & own.keys()):  # `cfg.lr = 1` sets `lr`
+            inside = own.pop(name)
+            own |= inside if isinstance(inside, dict) else {}
         calls = PythonCalls(module, lambda node: self._value(node, 0), self._source)
         return dict(calls.constants()) | own | dict(calls.options()) | dict(calls.arguments())
 
@@ -174,7 +176,7 @@ class PythonConfig:
             return
         for part in reversed(parts[1:]):
             tree = {part: tree}
-        self._names[parts[0]] = merged(self._names[parts[0]], tree)
+        self._names[parts[0]] = merged(self._names.get(parts[0], {}), tree)
 
     def _value(self, node: ast.expr, depth: int) -> Tree:
         if depth > DEEPEST_SETTINGS:
@@ -186,6 +188,8 @@ class PythonConfig:
             return {one.arg: self._value(one.value, depth + 1) for one in node.keywords if one.arg}
         if _is_config(node):
             return self._value(node.args[0], depth + 1) if node.args else {}
+        if (default := _field_default(node)) is not None:
+            return self._value(default, depth + 1)
         if isinstance(node, (ast.List, ast.Tuple)):
             return [self._value(one, depth + 1) for one in node.elts]
         return self._single(node, depth)
@@ -230,6 +234,16 @@ def _is_config(node: ast.AST) -> TypeGuard[ast.Call]:
     if not isinstance(node, ast.Call) or node.keywords or len(node.args) > 1:
         return False
     return ast.unparse(node.func).rpartition(".")[2] in CONFIG_CALLS and all(isinstance(one, ast.Dict) for one in node.args)
+
+
+def _field_default(node: ast.AST) -> ast.expr | None:
+    """The default of `field(default=...)` of a dataclass, and of pydantic's `Field(...)`."""
+    if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] not in FIELDS:
+        return None
+    given = {one.arg: one.value for one in node.keywords}
+    factory = given.get("default_factory")
+    made = factory.body if isinstance(factory, ast.Lambda) else None
+    return given.get("default") or made or (node.args[0] if node.args else ast.Constant(None, lineno=node.lineno))
 
 
 def _holds_fields(node: ast.ClassDef) -> bool:

@@ -56,6 +56,7 @@ NO_PROGRAMS = (
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _NUMBER = re.compile(r"[-+]?\.?[0-9][\w.+-]*$")
 SCRIPTS = (".py", ".sh")
+_JOB = re.compile(r"^#SBATCH\s+--(?P<name>nodes|ntasks-per-node|gpus-per-node)[= ](?P<value>\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,15 @@ class ShellScript:
 
     def settings(self) -> list[Setting]:
         """The options of all commands in order, and the environment; of a script without options its variables."""
-        found: list[Setting] = []
-        for words in shell_statements(self._source.whole_text()):
+        text = self._source.whole_text()
+        found = [self._asked_of_slurm(text, one) for one in _JOB.finditer(text)]
+        for words in shell_statements(text):
             found.extend(self._statement(words))
         options = [one for one in found if not one.name.startswith("environment.")]
         return found if options else [*found, *self._plain.values()]
+
+    def _asked_of_slurm(self, text: str, match: re.Match[str]) -> Setting:
+        return Setting(match["name"], match["value"], self._source.place(1 + text.count("\n", 0, match.start())))
 
     def _statement(self, words: list[Word]) -> Iterator[Setting]:
         exported = bool(words) and words[0].raw in DECLARING

@@ -1,0 +1,51 @@
+"""When a name means its parameter: the value that it asks for, and what stands beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.hyperparameters.meaning.setting_values import as_number, is_given, listed_values, same_value
+from align.rules.hyperparameter_rules import fits_name, plain_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.hyperparameters.settings_format import Setting, Value
+    from align.rules.hyperparameter_rules import Parameter, SpelledName
+
+ANY = "*"
+
+
+def holds(spelled: SpelledName, parameter: Parameter, name: str, beside: Mapping[str, Setting]) -> bool:
+    """Tell whether the conditions of a name hold: its own value, and what stands beside it."""
+    setting, folder = beside[name], name.rpartition(".")[0]
+
+    def stands(key: str, value: object) -> bool:
+        found = beside.get(plain_name(f"{folder}.{key}" if folder else key))
+        given = found is not None and is_given(found.value)
+        return given and (value == ANY or same_value(found.value, value))  # type: ignore[arg-type, union-attr]
+
+    if not has_value(spelled, parameter, setting):
+        return False
+    wanted = all(
+        stands(key, value) or (key == "by_epoch" and value and plain_name(f"{folder}.{key}") not in beside)
+        for key, value in spelled.where.items()
+    )
+    return wanted and not any(stands(key, value) for key, value in spelled.unless.items())
+
+
+def has_value(spelled: SpelledName, parameter: Parameter, setting: Setting) -> bool:
+    """Tell whether a setting has a value that its name asks for; a mere yes, or a word, is no number."""
+    if spelled.only and not same_value(setting.value, spelled.only):
+        return False
+    if spelled.like and not fits_name(str(setting.value).lower(), spelled.like):
+        return False
+    plain = parameter.kind == "number" and spelled.means == "plain" and not spelled.gives
+    return not plain or _may_be_numbers(setting.value)
+
+
+def _may_be_numbers(value: Value) -> bool:
+    """Tell numbers, lists that have some, and what says no or leaves it open."""
+    if value is True:
+        return False
+    return value is False or not is_given(value) or any(as_number(one) is not None for one in listed_values(value))
