@@ -190,7 +190,7 @@ def _scalar(node: Any) -> Scalar:
     try:
         if node.tag == WHOLE:
             return int(text.replace("_", ""), 0) if not text.lstrip("+-").startswith("0") or "x" in text else int(text)
-        return float(text.replace("_", "")) if node.tag == FLOAT else text
+        return float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan")) if node.tag == FLOAT else text
     except ValueError:  # such as 1:30, a number to the base 60
         return text
 
