@@ -21,13 +21,14 @@ Value: TypeAlias = "Scalar | tuple[Scalar, ...]"
 class Setting:
     """One setting as it is given: its full name with dots between parts, its value, and `file:line`.
 
-    `option` tells the default of an option that the program itself defines.
+    `option` tells the default of an option that the program itself defines, `computed` what only the program knows.
     """
 
     name: str
     value: Value
     place: str
     option: bool = False
+    computed: bool = False
 
 
 @runtime_checkable

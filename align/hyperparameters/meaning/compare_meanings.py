@@ -116,6 +116,8 @@ def _same_share(one: Held, other: Held) -> bool:
 
 def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer: bool) -> str:
     """Say why unlike texts may stand for the same: paths, and names that a trainer gives; "" for all else."""
+    if one.computed or other.computed:
+        return sentence("hyperparameters.computed")
     known = parameter.same.values()
     if parameter.classes and not (one.value in known and other.value in known):
         return sentence("hyperparameters.own_name")
@@ -232,6 +234,8 @@ def _compare_spelled(  # noqa: PLR0913 - one row of a result
         found.equal.append((order, compared))
     elif all(_is_path(held) for held in (one, other)):
         found.unsettled.append((order, replace(compared, why=sentence("hyperparameters.place"))))
+    elif one.computed or other.computed:
+        found.unsettled.append((order, replace(compared, why=sentence("hyperparameters.computed"))))
     elif far:
         found.unsettled.append((order, replace(compared, why=sentence("hyperparameters.far", name=other.name))))
     else:

@@ -55,16 +55,28 @@ def _endings_of(
     name: str, beside: Mapping[str, Setting], made: set[str], rules: HyperparameterRules
 ) -> Iterator[Ending]:
     """What a name may speak of; of two parts, such as `optimizer.type`, the end says enough."""
-    folder, _, last = name.rpartition(".")
-    if not folder:
-        return
-    for tail in (f"{folder.rpartition('.')[2]}.{last}", last):
+    for folder, tail, whole in _ends(name):
         for rank, parameter, spelled in rules.by_name.get(tail, ()):
-            if holds(spelled, parameter, name, beside) and ("." in tail or _stands_within(folder, parameter, made, rules)):
+            fits = whole or _stands_within(folder, parameter, made, rules)
+            if fits and holds(spelled, parameter, name, beside) and ("." in name or parameter.kind == "number"):
                 yield Ending(rank, name, parameter, spelled)
     for rank, parameter, spelled in rules.patterns:
         if spelled.like and fits_name(name, spelled.name) and holds(spelled, parameter, name, beside):
             yield Ending(rank, name, parameter, spelled)
+
+
+def _ends(name: str) -> Iterator[tuple[str, str, bool]]:
+    """What a name stands under, what it ends with, and whether that end says all: `optimizer.type` does.
+
+    Of a name without parts its words are: `optimizer_adam_beta2` stands under `optimizer`.
+    """
+    folder, _, last = name.rpartition(".")
+    if folder:
+        yield folder, f"{folder.rpartition('.')[2]}.{last}", True
+        yield folder, last, False
+        return
+    words = name.split("_")
+    yield from (("_".join(words[:at]), "_".join(words[at:]), False) for at in range(1, len(words)))
 
 
 def _is_made(name: str, setting: Setting, rules: HyperparameterRules) -> bool:
@@ -88,5 +100,5 @@ def _stands_within(folder: str, parameter: Parameter, made: set[str], rules: Hyp
 
 
 def _parts_words(name: str) -> set[str]:
-    """All words of the parts that a name stands under."""
-    return {*_WORD.findall(name.rpartition(".")[0])}
+    """All words of the parts that a name stands under; of a name without parts its own."""
+    return {*_WORD.findall(name.rpartition(".")[0] or name)}

@@ -39,7 +39,7 @@ class Held:
     """The value of a parameter in its common form, as it was given, and where; `how` says how it was computed.
 
     `share` is of what is given as one of the learning rate. `rivals` are settings of the same file that may mean the
-    same parameter and have another value.
+    same parameter and have another value. `computed` is what only the program knows.
     """
 
     value: Value
@@ -49,6 +49,7 @@ class Held:
     how: str = ""
     share: float | None = None
     rivals: tuple[str, ...] = ()
+    computed: bool = False
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
                 if held is not None:
                     ranks[parameter.id] = rank
                     meaning.held[parameter.id] = held
-            if rank >= GENERAL and not setting.option:
+            if rank >= GENERAL and not setting.option and parameter.kind == "number":
                 given.setdefault(parameter.id, []).append((setting, _held(setting, parameter, spelled, trainer)))
         if not fits and is_given(setting.value):
             left.append(name)
@@ -202,7 +203,8 @@ def _held(setting: Setting, parameter: Parameter, spelled: SpelledName, trainer:
         found = plain_policy(str(found), parameter.policies)
     if trainer and any(same_value(found, off) for off in trainer.off.get(parameter.id, ())):  # type: ignore[arg-type]
         return None
-    return Held(found, shown_value(setting.value), setting.place, "given" if not how else "derived", how)
+    origin: Origin = "given" if not how else "derived"
+    return Held(found, shown_value(setting.value), setting.place, origin, how, computed=setting.computed)
 
 
 def _converted(value: Value, means: str) -> tuple[Value, str]:

@@ -24,6 +24,9 @@ COMMON = frozenset(
 )
 
 
+LEAST_LETTERS = 5  # of a word that says something by itself
+
+
 def with_nested_names(
     reference: Mapping[str, Setting], candidate: Mapping[str, Setting]
 ) -> tuple[dict[str, Setting], dict[str, Setting], set[str]]:
@@ -70,9 +73,14 @@ def _by_last_part(
     for end, name in ends[0].items():
         other = ends[1].get(end, "")
         common = {*name.split(".")[:-1]} & {*other.split(".")[:-1]}
-        if other and (("_" in end) if far else common) and _form(reference[name]) == _form(candidate[other]):
+        if other and (_says_enough(end, name, other) if far else common) and _form(reference[name]) == _form(candidate[other]):
             found[other] = name
     return found
+
+
+def _says_enough(end: str, name: str, other: str) -> bool:
+    """Tell an end that pairs names without a common part: two words, or a whole name of one side."""
+    return "_" in end or (end in (name, other) and len(end) >= LEAST_LETTERS)
 
 
 def _single_ends(names: Mapping[str, Setting], others: Mapping[str, Setting]) -> dict[str, str]:

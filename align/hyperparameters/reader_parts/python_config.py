@@ -31,6 +31,8 @@ READ_BASE = "read_base"
 # What a configuration by attributes begins as: empty, or with a dict.
 CONFIG_CALLS = ("CN", "CfgNode", "ConfigDict", "EasyDict", "edict", "config_dict", "DictConfig")
 FIELDS = ("field", "Field")
+LAZY_CALLS = ("L", "LazyCall")
+SIMPLE_CALLS = ("dict", "int", "float", "str", "bool", "list", "tuple", "range", "os.path.join", "Path")  # of settings
 SETTING_CLASSES = re.compile(r"(?i)(config|cfg|conf|args|arguments|params|parameters|settings|options|opts?|exp|setup)$")
 SETTING_FUNCTIONS = re.compile(r"(?i)(get|default|add).*(config|cfg|hparams)")
 
@@ -147,7 +149,7 @@ class PythonConfig:
                     self._names[name] = merged(self._names[name], one)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Name) and target.id not in BASES and not holds_settings(value):
+        if isinstance(target, ast.Name) and target.id not in BASES and not _makes_an_object(value):
             made = self._value(value, 0)
             if _is_config(value):
                 self._roots.add(target.id)
@@ -186,6 +188,9 @@ class PythonConfig:
             return {str(getattr(key, "value", "")): self._value(one, depth + 1) for key, one in pairs}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
             return {one.arg: self._value(one.value, depth + 1) for one in node.keywords if one.arg}
+        if target := _lazy_target(node):
+            made = {one.arg: self._value(one.value, depth + 1) for one in node.keywords if one.arg}  # type: ignore[attr-defined]
+            return {"_target_": Leaf(target, self._source.place(node.lineno)), **made}
         if _is_config(node):
             return self._value(node.args[0], depth + 1) if node.args else {}
         if (default := _field_default(node)) is not None:
@@ -206,9 +211,12 @@ class PythonConfig:
             if isinstance(inside, Leaf) and isinstance(inside.value, (int, float)):
                 return Leaf(-inside.value, place)
         if isinstance(node, ast.BinOp):
-            return Leaf(self._computed(node, depth), place)
-        text = node.value if isinstance(node, ast.Constant) else ast.unparse(node)
-        return Leaf(str(text).rpartition(".")[2] if isinstance(node, ast.Attribute) else str(text), place)
+            found = self._computed(node, depth)
+            return Leaf(found, place, computed=isinstance(found, str))
+        text = ast.unparse(node)
+        if isinstance(node, ast.Attribute | ast.Name):
+            return Leaf(text.rpartition(".")[2], place)
+        return Leaf(text, place, computed=True)
 
     def _known(self, node: ast.expr) -> Tree | None:
         """What a name stands for, or an attribute of what it stands for; `_base_` is all that the bases say."""
@@ -234,6 +242,20 @@ def _is_config(node: ast.AST) -> TypeGuard[ast.Call]:
     if not isinstance(node, ast.Call) or node.keywords or len(node.args) > 1:
         return False
     return ast.unparse(node.func).rpartition(".")[2] in CONFIG_CALLS and all(isinstance(one, ast.Dict) for one in node.args)
+
+
+def _makes_an_object(node: ast.expr) -> bool:
+    """Tell a call whose result is no setting: a model, an optimizer, or TrainingArguments, which are read apart."""
+    if not isinstance(node, ast.Call) or _is_config(node) or _lazy_target(node) or _field_default(node) is not None:
+        return False
+    return holds_settings(node) or ast.unparse(node.func) not in SIMPLE_CALLS
+
+
+def _lazy_target(node: ast.expr) -> str:
+    """What `L(torch.optim.AdamW)(lr=1e-4)` of detectron2 is to make, "" for other calls."""
+    made = node.func if isinstance(node, ast.Call) else None
+    lazy = isinstance(made, ast.Call) and ast.unparse(made.func) in LAZY_CALLS and len(made.args) == 1
+    return ast.unparse(made.args[0]) if lazy else ""  # type: ignore[union-attr]
 
 
 def _field_default(node: ast.AST) -> ast.expr | None:
