@@ -46,6 +46,6 @@ def has_value(spelled: SpelledName, parameter: Parameter, setting: Setting) -> b
 
 def _may_be_numbers(value: Value) -> bool:
     """Tell numbers, lists that have some, and what says no or leaves it open."""
-    if value is True:
-        return False
-    return value is False or not is_given(value) or any(as_number(one) is not None for one in listed_values(value))
+    if isinstance(value, bool | int | float):
+        return value is not True
+    return not is_given(value) or any(as_number(one) is not None for one in listed_values(value))
