@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ from align.hyperparameters.thresholds import DEEPEST_SETTINGS
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from align.hyperparameters.settings_format import Setting, SettingsFormat
 
 
@@ -39,7 +41,13 @@ def read_settings_of(side: str | Path) -> SettingsRead:
             raise UnreadableSettingsError(source.shown, say("settings_fault.nothing", tried=tried))
         formats |= dict.fromkeys(one.name for one in readers)
         settings.extend(found)
-    return SettingsRead(str(side), tuple(formats), tuple(settings))
+    return SettingsRead(str(side), tuple(formats), tuple(_with_long_names(settings)))
+
+
+def _with_long_names(settings: list[Setting]) -> Iterator[Setting]:
+    """The settings, those that are given by another name of an option under the option's own."""
+    long = {other: one.name for one in settings for other in one.also}
+    yield from (replace(one, name=long.get(one.name.replace("-", "_"), one.name)) for one in settings)
 
 
 def settings_files(side: str | Path) -> list[Path]:

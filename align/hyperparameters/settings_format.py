@@ -21,7 +21,8 @@ Value: TypeAlias = "Scalar | tuple[Scalar, ...]"
 class Setting:
     """One setting as it is given: its full name with dots between parts, its value, and `file:line`.
 
-    `option` tells the default of an option that the program itself defines, `computed` what only the program knows.
+    `option` tells the default of an option that the program itself defines, `computed` what only the program knows,
+    `also` what else an option is called, such as `b` of `-b, --batch-size`.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Setting:
     place: str
     option: bool = False
     computed: bool = False
+    also: tuple[str, ...] = ()
 
 
 @runtime_checkable

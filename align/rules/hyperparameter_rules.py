@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place", "policy"]
+ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place", "policy", "pixels"]
 FOLDER: Final = "hyperparameters"
 PARAMETERS, WITHOUT_EFFECT, OPTIMIZERS = "parameters.toml", "without_effect.toml", "optimizers.toml"
 
@@ -34,6 +34,7 @@ class SpelledName:
     gives: str = ""
     only: str = ""
     like: str = ""
+    unsure: bool = False
     where: Mapping[str, object] = field(default_factory=dict)
     unless: Mapping[str, object] = field(default_factory=dict)
 
@@ -65,6 +66,7 @@ class Parameter:
     order: int
     part: bool = False
     classes: bool = False
+    off: tuple[object, ...] = ()
     same: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     policies: tuple[Policy, ...] = ()
@@ -229,7 +231,8 @@ def _parameter(order: int, table: dict[str, Any]) -> Parameter:
     needs = {name: tuple(values) for name, values in table.pop("needs", {}).items()}
     names = tuple(map(_spelled, table.pop("names")))
     policies = tuple(Policy(**{**one, "flags": tuple(one.get("flags", ()))}) for one in table.pop("policies", ()))
-    return Parameter(**table, names=names, same=same, needs=needs, policies=policies, order=order)
+    off = tuple(table.pop("off", ()))
+    return Parameter(**table, off=off, names=names, same=same, needs=needs, policies=policies, order=order)
 
 
 def _spelled(given: str | dict[str, Any]) -> SpelledName:

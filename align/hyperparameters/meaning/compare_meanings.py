@@ -118,12 +118,25 @@ def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer:
     """Say why unlike texts may stand for the same: paths, and names that a trainer gives; "" for all else."""
     if one.computed or other.computed:
         return sentence("hyperparameters.computed")
+    if parameter.kind == "pixels":
+        return _open_colours(one, other)
+    if parameter.kind == "switch" and not any(isinstance(held.value, bool) for held in (one, other)):
+        return sentence("hyperparameters.place")
     known = parameter.same.values()
     if parameter.classes and not (one.value in known and other.value in known):
         return sentence("hyperparameters.own_name")
     if parameter.kind == "place" and not _named_weights(one, other):
         return sentence("hyperparameters.place")
     return "" if parameter.kind != "own name" or same_trainer else sentence("hyperparameters.own_name")
+
+
+def _open_colours(one: Held, other: Held) -> str:
+    """Say what is not known of the same numbers in another order, as of BGR and RGB, and of names of numbers."""
+    both = (one.value, other.value)
+    if not all(isinstance(value, tuple) for value in both):
+        return sentence("hyperparameters.own_name")
+    same = sorted(both[0]) == sorted(both[1])  # type: ignore[arg-type,type-var]
+    return sentence("hyperparameters.colours") if same else ""
 
 
 def _named_weights(one: Held, other: Held) -> bool:

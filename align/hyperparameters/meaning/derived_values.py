@@ -44,7 +44,8 @@ def batch_quantity(meaning: Meaning) -> Quantity:
         parts = [micro] if steps is None else [micro, steps]
         origin = "default" if meaning.held["micro_batch"].origin == "default" else "derived"
         ranks = data_ranks(meaning)
-        if ranks is not None:
+        unsure = meaning.held["micro_batch"].unsure and meaning.trainer is None
+        if ranks is not None and not (unsure and ranks.value != 1):
             forms.setdefault("batch", _product([*parts, ranks.value], meaning, "micro_batch", ranks.how))
         forms["batch of a rank"] = _product(parts, meaning, "micro_batch", "", origin)
     return Quantity(forms)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from align.hyperparameters.meaning.name_conditions import has_value, holds
 from align.hyperparameters.meaning.setting_values import same_value
-from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules
+from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules, plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from align.hyperparameters.settings_format import Setting
     from align.rules.hyperparameter_rules import HyperparameterRules, Parameter, SpelledName
 
+CHOOSING = ("optimizer", "lr_schedule")
 _WORD = re.compile(r"[a-z]+")
 
 
@@ -36,6 +37,7 @@ def endings(names: Iterable[str], beside: Mapping[str, Setting]) -> Iterator[lis
     rules = hyperparameter_rules()
     found: dict[str, list[Ending]] = {}
     made = {name.rpartition(".")[0] for name in names if _is_made(name, beside[name], rules)}
+    made |= {plain_name(str(one.value)) for name, one in beside.items() if _chooses(name, rules)}
     for name in names:
         if not _parts_words(name) & rules.apart:
             for one in _endings_of(name, beside, made, rules):
@@ -79,6 +81,12 @@ def _ends(name: str) -> Iterator[tuple[str, str, bool]]:
     yield from (("_".join(words[:at]), "_".join(words[at:]), False) for at in range(1, len(words)))
 
 
+def _chooses(name: str, rules: HyperparameterRules) -> bool:
+    """Tell a name that chooses an optimizer or a schedule: a part that is called like what it chooses has its settings."""
+    found = rules.by_name.get(name.rpartition(".")[2], ())
+    return any(parameter.id in CHOOSING for _, parameter, _ in found)
+
+
 def _is_made(name: str, setting: Setting, rules: HyperparameterRules) -> bool:
     """Tell what makes an optimizer, by its value: what stands beside it are settings of one."""
     return any(
@@ -90,7 +98,7 @@ def _is_made(name: str, setting: Setting, rules: HyperparameterRules) -> bool:
 def _stands_within(folder: str, parameter: Parameter, made: set[str], rules: HyperparameterRules) -> bool:
     """Tell whether the nearest part that says anything is one that the parameter's group stands under."""
     within = rules.within.get(parameter.group, frozenset())
-    if folder in made:
+    if folder in made or folder.rpartition(".")[2] in made:
         return "optimizer" in within
     for part in reversed(folder.split(".")):
         words = {*_WORD.findall(part)}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from align.rules.hyperparameter_rules import Parameter, SpelledName
 
 ANY = "*"
+GROUPS_OF_SIZES = ("data", "model")
 
 
 def holds(spelled: SpelledName, parameter: Parameter, name: str, beside: Mapping[str, Setting]) -> bool:
@@ -41,11 +42,13 @@ def has_value(spelled: SpelledName, parameter: Parameter, setting: Setting) -> b
     if spelled.like and not fits_name(str(setting.value).lower(), spelled.like):
         return False
     plain = parameter.kind == "number" and spelled.means == "plain" and not spelled.gives
-    return not plain or _may_be_numbers(setting.value)
+    return not plain or _may_be_number(setting.value, several=parameter.group in GROUPS_OF_SIZES)
 
 
-def _may_be_numbers(value: Value) -> bool:
-    """Tell numbers, lists that have some, and what says no or leaves it open."""
+def _may_be_number(value: Value, *, several: bool) -> bool:
+    """Tell a number, and what says no or leaves it open; `several` are the sides of an image."""
     if isinstance(value, bool | int | float):
         return value is not True
-    return not is_given(value) or any(as_number(one) is not None for one in listed_values(value))
+    listed = listed_values(value)
+    single = len({*map(as_number, listed)}) == 1
+    return not is_given(value) or ((single or several) and all(as_number(one) is not None for one in listed))

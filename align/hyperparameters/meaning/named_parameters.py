@@ -39,7 +39,8 @@ class Held:
     """The value of a parameter in its common form, as it was given, and where; `how` says how it was computed.
 
     `share` is of what is given as one of the learning rate. `rivals` are settings of the same file that may mean the
-    same parameter and have another value. `computed` is what only the program knows.
+    same parameter and have another value. `computed` is what only the program knows, and
+    `unsure` a batch of which the name does not say whether it is that of one device or of all.
     """
 
     value: Value
@@ -50,6 +51,7 @@ class Held:
     share: float | None = None
     rivals: tuple[str, ...] = ()
     computed: bool = False
+    unsure: bool = False
 
 
 @dataclass(slots=True)
@@ -201,10 +203,11 @@ def _held(setting: Setting, parameter: Parameter, spelled: SpelledName, trainer:
     found = in_one_form(value, parameter.kind, same)
     if parameter.policies:
         found = plain_policy(str(found), parameter.policies)
-    if trainer and any(same_value(found, off) for off in trainer.off.get(parameter.id, ())):  # type: ignore[arg-type]
+    off = (*parameter.off, *(trainer.off.get(parameter.id, ()) if trainer else ()))
+    if any(same_value(found, one) for one in off):  # type: ignore[arg-type]
         return None
     origin: Origin = "given" if not how else "derived"
-    return Held(found, shown_value(setting.value), setting.place, origin, how, computed=setting.computed)
+    return Held(found, shown_value(setting.value), setting.place, origin, how, computed=setting.computed, unsure=spelled.unsure)
 
 
 def _converted(value: Value, means: str) -> tuple[Value, str]:
@@ -213,10 +216,20 @@ def _converted(value: Value, means: str) -> tuple[Value, str]:
     if kind == "element":
         listed = listed_values(value)
         return (listed[int(argument)], "") if len(listed) > int(argument) else (None, "")
+    if kind == "devices":
+        return _counted(value)
     if kind == "not":
         return not as_switch(value), f"not {shown_value(value)}"
     number = as_number(value)
     return (None, "") if number is None else _CONVERSIONS[kind](number, shown_value(value))
+
+
+def _counted(value: Value) -> tuple[Value, str]:
+    """How many devices a list of their numbers names; a single number is how many there are, and 0 says nothing."""
+    listed = listed_values(value)
+    if len(listed) > 1:
+        return float(len(listed)), f"devices {shown_value(value)}"
+    return as_number(listed[0]) or None if listed else None, ""
 
 
 _CONVERSIONS: dict[str, Callable[[float, str], tuple[Value, str]]] = {

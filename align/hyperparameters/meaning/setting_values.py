@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 NOTHING = ("", "none", "null", "auto", "~")
 PERCENT = "%"
+WHOLE_COLOUR = 255.0  # the largest number of a colour that is a byte
 
 
 def is_given(value: Value) -> bool:
@@ -38,11 +39,24 @@ def in_one_form(value: Value, kind: ParameterKind, same: Mapping[str, str]) -> V
         return str(value) if found is None else found
     if kind in ("choice", "own name"):
         return _choice(str(value), same)
+    if kind == "pixels":
+        return _pixels(value)
     if kind == "numbers":
         listed = listed_values(value)
         numbers = [as_number(one) for one in listed]
         return tuple(one if one is not None else str(given) for one, given in zip(numbers, listed, strict=True))
     return shown_value(value).strip()
+
+
+def _pixels(value: Value) -> Value:
+    """Numbers of colours as shares of 1, rounded as far as those that are written with three digits go."""
+    numbers = [as_number(one) for one in listed_values(value)]
+    known = [one for one in numbers if one is not None]
+    if not known or len(known) < len(numbers):
+        return shown_value(value)
+    whole = WHOLE_COLOUR if max(map(abs, known)) > 1 else 1.0
+    shares = [round(one / whole, 3) for one in known]
+    return tuple(shares[:1] if len({*shares}) == 1 else shares)  # one number stands for all channels
 
 
 def _choice(value: str, same: Mapping[str, str]) -> str:

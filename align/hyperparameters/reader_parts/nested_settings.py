@@ -25,12 +25,13 @@ Tree = Any
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A single value and its place; `option` and `computed` as of a Setting."""
+    """A single value and its place; `option`, `computed` and `also` as of a Setting."""
 
     value: Scalar
     place: str
     option: bool = False
     computed: bool = False
+    also: tuple[str, ...] = ()
 
 
 def flat_settings(tree: Tree, shown: str) -> list[Setting]:
@@ -69,7 +70,7 @@ def _walk(tree: Tree, path: tuple[str, ...], shown: str) -> Iterator[Setting]:
     if len(path) > DEEPEST_SETTINGS:
         raise UnreadableSettingsError(shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
     if isinstance(tree, Leaf):
-        yield Setting(".".join(path), short(tree.value), tree.place, tree.option, tree.computed)
+        yield Setting(".".join(path), short(tree.value), tree.place, tree.option, tree.computed, tree.also)
     elif isinstance(tree, dict):
         for name, value in tree.items():
             yield from _walk(value, (*path, str(name)), shown)

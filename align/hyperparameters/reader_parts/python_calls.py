@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OPTIONS, SET_DEFAULTS, FLAGS = ("add_argument", "option"), "set_defaults", "DEFINE_"  # argparse and click; absl's flags
 MAKING_OPTIONS = ("fire.Fire", "Fire", "typer.run", "tyro.cli")  # of the arguments of a function
-SWITCHES = {"store_true": False, "store_false": True}
+SWITCHES: dict[str, bool] = {"store_true": False, "store_false": True}
 WHOLE_SETTINGS = ("Arguments", "Args", "SFTConfig", "DPOConfig")  # classes whose keywords are a training's settings
 
 
@@ -74,11 +74,12 @@ class PythonCalls:
         long = next((str(one) for one in names if str(one).startswith("--")), "")
         given = {one.arg: one.value for one in node.keywords}
         name = str(getattr(given.get("dest"), "value", long)).lstrip("-").replace("-", "_")
-        if long and "default" in given:
-            yield name, _option_of(self._value(given["default"]))
-        elif long and getattr(given.get("action"), "value", "") in SWITCHES:
-            switch = SWITCHES[given["action"].value]  # type: ignore[attr-defined]
-            yield name, Leaf(switch, self._source.place(node.lineno), option=True)
+        if not long:
+            return
+        switch = SWITCHES.get(getattr(given.get("action"), "value", ""))
+        default = self._value(given["default"]) if "default" in given else Leaf(switch, self._source.place(node.lineno))
+        also = tuple(str(one).lstrip("-").replace("-", "_") for one in names if str(one) != long)
+        yield name, replace(_option_of(default), also=also) if isinstance(default, Leaf) else default
 
     def arguments(self) -> Iterator[tuple[str, Tree]]:
         """The keywords of `TrainingArguments(learning_rate=...)`, wherever it stands."""

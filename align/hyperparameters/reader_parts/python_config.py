@@ -30,6 +30,7 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 READ_BASE = "read_base"
 # What a configuration by attributes begins as: empty, or with a dict.
 CONFIG_CALLS = ("CN", "CfgNode", "ConfigDict", "EasyDict", "edict", "config_dict", "DictConfig")
+CONFIG_NAMES = frozenset(("config", "cfg", "_C", "__C", "conf", "C"))  # what a whole configuration is called
 FIELDS = ("field", "Field")
 LAZY_CALLS = ("L", "LazyCall")
 SIMPLE_CALLS = ("dict", "int", "float", "str", "bool", "list", "tuple", "range", "os.path.join", "Path")  # of settings
@@ -54,7 +55,9 @@ class PythonConfig:
         self._replaces = any(map(_reads_base, module.body))
         for statement in module.body:
             self._take(statement)
-        own = {name: value for name, value in self._names.items() if not name.startswith("__")}
+        own = {one: value for one, value in self._names.items() if not one.startswith("__") or one in self._roots}
+        if self._roots & CONFIG_NAMES:  # what else stands there are parts of it
+            own = {one: value for one, value in own.items() if one in CONFIG_NAMES or "." in one}
         for name in sorted(self._roots & own.keys()):  # `cfg.lr = 1` sets `lr`
             inside = own.pop(name)
             own |= inside if isinstance(inside, dict) else {}
@@ -225,6 +228,9 @@ class PythonConfig:
         if isinstance(node, ast.Attribute):
             holder = self._known(node.value)
             return holder.get(node.attr) if isinstance(holder, dict) else None
+        if isinstance(node, ast.Subscript):
+            holder, key = self._known(node.value), self._value(node.slice, 1)
+            return holder.get(str(key.value)) if isinstance(holder, dict) and isinstance(key, Leaf) else None
         return None
 
     def _computed(self, node: ast.BinOp, depth: int) -> str | int | float:
