@@ -44,11 +44,16 @@ def batch_quantity(meaning: Meaning) -> Quantity:
         parts = [micro] if steps is None else [micro, steps]
         origin = "default" if meaning.held["micro_batch"].origin == "default" else "derived"
         ranks = data_ranks(meaning)
-        unsure = meaning.held["micro_batch"].unsure and meaning.trainer is None
-        if ranks is not None and not (unsure and ranks.value != 1):
+        if ranks is not None and (ranks.value == 1 or not _may_be_shared(meaning)):
             forms.setdefault("batch", _product([*parts, ranks.value], meaning, "micro_batch", ranks.how))
         forms["batch of a rank"] = _product(parts, meaning, "micro_batch", "", origin)
     return Quantity(forms)
+
+
+def _may_be_shared(meaning: Meaning) -> bool:
+    """Tell a `batch_size` beside `gpus` of a program that no table knows: it may be that of all of them."""
+    held = [meaning.held.get(name) for name in ("micro_batch", "world_size")]
+    return meaning.trainer is None and all(one is not None and one.unsure for one in held)
 
 
 def data_ranks(meaning: Meaning) -> Held | None:

@@ -40,7 +40,7 @@ class Held:
 
     `share` is of what is given as one of the learning rate. `rivals` are settings of the same file that may mean the
     same parameter and have another value. `computed` is what only the program knows, and
-    `unsure` a batch of which the name does not say whether it is that of one device or of all.
+    `unsure` a batch whose name does not say whether it is that of one device or of all, or devices that may share it.
     """
 
     value: Value
