@@ -1,4 +1,4 @@
-"""Which calls of a script set a training: `torch.optim.AdamW(..., lr=1e-4)`, `nn.Momentum(...)`, `clip_grad_norm_(..., 1.0)`.
+"""Which calls of a script set a training: `torch.optim.AdamW(..., lr=1e-4)`, `clip_grad_norm_(..., 1.0)`.
 
 `mappings/hyperparameters/calls/` lists them, a file for each library.
 """

@@ -13,7 +13,7 @@ from align.hyperparameters.meaning.derived_values import (
     duration_quantity,
     warmup_quantity,
 )
-from align.hyperparameters.meaning.named_parameters import Held
+from align.hyperparameters.meaning.held_values import Held
 from align.hyperparameters.meaning.nested_names import with_nested_names
 from align.hyperparameters.meaning.setting_values import same_value, shown_value
 from align.rules.hyperparameter_rules import hyperparameter_rules
@@ -238,9 +238,7 @@ def _compare_others(reference: Meaning, candidate: Meaning, found: Comparison) -
             found.without_effect.append((first, _spelled(name, one, other, group)))
 
 
-def _compare_spelled(  # noqa: PLR0913 - one row of a result
-    order: int, name: str, one: Setting, other: Setting, found: Comparison, *, far: bool
-) -> None:
+def _compare_spelled(order: int, name: str, one: Setting, other: Setting, found: Comparison, *, far: bool) -> None:
     """Compare two settings of one name that no table knows; of two paths it is not known what lies there."""
     compared = _spelled(name, one, other, OTHERS)
     if same_value(one.value, other.value):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from align.hyperparameters.meaning.named_parameters import Held
+from align.hyperparameters.meaning.held_values import Held
 from align.hyperparameters.meaning.setting_values import shown_value
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ def _ends(name: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _chooses(name: str, rules: HyperparameterRules) -> bool:
-    """Tell a name that chooses an optimizer or a schedule: a part that is called like what it chooses has its settings."""
+    """Tell a name that chooses an optimizer or a schedule: the part called like what is chosen has its settings."""
     found = rules.by_name.get(name.rpartition(".")[2], ())
     return any(parameter.id in CHOOSING for _, parameter, _ in found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.hyperparameters.meaning.named_parameters import Held
+from align.hyperparameters.meaning.held_values import Held
 from align.hyperparameters.meaning.setting_values import in_one_form, shown_value
 from align.rules.hyperparameter_rules import fits_name, hyperparameter_rules
 

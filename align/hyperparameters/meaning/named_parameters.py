@@ -3,55 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from align.hyperparameters.meaning.augment_policy import plain_policy
 from align.hyperparameters.meaning.ends_of_names import endings
+from align.hyperparameters.meaning.held_values import RATE, Held, held_value
 from align.hyperparameters.meaning.name_conditions import holds
-from align.hyperparameters.meaning.setting_values import (
-    as_number,
-    as_switch,
-    in_one_form,
-    is_given,
-    listed_values,
-    same_value,
-    shown_value,
-)
+from align.hyperparameters.meaning.setting_values import as_number, is_given, same_value, shown_value
 from align.hyperparameters.thresholds import LEAST_OPTIONS
-from align.rules.hyperparameter_rules import fits_name, fits_one_of, hyperparameter_rules, plain_choice, plain_name
+from align.rules.hyperparameter_rules import fits_name, fits_one_of, hyperparameter_rules, plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from align.hyperparameters.settings_format import Setting, Value
+    from align.hyperparameters.settings_format import Setting
     from align.rules.hyperparameter_rules import Parameter, SpelledName, Trainer
 
-Origin = Literal["given", "default", "derived"]
 GENERAL = 100  # ranks of names that no trainer has for its own begin here
-RATE, SCHEDULE = "learning_rate", "lr_schedule"
+SCHEDULE = "lr_schedule"
 DECAYING = ("cosine", "linear", "polynomial", "exponential")
-DEVICES = "world_size"
 OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses one
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The value of a parameter in its common form, as it was given, and where; `how` says how it was computed.
-
-    `share` is of what is given as one of the learning rate. `rivals` are settings of the same file that may mean the
-    same parameter and have another value. `computed` is what only the program knows, and
-    `unsure` a batch whose name does not say whether it is that of one device or of all, or devices that may share it.
-    """
-
-    value: Value
-    text: str
-    place: str
-    origin: Origin = "given"
-    how: str = ""
-    share: float | None = None
-    rivals: tuple[str, ...] = ()
-    computed: bool = False
-    unsure: bool = False
 
 
 @dataclass(slots=True)
@@ -83,24 +53,7 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     """Give each setting its parameter; of several settings of one parameter the table's first name counts."""
     meaning = Meaning(trainer)
     by_name = {plain_name(one.name): one for one in settings}
-    ranks: dict[str, int] = {}
-    left: list[str] = []
-    given: dict[str, list[tuple[Setting, Held | None]]] = {}
-    for name, setting in by_name.items():
-        fits = [*_parameters_of(name, by_name, trainer)]
-        for rank, parameter, spelled in fits:
-            if rank <= ranks.get(parameter.id, rank):
-                held = _held(setting, parameter, spelled, trainer)
-                if held is not None:
-                    ranks[parameter.id] = rank
-                    meaning.held[parameter.id] = held
-            if rank >= GENERAL and not setting.option and parameter.kind == "number":
-                given.setdefault(parameter.id, []).append((setting, _held(setting, parameter, spelled, trainer)))
-        if not fits and is_given(setting.value):
-            left.append(name)
-    for ident, several in given.items():
-        if ident in meaning.held and ranks.get(ident, 0) >= GENERAL:
-            meaning.held[ident] = _with_rivals(meaning.held[ident], several)
+    left = _hold_by_names(by_name, meaning)
     taken = _take_by_ends([name for name in left if not _has_no_effect(name, trainer)], by_name, meaning)
     for name in left:
         if name not in taken:
@@ -112,12 +65,32 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     return meaning
 
 
-def _with_rivals(held: Held, several: list[tuple[Setting, Held | None]]) -> Held:
+def _hold_by_names(by_name: Mapping[str, Setting], meaning: Meaning) -> list[str]:
+    """Hold what whole names give, the best rank first; returns the names that no table knows."""
+    ranks: dict[str, int] = {}
+    rivals: dict[str, list[tuple[Setting, Held]]] = {}
+    left: list[str] = []
+    for name, setting in by_name.items():
+        fits = [*_parameters_of(name, by_name, meaning.trainer)]
+        for rank, parameter, spelled in fits:
+            held = held_value(setting, parameter, spelled, meaning.trainer)
+            if held is not None and rank <= ranks.get(parameter.id, rank):
+                ranks[parameter.id] = rank
+                meaning.held[parameter.id] = held
+            if held is not None and rank >= GENERAL and not setting.option and parameter.kind == "number":
+                rivals.setdefault(parameter.id, []).append((setting, held))
+        if not fits and is_given(setting.value):
+            left.append(name)
+    for ident, several in rivals.items():
+        if ranks[ident] >= GENERAL:
+            meaning.held[ident] = _with_rivals(meaning.held[ident], several)
+    return left
+
+
+def _with_rivals(held: Held, several: list[tuple[Setting, Held]]) -> Held:
     """What is held, with the settings of its file that give the same parameter another value."""
     file = held.place.rpartition(":")[0]
-    alike = [
-        (setting, other) for setting, other in several if other and other.place.rpartition(":")[0] == file
-    ]
+    alike = [(setting, other) for setting, other in several if other.place.rpartition(":")[0] == file]
     if all(same_value(other.value, held.value) for _, other in alike):
         return held
     return replace(held, rivals=tuple(f"{setting.name} = {other.text}" for setting, other in alike))
@@ -129,7 +102,7 @@ def _take_by_ends(names: list[str], beside: Mapping[str, Setting], meaning: Mean
     for several in endings(names, beside):
         parameter = several[0].parameter
         for one in several:
-            held = _held(beside[one.name], parameter, one.spelled, meaning.trainer)
+            held = held_value(beside[one.name], parameter, one.spelled, meaning.trainer)
             known = meaning.held.get(parameter.id)
             if held is not None and (known is None or same_value(known.value, held.value)):
                 meaning.held.setdefault(parameter.id, held)
@@ -182,62 +155,6 @@ def _without_sections(name: str, beside: Mapping[str, Setting]) -> Iterator[str]
         if head not in hyperparameter_rules().sections and head not in chosen:
             return
         yield name
-
-
-def _held(setting: Setting, parameter: Parameter, spelled: SpelledName, trainer: Trainer | None) -> Held | None:
-    """The value that a setting gives a parameter; None where it leaves it to the program."""
-    value, how = setting.value, ""
-    if not is_given(value) or (parameter.id == DEVICES and setting.option and same_value(value, 1)):
-        return None  # one device as an option's default is what a program has before its launcher says more
-    if spelled.gives:
-        if not spelled.only and as_switch(value) is False:
-            return None
-        value = spelled.gives
-        how = f"{setting.name} = {shown_value(setting.value)}"
-    elif spelled.means != "plain":
-        value, how = _converted(value, spelled.means)
-        if value is None:
-            return None
-    own = trainer.values.get(parameter.id, {}) if trainer else {}
-    same = {**parameter.same, **{plain_choice(key): one for key, one in own.items()}}
-    found = in_one_form(value, parameter.kind, same)
-    if parameter.policies:
-        found = plain_policy(str(found), parameter.policies)
-    off = (*parameter.off, *(trainer.off.get(parameter.id, ()) if trainer else ()))
-    if any(same_value(found, one) for one in off):  # type: ignore[arg-type]
-        return None
-    origin: Origin = "given" if not how else "derived"
-    return Held(found, shown_value(setting.value), setting.place, origin, how, computed=setting.computed, unsure=spelled.unsure)
-
-
-def _converted(value: Value, means: str) -> tuple[Value, str]:
-    """A value as the parameter's meaning, and how it was computed."""
-    kind, _, argument = means.partition(" ")
-    if kind == "element":
-        listed = listed_values(value)
-        return (listed[int(argument)], "") if len(listed) > int(argument) else (None, "")
-    if kind == "devices":
-        return _counted(value)
-    if kind == "not":
-        return not as_switch(value), f"not {shown_value(value)}"
-    number = as_number(value)
-    return (None, "") if number is None else _CONVERSIONS[kind](number, shown_value(value))
-
-
-def _counted(value: Value) -> tuple[Value, str]:
-    """How many devices a list of their numbers names; a single number is how many there are, and 0 says nothing."""
-    listed = listed_values(value)
-    if len(listed) > 1:
-        return float(len(listed)), f"devices {shown_value(value)}"
-    return as_number(listed[0]) or None if listed else None, ""
-
-
-_CONVERSIONS: dict[str, Callable[[float, str], tuple[Value, str]]] = {
-    "one_minus": lambda number, text: (1.0 - number, f"1 - {text}"),
-    "percent": lambda number, text: (number / 100, f"{text} / 100"),
-    "power_of_two": lambda number, text: (2.0 ** min(number, 127.0), f"2^{text}"),
-    "times_rate": lambda number, text: (number, f"{text} × {RATE}"),
-}
 
 
 def _scale_by_rate(meaning: Meaning) -> None:

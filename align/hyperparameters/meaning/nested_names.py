@@ -73,7 +73,11 @@ def _by_last_part(
     for end, name in ends[0].items():
         other = ends[1].get(end, "")
         common = {*name.split(".")[:-1]} & {*other.split(".")[:-1]}
-        if other and (_says_enough(end, name, other) if far else common) and _form(reference[name]) == _form(candidate[other]):
+        if (
+            other
+            and (_says_enough(end, name, other) if far else common)
+            and _form(reference[name]) == _form(candidate[other])
+        ):
             found[other] = name
     return found
 

@@ -1,4 +1,4 @@
-"""What the calls of a script set: options of argparse, keywords of TrainingArguments, constants of the tables of calls."""
+"""What the calls of a script set: options of argparse, keywords of TrainingArguments, constants that tables name."""
 
 from __future__ import annotations
 

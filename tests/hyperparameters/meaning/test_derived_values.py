@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from align.hyperparameters.meaning.derived_values import batch_quantity, duration_quantity, warmup_quantity
-from align.hyperparameters.meaning.named_parameters import Held, Meaning
+from align.hyperparameters.meaning.held_values import Held
+from align.hyperparameters.meaning.named_parameters import Meaning
 
 
 def meaning(**numbers: float) -> Meaning:
