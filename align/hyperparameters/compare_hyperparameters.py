@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.hyperparameters.hyperparameter_result import HyperparameterComparison, SettingsSide
-from align.hyperparameters.meaning.compare_meanings import Comparison, compare_meanings
+from align.hyperparameters.meaning.compare_meanings import compare_meanings
 from align.hyperparameters.meaning.known_defaults import fill_defaults
 from align.hyperparameters.meaning.known_trainer import known_trainer
 from align.hyperparameters.meaning.named_parameters import read_meaning
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
+    from align.hyperparameters.meaning.found_so_far import Comparison
     from align.hyperparameters.meaning.named_parameters import Meaning
     from align.hyperparameters.read_settings import SettingsRead
 

@@ -2,53 +2,37 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from align.hyperparameters.hyperparameter_result import ComparedHyperparameter, OneSidedHyperparameter, SideValue
+from align.hyperparameters.hyperparameter_result import ComparedHyperparameter, OneSidedHyperparameter
+from align.hyperparameters.meaning.compare_others import HUB_NAME, compare_others
 from align.hyperparameters.meaning.derived_values import (
     batch_quantity,
     common_forms,
     duration_quantity,
     warmup_quantity,
 )
-from align.hyperparameters.meaning.held_values import Held
-from align.hyperparameters.meaning.nested_names import with_nested_names
-from align.hyperparameters.meaning.setting_values import same_value, shown_value
+from align.hyperparameters.meaning.found_so_far import Comparison, side_value
+from align.hyperparameters.meaning.setting_values import same_value
 from align.rules.hyperparameter_rules import hyperparameter_rules
-from align.words.catalogue import say, sentence, word
+from align.words.catalogue import sentence, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from align.hyperparameters.meaning.derived_values import Form, Quantity
+    from align.hyperparameters.meaning.held_values import Held
     from align.hyperparameters.meaning.named_parameters import Meaning
-    from align.hyperparameters.settings_format import Setting
     from align.rules.hyperparameter_rules import Parameter
 
-OTHERS, BOOKKEEPING, ENVIRONMENT = "other settings", "bookkeeping", "environment"
-_HUB_NAME = re.compile(r"[A-Za-z][\w-]*/[\w.-]*[A-Z\d][\w.-]*")
 WORLD_SIZE, ACCUMULATION = "world_size", "accumulation"
 BATCHES = {"global_batch", "micro_batch"}
-NOT_GIVEN = SideValue("", "", "", "not given", "")
 # Derived quantities: the parameters that they stand for, the first names them in the order of all.
 QUANTITIES: tuple[tuple[str, Callable[[Meaning], Quantity]], ...] = (
     ("warmup_steps", warmup_quantity),
     ("global_batch", batch_quantity),
     ("max_steps", duration_quantity),
 )
-
-
-@dataclass(slots=True)
-class Comparison:
-    """What a comparison has found so far, by kind, with the order of each."""
-
-    differs: list[tuple[int, ComparedHyperparameter]] = field(default_factory=list)
-    unsettled: list[tuple[int, ComparedHyperparameter]] = field(default_factory=list)
-    without_effect: list[tuple[int, ComparedHyperparameter]] = field(default_factory=list)
-    equal: list[tuple[int, ComparedHyperparameter]] = field(default_factory=list)
-    one_sided: list[tuple[int, OneSidedHyperparameter]] = field(default_factory=list)
 
 
 def compare_meanings(reference: Meaning, candidate: Meaning) -> Comparison:
@@ -62,7 +46,7 @@ def compare_meanings(reference: Meaning, candidate: Meaning) -> Comparison:
             _compare_quantity(parameter, quantity(reference), quantity(candidate), found)
         elif not parameter.part or _stands_alone(parameter, reference, candidate):
             _compare_single(parameter, reference, candidate, found)
-    _compare_others(reference, candidate, found)
+    compare_others(reference, candidate, found)
     return found
 
 
@@ -141,7 +125,7 @@ def _open_colours(one: Held, other: Held) -> str:
 
 def _named_weights(one: Held, other: Held) -> bool:
     """Tell whether both are names of a hub, `owner/name`: then they name what they stand for."""
-    return all(_HUB_NAME.fullmatch(held.text) is not None for held in (one, other))
+    return all(HUB_NAME.fullmatch(held.text) is not None for held in (one, other))
 
 
 def _counts(parameter: Parameter, meaning: Meaning) -> bool:
@@ -200,67 +184,10 @@ def _unit(form: Form | None, reference: Quantity, candidate: Quantity) -> tuple[
 def _compared(
     parameter: Parameter, one: Held, other: Held, why: str, units: tuple[str, str] = ("", "")
 ) -> ComparedHyperparameter:
-    first, second = _side_value(one, units[0]), _side_value(other, units[1])
+    first, second = side_value(one, units[0]), side_value(other, units[1])
     return ComparedHyperparameter(parameter.id, parameter.title, parameter.group, first, second, why)
-
-
-def _side_value(held: Held | None, unit: str = "") -> SideValue:
-    """What is shown of a side; names of choices as they are spelled, since the common form is for comparing only."""
-    if held is None:
-        return NOT_GIVEN
-    is_name = isinstance(held.value, str) and not held.how
-    value = f"{held.text if is_name else shown_value(held.value)} {unit}".strip()
-    return SideValue(value, held.text, held.place, held.origin, held.how)
 
 
 def _add_one_sided(order: int, name: str, title: str, one: Held | None, other: Held | None, found: Comparison) -> None:
     side: Literal["reference", "candidate"] = "candidate" if one is None else "reference"
-    found.one_sided.append((order, OneSidedHyperparameter(side, name, title, True, _side_value(one or other))))
-
-
-def _compare_others(reference: Meaning, candidate: Meaning, found: Comparison) -> None:
-    """Pair by spelling what no table knows; and what no loss depends on."""
-    first = len(hyperparameter_rules().parameters)
-    mine, theirs, far = with_nested_names(reference.others, candidate.others)
-    for name in sorted({*mine, *theirs}):
-        one, other = mine.get(name), theirs.get(name)
-        if one is not None and other is not None:
-            _compare_spelled(first, name, one, other, found, far=name in far)
-        else:
-            setting = one or other
-            side: Literal["reference", "candidate"] = "candidate" if one is None else "reference"
-            value = _side_value(_plain(setting))  # type: ignore[arg-type]
-            found.one_sided.append((first, OneSidedHyperparameter(side, name, name, False, value)))
-    for name in sorted(reference.without_effect.keys() & candidate.without_effect.keys()):
-        one, other = reference.without_effect[name], candidate.without_effect[name]
-        if not same_value(one.value, other.value):
-            group = ENVIRONMENT if name.startswith(f"{ENVIRONMENT}.") else BOOKKEEPING
-            found.without_effect.append((first, _spelled(name, one, other, group)))
-
-
-def _compare_spelled(order: int, name: str, one: Setting, other: Setting, found: Comparison, *, far: bool) -> None:
-    """Compare two settings of one name that no table knows; of two paths it is not known what lies there."""
-    compared = _spelled(name, one, other, OTHERS)
-    if same_value(one.value, other.value):
-        found.equal.append((order, compared))
-    elif all(_is_path(held) for held in (one, other)):
-        found.unsettled.append((order, replace(compared, why=sentence("hyperparameters.place"))))
-    elif one.computed or other.computed:
-        found.unsettled.append((order, replace(compared, why=sentence("hyperparameters.computed"))))
-    elif far:
-        found.unsettled.append((order, replace(compared, why=sentence("hyperparameters.far", name=other.name))))
-    else:
-        found.differs.append((order, compared))
-
-
-def _is_path(setting: Setting) -> bool:
-    return isinstance(setting.value, str) and "/" in setting.value and _HUB_NAME.fullmatch(setting.value) is None
-
-
-def _spelled(name: str, one: Setting, other: Setting, group: str) -> ComparedHyperparameter:
-    why = sentence("hyperparameters.unknown") if group == OTHERS else say("hyperparameters.no_effect")
-    return ComparedHyperparameter(name, name, group, _side_value(_plain(one)), _side_value(_plain(other)), why)
-
-
-def _plain(setting: Setting) -> Held:
-    return Held(setting.value, shown_value(setting.value), setting.place)
+    found.one_sided.append((order, OneSidedHyperparameter(side, name, title, True, side_value(one or other))))

@@ -103,6 +103,6 @@ def _single_ends(names: Mapping[str, Setting], others: Mapping[str, Setting]) ->
 
 
 def _form(setting: Setting) -> tuple[bool, int]:
-    """Whether a value is of numbers, and of how many."""
+    """Tell whether a value is of numbers, and of how many."""
     listed = listed_values(setting.value)
     return all(as_number(one) is not None for one in listed), len(listed)
