@@ -15,8 +15,6 @@ from align.hyperparameters.meaning.setting_values import same_value, shown_value
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from align.hyperparameters.meaning.found_so_far import Comparison
     from align.hyperparameters.meaning.named_parameters import Meaning
     from align.hyperparameters.settings_format import Setting
@@ -33,19 +31,16 @@ def compare_others(reference: Meaning, candidate: Meaning, found: Comparison) ->
         one, other = mine.get(name), theirs.get(name)
         if one is not None and other is not None:
             _compare_spelled(name, one, other, found, far=name in far)
-    _add_alone("reference", {name: mine[name] for name in mine.keys() - theirs.keys()}, found)
-    _add_alone("candidate", {name: theirs[name] for name in theirs.keys() - mine.keys()}, found)
+        else:
+            setting = one or other
+            side: Literal["reference", "candidate"] = "candidate" if one is None else "reference"
+            value = side_value(_plain(setting))  # type: ignore[arg-type]
+            found.one_sided.append((LAST, OneSidedHyperparameter(side, name, name, False, value)))
     for name in sorted(reference.without_effect.keys() & candidate.without_effect.keys()):
         one, other = reference.without_effect[name], candidate.without_effect[name]
         if not same_value(one.value, other.value):
             group = ENVIRONMENT if name.startswith(f"{ENVIRONMENT}.") else BOOKKEEPING
             found.without_effect.append((LAST, _spelled(name, one, other, group)))
-
-
-def _add_alone(side: Literal["reference", "candidate"], settings: Mapping[str, Setting], found: Comparison) -> None:
-    for name in sorted(settings):
-        value = side_value(_plain(settings[name]))
-        found.one_sided.append((LAST, OneSidedHyperparameter(side, name, name, False, value)))
 
 
 def _compare_spelled(name: str, one: Setting, other: Setting, found: Comparison, *, far: bool) -> None:
