@@ -158,7 +158,7 @@ def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quan
         return
     form = next(common_forms(reference, candidate), None)
     none = [side for side in (reference, candidate) if "nothing" in side.forms]
-    if form == "batch of a rank" and ("batch" in reference.forms) != ("batch" in candidate.forms):
+    if form == "batch of a rank" and not _of_like_ranks(reference, candidate):
         form = None
     if form is None and not none:
         forms = [word("hyperparameter_form", next(iter(side.forms))) for side in (reference, candidate)]
@@ -170,6 +170,18 @@ def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quan
     same = len(none) == 2 or (form is not None and not none and same_value(one.value, other.value))
     compared = _compared(parameter, one, other, parameter.why, _unit(form, reference, candidate))
     (found.equal if same else found.differs).append((parameter.order, compared))
+
+
+def _of_like_ranks(reference: Quantity, candidate: Quantity) -> bool:
+    """Tell batches of a rank that say something: no ranks are known, or one side has one rank and they are unlike."""
+    if ("batch" in reference.forms) == ("batch" in candidate.forms):
+        return True
+    held = [side.forms["batch of a rank"] for side in (reference, candidate)]
+    if any(side.unsure for side in held):
+        return False
+    one, other = (side.value for side in held)
+    known = next(side for side in (reference, candidate) if "batch" in side.forms)
+    return same_value(known.forms["batch"].value, known.forms["batch of a rank"].value) and not same_value(one, other)
 
 
 def _unit(form: Form | None, reference: Quantity, candidate: Quantity) -> tuple[str, str]:

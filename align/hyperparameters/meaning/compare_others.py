@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 OTHERS, BOOKKEEPING, ENVIRONMENT = "other settings", "bookkeeping", "environment"
 HUB_NAME = re.compile(r"[A-Za-z][\w-]*/[\w.-]*[A-Z\d][\w.-]*")
+UNSET = -1  # by convention: the program finds a value itself
 LAST = sys.maxsize  # behind all parameters that a table knows
 
 
@@ -48,8 +49,10 @@ def _compare_spelled(name: str, one: Setting, other: Setting, found: Comparison,
     compared = _spelled(name, one, other, OTHERS)
     if same_value(one.value, other.value):
         found.equal.append((LAST, compared))
-    elif all(_is_path(held) for held in (one, other)):
+    elif any(_is_path(held) for held in (one, other)) and all(isinstance(held.value, str) for held in (one, other)):
         found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.place"))))
+    elif UNSET in (one.value, other.value):
+        found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.minus_one"))))
     elif one.computed or other.computed:
         found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.computed"))))
     elif far:

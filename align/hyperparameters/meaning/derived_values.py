@@ -6,7 +6,7 @@ that both have, which may be computed; where there is none, that is said and not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from align.hyperparameters.meaning.held_values import Held
@@ -44,9 +44,10 @@ def batch_quantity(meaning: Meaning) -> Quantity:
         parts = [micro] if steps is None else [micro, steps]
         origin = "default" if meaning.held["micro_batch"].origin == "default" else "derived"
         ranks = data_ranks(meaning)
-        if ranks is not None and (ranks.value == 1 or not _may_be_shared(meaning)):
+        shared = ranks is not None and ranks.value != 1 and _may_be_shared(meaning)
+        if ranks is not None and not shared:
             forms.setdefault("batch", _product([*parts, ranks.value], meaning, "micro_batch", ranks.how))
-        forms["batch of a rank"] = _product(parts, meaning, "micro_batch", "", origin)
+        forms["batch of a rank"] = replace(_product(parts, meaning, "micro_batch", "", origin), unsure=shared)
     return Quantity(forms)
 
 

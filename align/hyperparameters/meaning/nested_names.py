@@ -8,6 +8,7 @@ then, which say something by themselves: `mask_ratio`, and not `ratio`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ COMMON = frozenset(
 )
 
 
+_COUNT = re.compile(r"^(num|n|nb)_(?=[a-z]{4})")
 LEAST_LETTERS = 5  # of a word that says something by itself
 
 
@@ -82,16 +84,22 @@ def _by_last_part(
     return found
 
 
+def _plain_end(name: str) -> str:
+    """The last part of a name without what says that it is a number: `num_factors` is `factors`."""
+    return _COUNT.sub("", name.rpartition(".")[2])
+
+
 def _says_enough(end: str, name: str, other: str) -> bool:
     """Tell an end that pairs names without a common part: two words, or a whole name of one side."""
-    return "_" in end or (end in (name, other) and len(end) >= LEAST_LETTERS)
+    whole = any("." not in one for one in (name, other))
+    return "_" in end or (whole and len(end) >= LEAST_LETTERS)
 
 
 def _single_ends(names: Mapping[str, Setting], others: Mapping[str, Setting]) -> dict[str, str]:
     """The names by their last part, where all that end so have one value, and the other side lacks the whole name."""
     ends: dict[str, list[str]] = {}
     for name in names:
-        ends.setdefault(name.rpartition(".")[2], []).append(name)
+        ends.setdefault(_plain_end(name), []).append(name)
     return {
         end: several[0]
         for end, several in ends.items()

@@ -26,9 +26,11 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: lambda a, b: a * b,
     ast.Div: lambda a, b: a / b,
     ast.FloorDiv: lambda a, b: a // b,
+    ast.Pow: lambda a, b: a**b,
 }
 # What a configuration by attributes begins as: empty, or with a dict.
 CONFIG_CALLS = ("CN", "CfgNode", "ConfigDict", "EasyDict", "edict", "config_dict", "DictConfig")
+LARGEST_BASE, LARGEST_POWER = 1000, 64  # of a power that is computed
 DICT, FIELDS = "dict", ("field", "Field")
 LAZY_CALLS, TARGET = ("L", "LazyCall"), "_target_"
 
@@ -99,10 +101,17 @@ class PythonValues:
         """A sum or product of numbers; else its text."""
         left, right = (self.value(one, depth + 1) for one in (node.left, node.right))
         numbers = [one.value for one in (left, right) if isinstance(one, Leaf) and isinstance(one.value, (int, float))]
-        if len(numbers) == 2 and type(node.op) in OPERATORS and (numbers[1] or isinstance(node.op, ast.Mult | ast.Add)):
+        if len(numbers) == 2 and type(node.op) in OPERATORS and _is_defined(node.op, *numbers):
             result: int | float = OPERATORS[type(node.op)](*numbers)
             return result
         return ast.unparse(node)
+
+
+def _is_defined(operator: ast.operator, left: float, right: float) -> bool:
+    """Tell what has a result, and one that no memory is needed for."""
+    if isinstance(operator, ast.Pow):
+        return 0 < left <= LARGEST_BASE and abs(right) <= LARGEST_POWER
+    return bool(right) or isinstance(operator, ast.Mult | ast.Add | ast.Sub)
 
 
 def is_config(node: ast.AST) -> TypeGuard[ast.Call]:

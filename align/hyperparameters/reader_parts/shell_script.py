@@ -56,6 +56,9 @@ NO_PROGRAMS = (
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _NUMBER = re.compile(r"[-+]?\.?[0-9][\w.+-]*$")
 SCRIPTS = (".py", ".sh")
+TESTING = frozenset(
+    ("test", "eval", "evaluate", "evaluation", "infer", "inference", "predict", "export", "demo", "convert")
+)
 _JOB = re.compile(r"^#SBATCH\s+--(?P<name>nodes|ntasks-per-node|gpus-per-node)[= ](?P<value>\d+)", re.MULTILINE)
 
 
@@ -78,9 +81,11 @@ class ShellScript:
     def settings(self) -> list[Setting]:
         """The options of all commands in order, and the environment; of a script without options its variables."""
         text = self._source.whole_text()
+        commands = [(_trains(words), [*self._statement(words)]) for words in shell_statements(text)]
+        has_training = any(trains and settings for trains, settings in commands)
         found = [self._asked_of_slurm(text, one) for one in _JOB.finditer(text)]
-        for words in shell_statements(text):
-            found.extend(self._statement(words))
+        for trains, settings in commands:
+            found.extend(settings if trains is not False or not has_training else [])
         options = [one for one in found if not one.name.startswith("environment.")]
         return found if options else [*found, *self._plain.values()]
 
@@ -174,6 +179,14 @@ class ShellScript:
         if len(known) == len(values):
             value = True if not values else values[0] if len(values) == 1 else tuple(values)
             yield Setting(name, value, self._source.place(line))
+
+
+def _trains(words: list[Word]) -> bool | None:
+    """Tell a command that runs a program of Python from one that only tests a model, and both from all others."""
+    programs = [re.split(r"[^a-z]+", word.raw.rpartition("/")[2].lower()) for word in words if word.raw.endswith(".py")]
+    if not programs:
+        return None
+    return not any({*words} & TESTING and "train" not in words for words in programs)
 
 
 def _is_behind(text: str, option: str, first: str) -> bool:
