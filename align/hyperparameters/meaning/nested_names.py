@@ -111,6 +111,7 @@ def _single_ends(names: Mapping[str, Setting], others: Mapping[str, Setting]) ->
 
 
 def _form(setting: Setting) -> tuple[bool, int]:
-    """Tell whether a value is of numbers, and of how many."""
+    """Whether a value is of numbers, and of how many; of texts there may be more or fewer."""
     listed = listed_values(setting.value)
-    return all(as_number(one) is not None for one in listed), len(listed)
+    numbers = all(as_number(one) is not None for one in listed)
+    return numbers, len(listed) if numbers else 0
