@@ -185,3 +185,52 @@ def test_a_schedule_that_no_table_knows_hides_nothing(settings: Any) -> None:
     assert settings.differing(("a.yaml", first), ("b.yaml", second)).keys() == {"min_learning_rate"}
     constant = settings.compare(("a.yaml", first.replace("my_own", "constant")), ("b.yaml", second))
     assert [one.parameter for one in constant.unsettled] == ["lr_schedule"]
+
+
+DETECTRON2 = """MODEL: {FPN: {IN_FEATURES: [res2]}, RESNETS: {OUT_FEATURES: [res2]}, RPN: {POST_NMS_TOPK_TRAIN: 1000}}
+SOLVER: {IMS_PER_BATCH: 16, BASE_LR: 0.02, STEPS: (60000, 80000), MAX_ITER: 90000}
+SEED: -1
+VERSION: 2
+"""
+CLIP = "python -m open_clip_train.main --local-loss --train-num-samples 100 --warmup 20 --model ViT-B-32\n"
+EXP = """class Exp(MyExp):
+    def __init__(self):
+        super().__init__()
+        self.basic_lr_per_img = 0.01 / 64.0
+        self.no_aug_epochs, self.name = 15, os.path.split(__file__)
+        self.mosaic_scale = (0.1, 2)
+        self.depth = 0.33
+        self.min_lr_ratio = 0.05
+        self.max_epoch = 300
+"""
+MAE = "python submitit_pretrain.py --nodes 8 --batch_size 64 --norm_pix_loss --mask_ratio 0.75 --blr 1.5e-4\n"
+MINDFORMERS = """lr_schedule: {learning_rate: 1.5e-4, type: cosine}
+lr_scale: True
+lr_scale_factor: 256
+runner_config: {epochs: 10, batch_size: 64}
+model: {model_config: {mask_ratio: 0.7}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainer", "first", "second", "expected"),
+    [
+        ("detectron2", ("a.yaml", DETECTRON2), "lr: 0.02\nglobal_batch_size: 8\nmomentum: 0.9\nseed: 1\n",
+         {"global_batch": ("16", "8")}),
+        ("open_clip", ("a.sh", CLIP), "beta2: 0.999\neps: 1e-6\nwarmup_steps: 20\n", {"beta2": ("0.98", "0.999")}),
+        ("open_clip", ("a.sh", CLIP.replace("ViT-B-32", "RN50")), "beta2: 0.999\neps: 1e-8\n", {}),
+        ("YOLOX", ("a.py", EXP), "network: {depth_multiple: 0.33}\nepochs: 300\noptimizer: {end_factor: 0.05}\n", {}),
+        ("MAE", ("a.sh", MAE), MINDFORMERS, {}),
+    ],
+)  # fmt: skip
+def test_programs_with_tables_of_their_own(
+    settings: Any, trainer: str, first: tuple[str, str], second: str, expected: dict[str, Any]
+) -> None:
+    result = settings.compare(first, ("b.yaml", second))
+    assert result.reference.trainer == trainer
+    assert {one.parameter: (one.reference.value, one.candidate.value) for one in result.differences} == expected
+
+
+def test_a_sign_counts_with_its_case(settings: Any) -> None:
+    text = "train: {optimizer: {name: adam}, lr_scheduler: {name: cosine}}\n"
+    assert settings.compare(("a.yaml", text), ("b.yaml", text)).reference.trainer == ""

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from align.hyperparameters.meaning.setting_values import as_number, listed_values, same_value
+from align.rules.hyperparameter_rules import hyperparameter_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,7 +75,7 @@ def _by_last_part(
     found = {}
     for end, name in ends[0].items():
         other = ends[1].get(end, "")
-        common = {*name.split(".")[:-1]} & {*other.split(".")[:-1]}
+        common = ({*name.split(".")[:-1]} & {*other.split(".")[:-1]}) - hyperparameter_rules().neutral
         if (
             other
             and (_says_enough(end, name, other) if far else common)

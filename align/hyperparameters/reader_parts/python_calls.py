@@ -101,8 +101,8 @@ def _option_of(tree: Tree) -> Tree:
 
 
 def _fits(called: str, patterns: tuple[str, ...]) -> bool:
-    """Tell whether what is called ends as one of the patterns does."""
-    return any(fnmatchcase(called, one) or fnmatchcase(called, f"*.{one}") for one in patterns)
+    """Tell whether what is called, a name or one with its module, ends as one of the patterns does."""
+    return "(" not in called and any(fnmatchcase(called, one) or fnmatchcase(called, f"*.{one}") for one in patterns)
 
 
 def _values(found: dict[str, Tree]) -> dict[str, object]:
