@@ -22,7 +22,7 @@ HOSTILE = {
     "laughs.yaml": (LAUGHS, "more than 50,000 settings"),
     "merges.yaml": (MERGES, "more than 50,000 settings"),
     "object.yaml": ("lr: !!python/object/apply:os.system ['touch ran']\n", "no is built|none is built"),
-    "own.yaml": ("lr: !evil 1\n", "none is built"),
+    "own.yaml": ("- !evil 1\n", "no names"),
     "deep.yaml": ("[" * 1500 + "]" * 1500, "nested deeper|no YAML|no names"),
     "self.yaml": ("a: &a [*a]\n", "nested deeper|no YAML|more than"),
     "long.yaml": ("lr: 1 #" + "x" * LONGEST_YAML_BYTES, "are read at most"),

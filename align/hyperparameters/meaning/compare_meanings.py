@@ -80,12 +80,16 @@ def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning
         found.unsettled.append((parameter.order, _compared(parameter, one, other, _several(one, other))))
     elif same_value(one.value, other.value) or _same_share(one, other):
         found.equal.append((parameter.order, compared))
-    elif why := _open_because(parameter, one, other, same_trainer=reference.trainer is candidate.trainer):
+    elif why := _open_because(parameter, one, other, same_trainer=_of_one_trainer(reference, candidate)):
         found.unsettled.append((parameter.order, _compared(parameter, one, other, why)))
     elif parameter.group in hyperparameter_rules().unsettling or not counts:
         found.without_effect.append((parameter.order, compared))
     else:
         found.differs.append((parameter.order, compared))
+
+
+def _of_one_trainer(reference: Meaning, candidate: Meaning) -> bool:
+    return reference.trainer is not None and reference.trainer is candidate.trainer
 
 
 def _several(*held: Held) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CHOOSING = ("optimizer", "lr_schedule")
 _WORD = re.compile(r"[a-z]+")
+_CALLED_CONFIG = re.compile(r"(?<=[a-z])(config|conf|cfg|params|args|options|settings)$")  # of `OptimConfig`
 
 
 class Ending(NamedTuple):
@@ -101,7 +102,7 @@ def _stands_within(folder: str, parameter: Parameter, made: set[str], rules: Hyp
     if folder in made or folder.rpartition(".")[2] in made:
         return "optimizer" in within
     for part in reversed(folder.split(".")):
-        words = {*_WORD.findall(part)}
+        words = {*_WORD.findall(_CALLED_CONFIG.sub("", part))}
         if words - rules.neutral:
             return words <= within | rules.neutral
     return False

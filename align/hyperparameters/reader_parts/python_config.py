@@ -11,7 +11,7 @@ from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.base_files import BASES, BaseFiles, package_folder
 from align.hyperparameters.reader_parts.nested_settings import DELETE, Leaf, Tree, merged, placed
 from align.hyperparameters.reader_parts.python_calls import PythonCalls, holds_settings
-from align.hyperparameters.reader_parts.python_values import PythonValues, field_default, is_config, lazy_target
+from align.hyperparameters.reader_parts.python_values import PythonValues, field_default, lazy_target
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from align.hyperparameters.settings_source import SettingsSource
 
 READ_BASE = "read_base"
+TESTING_CONFIGS = re.compile(r"(?i)eval|test|infer|val_|export")  # configurations of what comes after a training
 CONFIG_NAMES = frozenset(("config", "cfg", "_C", "__C", "conf", "C"))  # what a whole configuration is called
 SIMPLE_CALLS = ("dict", "int", "float", "str", "bool", "list", "tuple", "range", "os.path.join", "Path")  # of settings
 SETTING_CLASSES = re.compile(
@@ -44,6 +45,9 @@ class PythonConfig(PythonValues):
         self.names = dict(base)
         self._replaces = any(map(_reads_base, module.body))
         for statement in module.body:
+            self.imported |= {
+                one.asname or one.name: one.name for one in getattr(statement, "names", ()) if _is_import(statement)
+            }
             self._take(statement)
         own = {one: value for one, value in self.names.items() if not one.startswith("__") or one in self._roots}
         if self._roots & CONFIG_NAMES:  # what else stands there are parts of it
@@ -142,9 +146,9 @@ class PythonConfig(PythonValues):
                     self.names[name] = merged(self.names[name], one)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Name) and target.id not in BASES and not _makes_an_object(value):
+        if isinstance(target, ast.Name) and target.id not in BASES and not self._makes_an_object(value):
             made = self.value(value)
-            if is_config(value):
+            if self.is_config(value) and not TESTING_CONFIGS.search(target.id):
                 self._roots.add(target.id)
             there = self.names.get(target.id)
             merges = isinstance(there, dict) and not self._replaces
@@ -156,6 +160,17 @@ class PythonConfig(PythonValues):
             if isinstance(holder, dict) and isinstance(target.value, ast.Name):
                 new = {str(target.slice.value): self.value(value)}
                 self.names[target.value.id] = merged(holder, new)
+
+    def _makes_an_object(self, node: ast.expr) -> bool:
+        """Tell a call whose result is no setting: a model, an optimizer, or TrainingArguments, which are read apart."""
+        if (
+            not isinstance(node, ast.Call)
+            or self.is_config(node)
+            or lazy_target(node)
+            or field_default(node) is not None
+        ):
+            return False
+        return holds_settings(node) or ast.unparse(node.func) not in SIMPLE_CALLS
 
     def _assign_attribute(self, target: ast.Attribute, value: ast.expr) -> None:
         """`cfg.train.lr = 1`, where cfg began as an empty configuration; of a module's attribute the whole name."""
@@ -174,13 +189,6 @@ class PythonConfig(PythonValues):
         self.names[parts[0]] = merged(self.names.get(parts[0], {}), tree)
 
 
-def _makes_an_object(node: ast.expr) -> bool:
-    """Tell a call whose result is no setting: a model, an optimizer, or TrainingArguments, which are read apart."""
-    if not isinstance(node, ast.Call) or is_config(node) or lazy_target(node) or field_default(node) is not None:
-        return False
-    return holds_settings(node) or ast.unparse(node.func) not in SIMPLE_CALLS
-
-
 def _holds_fields(node: ast.ClassDef) -> bool:
     """Tell a class whose fields are settings: one with a decorator, or called so itself, or by its base."""
     names = [node.name, *(ast.unparse(one) for one in node.bases)]
@@ -190,6 +198,10 @@ def _holds_fields(node: ast.ClassDef) -> bool:
 def _is_plain(node: ast.expr) -> bool:
     """Tell a value that the code itself gives: numbers and texts, sums and lists of them."""
     return not any(isinstance(one, ast.Name | ast.Call | ast.Attribute) for one in ast.walk(node))
+
+
+def _is_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom)
 
 
 def _reads_base(statement: ast.stmt) -> bool:

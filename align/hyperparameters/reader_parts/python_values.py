@@ -29,7 +29,7 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Pow: lambda a, b: a**b,
 }
 # What a configuration by attributes begins as: empty, or with a dict.
-CONFIG_CALLS = ("CN", "CfgNode", "ConfigDict", "EasyDict", "edict", "config_dict", "DictConfig")
+CONFIG_CALLS = frozenset(("CN", "CfgNode", "ConfigDict", "EasyDict", "edict", "config_dict", "DictConfig"))
 LARGEST_BASE, LARGEST_POWER = 1000, 64  # of a power that is computed
 DICT, FIELDS = "dict", ("field", "Field")
 LAZY_CALLS, TARGET = ("L", "LazyCall"), "_target_"
@@ -41,6 +41,7 @@ class PythonValues:
     def __init__(self, source: SettingsSource) -> None:
         self.source = source
         self.names: dict[str, Tree] = {}
+        self.imported: dict[str, str] = {}  # names that imports give to what they import
 
     def value(self, node: ast.expr, depth: int = 0) -> Tree:
         """The tree that an expression makes; raises UnreadableSettingsError if it is nested deeper than any."""
@@ -61,10 +62,18 @@ class PythonValues:
         if target or ast.unparse(node.func) == DICT:
             given = {one.arg: self.value(one.value, depth + 1) for one in node.keywords if one.arg}
             return {TARGET: Leaf(target, self.source.place(node.lineno)), **given} if target else given
-        if is_config(node):
+        if self.is_config(node):
             return self.value(node.args[0], depth + 1) if node.args else {}
         default = field_default(node)
         return self._single(node, depth) if default is None else self.value(default, depth + 1)
+
+    def is_config(self, node: ast.AST) -> TypeGuard[ast.Call]:
+        """Tell `CN()` and the like, of which attributes are then set; one may begin with a dict."""
+        if not isinstance(node, ast.Call) or node.keywords or len(node.args) > 1:
+            return False
+        called = ast.unparse(node.func).rpartition(".")[2]
+        named = {called, self.imported.get(called, "")}
+        return bool(named & CONFIG_CALLS) and all(isinstance(one, ast.Dict) for one in node.args)
 
     def _single(self, node: ast.expr, depth: int) -> Tree:
         place = self.source.place(node.lineno)
@@ -112,15 +121,6 @@ def _is_defined(operator: ast.operator, left: float, right: float) -> bool:
     if isinstance(operator, ast.Pow):
         return 0 < left <= LARGEST_BASE and abs(right) <= LARGEST_POWER
     return bool(right) or isinstance(operator, ast.Mult | ast.Add | ast.Sub)
-
-
-def is_config(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Tell `CN()` and the like, of which attributes are then set; one may begin with a dict."""
-    if not isinstance(node, ast.Call) or node.keywords or len(node.args) > 1:
-        return False
-    return ast.unparse(node.func).rpartition(".")[2] in CONFIG_CALLS and all(
-        isinstance(one, ast.Dict) for one in node.args
-    )
 
 
 def lazy_target(node: ast.expr) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _VARIABLE = re.compile(r"\$\(\((?P<sum>[^()]*)\)\)|\$\{(?P<inside>[^{}]*(?:\{[^{}]*\})?[^{}]*)\}|\$(?P<name>\w+)")
-_DEFAULT = re.compile(r"(?P<name>\w+)(?:\[[@*0-9]*\])?(?::?[-=](?P<default>.*))?$", re.DOTALL)
+_DEFAULT = re.compile(r"(?P<name>\w+)(?:\[[@*0-9]*\])?(?::?(?P<how>[-=])(?P<default>.*))?$", re.DOTALL)
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*$|--?[A-Za-z][\w.-]*=")
 _OVERRIDE = re.compile(r"\+?[A-Za-z_][\w.]*=")
 DECLARING = ("export", "declare", "local", "readonly", "typeset", "set")
@@ -52,7 +52,11 @@ NO_PROGRAMS = (
     ".",
     "conda",
     "module",
+    "[",
+    "[[",
+    "test",
 )
+TESTS = ("[", "[[")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _NUMBER = re.compile(r"[-+]?\.?[0-9][\w.+-]*$")
 SCRIPTS = (".py", ".sh")
@@ -76,18 +80,35 @@ class ShellScript:
     def __init__(self, source: SettingsSource) -> None:
         self._source = source
         self._variables: dict[str, list[Token]] = {}
+        self._line = 1
         self._plain: dict[str, Setting] = {}
 
     def settings(self) -> list[Setting]:
         """The options of all commands in order, and the environment; of a script without options its variables."""
         text = self._source.whole_text()
-        commands = [(_trains(words), [*self._statement(words)]) for words in shell_statements(text)]
+        commands = [(_trains(words), [*self._statement(words)]) for words in self._reached(text)]
         has_training = any(trains and settings for trains, settings in commands)
         found = [self._asked_of_slurm(text, one) for one in _JOB.finditer(text)]
         for trains, settings in commands:
             found.extend(settings if trains is not False or not has_training else [])
         options = [one for one in found if not one.name.startswith("environment.")]
         return found if options else [*found, *self._plain.values()]
+
+    def _reached(self, text: str) -> Iterator[list[Word]]:
+        """The statements of a script, without those behind a test that does not hold, `[ a = b ] && ...`."""
+        closed = 0
+        for words in shell_statements(text):
+            if words and words[0].line == closed:
+                continue
+            closed = words[0].line if words and self._fails(words) else 0 if words else closed
+            yield words
+
+    def _fails(self, words: list[Word]) -> bool:
+        """Tell a test of two texts that are known and not the same."""
+        if words[0].raw not in TESTS or len(words) != len(["[", "a", "=", "b", "]"]) or words[2].raw not in ("=", "=="):
+            return False
+        one, other = ("".join(token.text for token in self._filled(words[at], split=False)) for at in (1, 3))
+        return "$" not in one + other and one != other
 
     def _asked_of_slurm(self, text: str, match: re.Match[str]) -> Setting:
         return Setting(match["name"], match["value"], self._source.place(1 + text.count("\n", 0, match.start())))
@@ -126,6 +147,7 @@ class ShellScript:
     def _filled(self, word: Word, *, split: bool = True) -> list[Token]:
         """The words that a word becomes: an unquoted variable may be many."""
         text, only = "", len(word.pieces) == 1
+        self._line = word.line
         pieces = _joined(word.pieces)
         if split and len(pieces) == 1 and pieces[0][1] != "'":
             whole = _VARIABLE.fullmatch(pieces[0][0])
@@ -145,12 +167,16 @@ class ShellScript:
     def _value(self, match: re.Match[str]) -> str:
         if match["sum"] is not None:
             return _computed(_VARIABLE.sub(self._value, match["sum"]), self._variables) or match[0]
-        name, default = self._name_of(match), None
-        if match["inside"] is not None and (parts := _DEFAULT.match(match["inside"])):
-            default = parts["default"]
+        name = self._name_of(match)
         if tokens := self._variables.get(name):
             return " ".join(one.text for one in tokens)
-        return match[0] if default is None else _VARIABLE.sub(self._value, default.strip("\"'"))
+        parts = _DEFAULT.match(match["inside"] or "")
+        if parts is None or parts["default"] is None:
+            return match[0]
+        filled = _VARIABLE.sub(self._value, parts["default"].strip("\"'"))
+        if parts["how"] == "=":  # `${X:=3}` sets it, too
+            self._variables[name] = [Token(filled, self._line)]
+        return filled
 
     def _options(self, tokens: list[Token]) -> Iterator[Setting]:
         """`--name value ...`, `--name=value`, a switch without a value; `name=value` behind the program."""

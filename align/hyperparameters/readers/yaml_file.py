@@ -31,7 +31,8 @@ TRUE = ("true", "yes", "on")
 TUPLE = "tag:yaml.org,2002:python/tuple"
 # HyperPyYAML: what makes an object of a mapping, what stands for another value, and what gives none that can be read.
 MAKING, STANDING, OPAQUE = ("!new:", "!name:"), ("!ref", "!copy"), ("!apply:", "!applyref:", "!PLACEHOLDER", "!module:")
-DEFAULTS, SELF = "defaults", "_self_"  # Hydra's list of files, and what stands for the file itself
+LOCAL = "!"  # how tags begin that a program has for its own
+DEFAULTS = "defaults"  # Hydra's list of files
 
 
 class YamlSettings:
@@ -118,6 +119,8 @@ class _Nodes:
         kind = type(node).__name__
         if node.tag.startswith(OPAQUE):
             return Leaf(None, self._source.place(node.start_mark.line + 1))
+        if node.tag.startswith(LOCAL) and kind != "MappingNode" and not node.tag.startswith((*MAKING, *STANDING)):
+            return Leaf(node.tag, self._source.place(node.start_mark.line + 1), computed=True)
         if kind == "MappingNode":
             return _named_by_tag(self._mapping(node, depth), node, self._source)
         if kind == "SequenceNode":
@@ -148,8 +151,7 @@ class _Nodes:
 
     def _count(self, node: Any, depth: int) -> None:
         self._left -= 1
-        own = node.tag.startswith("!") and type(node).__name__ == "MappingNode"
-        known = own or node.tag == TUPLE or node.tag.startswith((*MAKING, *STANDING, *OPAQUE))
+        known = node.tag.startswith(LOCAL) or node.tag == TUPLE
         if not known and (node.tag.startswith(PYTHON) or not node.tag.startswith(STANDARD)):
             place = self._source.place(node.start_mark.line + 1)
             raise UnreadableSettingsError(place, say("settings_fault.tag", tag=node.tag))
@@ -174,7 +176,7 @@ def _is_text_or_list(value: Tree) -> bool:
 
 def _named_by_tag(found: dict[str, Tree], node: Any, source: SettingsSource) -> dict[str, Tree]:
     """PaddleDetection and HyperPyYAML name what a mapping is for by its tag, as others do by `type`."""
-    if not node.tag.startswith("!"):
+    if not node.tag.startswith(LOCAL):
         return found
     kind = node.tag.partition(":")[2] or node.tag[1:]
     return {"type": Leaf(kind, source.place(node.start_mark.line + 1)), **found}

@@ -22,6 +22,7 @@ FLAT = "lr: 0.1\noptimizer: adamw\nbeta2: 0.9\nwarmup_steps: 5\nbatch_size: 8\nl
          {"global_batch": ("4 a device", "8 a device")}),
         ("optim: Lamb\nlr_schedule: Steps\nSteps: {base_lr: 0.5}\nOther: {base_lr: 0.6}\n",
          {"learning_rate": ("0.5", "0.1")}),
+        ("OptimConfig: {learning_rate: 0.4}\n", {"learning_rate": ("0.4", "0.1")}),
         ("optimizer_adam_beta2: 0.8\n", {"beta2": ("0.8", "0.9")}),
         ("lr: 0.1\nparams: {max_lr: 0.1, base_lr: 0.001}\n", {}),
     ],

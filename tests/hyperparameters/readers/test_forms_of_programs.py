@@ -27,6 +27,8 @@ PYTHON = [
     ("def main(lr: float = 0.1, *, n=2):\n    pass\nfire.Fire(main)\n", {"lr": 0.1, "n": 2}),
     ("p.add_argument('--no_aux', dest='aux', action='store_false')\np.add_argument('-b', '--bs', type=int)\n"
      "p.add_argument('--lr', default=1)\np.set_defaults(lr=2)\n", {"aux": True, "bs": None, "lr": 2}),
+    ("from easydict import EasyDict as ed\ntrain = ed({'OptimConfig': {'lr': 1}})\neval_config = ed({'n': 2})\n",
+     {"OptimConfig.lr": 1, "eval_config.n": 2}),
     ("opt = nn.Momentum(net.trainable_params(), learning_rate=0.1, momentum=0.9)\nset_seed(7)\n",
      {"optimizer": "Momentum", "learning_rate": 0.1, "momentum": 0.9, "seed": 7}),
     ("opt = nn.Adam(p, beta1=0.8)\nother = nn.Adam(q, beta1=0.7)\nclip_grad_norm_(p, 1.0)\n", {"clip_norm": 1.0}),
@@ -58,6 +60,7 @@ YAML = [
      {"lr": 0.1, "opt.type": "torch.optim.Adam", "opt.lr": 0.1, "seed": None, "net.type": "a.Net", "out": None}),
     ("a: {rate: 8, list: [1, 2]}\nb: ${a.rate}\nc: ${a.list}\nd: ???\ne: ${oc.env:HOME}\nf: n${a.rate}\n",
      {"a.rate": 8, "a.list": (1, 2), "b": 8, "c": (1, 2), "d": None, "e": None, "f": "n8"}),
+    ("a: !Path [x, y]\nb: !own 3\n", {"a": "!Path", "b": "!own"}),
     ("a: ${b}\nb: ${a}\n", {"a": None, "b": None}),
     ("STEPS: (60, 80)\nSIZES: !!python/tuple [1, 2]\nlow: -.inf\n",
      {"STEPS": (60, 80), "SIZES": (1, 2), "low": float("-inf")}),
@@ -82,6 +85,9 @@ SHELL = [
      {"nodes": "4", "ntasks-per-node": "8", "lr": "0.1"}),
     ("python train.py --len 512\npython eval.py --len 80\n", {"len": "512"}),
     ("python eval.py --len 80\n", {"len": "80"}),
+    (": ${LR:=0.1}\n: ${AMP:=false}\nARGS=\"--lr=$LR\"\n[ \"$AMP\" = true ] && ARGS+=\" --amp\"\npython a.py $ARGS\n",
+     {"lr": "0.1"}),
+    ("[ \"$1\" = x ] && ARGS=--amp\npython a.py $ARGS --lr 1\n", {"amp": True, "lr": "1"}),
 ]  # fmt: skip
 
 
