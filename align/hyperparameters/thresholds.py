@@ -55,3 +55,31 @@ Choice: a warm-up of 0.029 is not 2/70; 1.333 against 4/3 is a spelling, as in c
 LEAST_OPTIONS: Final = 20
 """A program that defines this many options lists all that it has: no default of a trainer stands for one that it lacks.
 Choice: scripts of trainings have 50 to 120; a wrapper that adds some to another program's has less."""
+
+RANK_OF_A_GENERAL_NAME: Final = 100
+"""A trainer's own name of a parameter counts before each general one: their ranks begin here.
+Choice: no parameter has as many names of its own at one trainer."""
+
+VALUE_NOT_SET: Final = -1
+"""Programs mostly mean by this that they find a value themselves: it is not held against another one.
+Source: max_steps of transformers' TrainingArguments, devices of Lightning, d_embed of Transformer-XL."""
+
+LONGEST_CHAIN_OF_REFERENCES: Final = 8
+"""A reference may lead to another one, so often.
+Choice: configurations of OmegaConf reach three; two that name each other would have no end."""
+
+LARGEST_BASE_OF_A_POWER: Final = 1000
+"""Powers of larger numbers are not computed.
+Choice: sizes are powers of 2 and 10; larger ones are work without use."""
+
+LARGEST_EXPONENT: Final = 64
+"""Powers with larger exponents are not computed.
+Choice: 2 ** 64 is beyond any size; a tower of powers would take all memory."""
+
+LEAST_LETTERS_OF_A_NAME: Final = 5
+"""A single word pairs a whole name with the end of another one if it has this many letters.
+Choice: shorter ones, such as `size` or `mode`, stand under many things."""
+
+LARGEST_COLOUR: Final = 255.0
+"""Colours with a number above 1 are shares of this.
+Source: the largest number of a byte, which images are read as."""

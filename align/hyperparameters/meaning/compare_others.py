@@ -12,6 +12,7 @@ from align.hyperparameters.meaning.found_so_far import side_value
 from align.hyperparameters.meaning.held_values import Held
 from align.hyperparameters.meaning.nested_names import with_nested_names
 from align.hyperparameters.meaning.setting_values import same_value, shown_value
+from align.hyperparameters.thresholds import VALUE_NOT_SET
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 OTHERS, BOOKKEEPING, ENVIRONMENT = "other settings", "bookkeeping", "environment"
 HUB_NAME = re.compile(r"[A-Za-z][\w-]*/[\w.-]*[A-Z\d][\w.-]*")
-UNSET = -1  # by convention: the program finds a value itself
 LAST = sys.maxsize  # behind all parameters that a table knows
 
 
@@ -51,7 +51,7 @@ def _compare_spelled(name: str, one: Setting, other: Setting, found: Comparison,
         found.equal.append((LAST, compared))
     elif any(_is_path(held) for held in (one, other)) and all(isinstance(held.value, str) for held in (one, other)):
         found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.place"))))
-    elif UNSET in (one.value, other.value):
+    elif any(same_value(held.value, VALUE_NOT_SET) for held in (one, other)):
         found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.minus_one"))))
     elif one.computed or other.computed:
         found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.computed"))))

@@ -9,7 +9,7 @@ from align.hyperparameters.meaning.ends_of_names import endings
 from align.hyperparameters.meaning.held_values import RATE, Held, held_value
 from align.hyperparameters.meaning.name_conditions import holds
 from align.hyperparameters.meaning.setting_values import as_number, is_given, same_value, shown_value
-from align.hyperparameters.thresholds import LEAST_OPTIONS
+from align.hyperparameters.thresholds import LEAST_OPTIONS, RANK_OF_A_GENERAL_NAME
 from align.rules.hyperparameter_rules import fits_name, fits_one_of, hyperparameter_rules, plain_name
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from align.hyperparameters.settings_format import Setting
     from align.rules.hyperparameter_rules import Parameter, SpelledName, Trainer
 
-GENERAL = 100  # ranks of names that no trainer has for its own begin here
 SCHEDULE = "lr_schedule"
 DECAYING = ("cosine", "linear", "polynomial", "exponential")
 OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses one
@@ -77,12 +76,17 @@ def _hold_by_names(by_name: Mapping[str, Setting], meaning: Meaning) -> list[str
             if held is not None and rank <= ranks.get(parameter.id, rank):
                 ranks[parameter.id] = rank
                 meaning.held[parameter.id] = held
-            if held is not None and rank >= GENERAL and not setting.option and parameter.kind == "number":
+            if (
+                held is not None
+                and rank >= RANK_OF_A_GENERAL_NAME
+                and not setting.option
+                and parameter.kind == "number"
+            ):
                 rivals.setdefault(parameter.id, []).append((setting, held))
         if not fits and is_given(setting.value):
             left.append(name)
     for ident, several in rivals.items():
-        if ranks[ident] >= GENERAL:
+        if ranks[ident] >= RANK_OF_A_GENERAL_NAME:
             meaning.held[ident] = _with_rivals(meaning.held[ident], several)
     return left
 
@@ -144,7 +148,7 @@ def _parameters_of(
     for parameter in rules.parameters:
         for rank, spelled in enumerate(parameter.names):
             if spelled.name in known and holds(spelled, parameter, name, beside):
-                yield GENERAL + rank, parameter, spelled
+                yield RANK_OF_A_GENERAL_NAME + rank, parameter, spelled
 
 
 def _without_sections(name: str, beside: Mapping[str, Setting]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from align.hyperparameters.meaning.setting_values import as_number, listed_values, same_value
+from align.hyperparameters.thresholds import LEAST_LETTERS_OF_A_NAME
 from align.rules.hyperparameter_rules import hyperparameter_rules
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ COMMON = frozenset(
 
 
 _COUNT = re.compile(r"^(num|n|nb)_(?=[a-z]{4})")
-LEAST_LETTERS = 5  # of a word that says something by itself
 
 
 def with_nested_names(
@@ -93,7 +93,7 @@ def _plain_end(name: str) -> str:
 def _says_enough(end: str, name: str, other: str) -> bool:
     """Tell an end that pairs names without a common part: two words, or a whole name of one side."""
     whole = any("." not in one for one in (name, other))
-    return "_" in end or (whole and len(end) >= LEAST_LETTERS)
+    return "_" in end or (whole and len(end) >= LEAST_LETTERS_OF_A_NAME)
 
 
 def _single_ends(names: Mapping[str, Setting], others: Mapping[str, Setting]) -> dict[str, str]:

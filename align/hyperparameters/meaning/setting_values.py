@@ -6,7 +6,7 @@ from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
 from align.hyperparameters.reader_parts.literals import printed_value
-from align.hyperparameters.thresholds import ENDLESS_DIGITS, LEAST_DIGITS_ROUNDED, SAME_NUMBER
+from align.hyperparameters.thresholds import ENDLESS_DIGITS, LARGEST_COLOUR, LEAST_DIGITS_ROUNDED, SAME_NUMBER
 from align.rules.hyperparameter_rules import plain_choice
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 NOTHING = ("", "none", "null", "auto", "~")
 PERCENT = "%"
-WHOLE_COLOUR = 255.0  # the largest number of a colour that is a byte
 
 
 def is_given(value: Value) -> bool:
@@ -54,7 +53,7 @@ def _pixels(value: Value) -> Value:
     known = [one for one in numbers if one is not None]
     if not known or len(known) < len(numbers):
         return shown_value(value)
-    whole = WHOLE_COLOUR if max(map(abs, known)) > 1 else 1.0
+    whole = LARGEST_COLOUR if max(map(abs, known)) > 1 else 1.0
     shares = [round(one / whole, 3) for one in known]
     return tuple(shares[:1] if len({*shares}) == 1 else shares)  # one number stands for all channels
 

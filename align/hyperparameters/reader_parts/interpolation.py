@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree
+from align.hyperparameters.thresholds import LONGEST_CHAIN_OF_REFERENCES
 
 if TYPE_CHECKING:
     from align.hyperparameters.settings_format import Scalar
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 MISSING = "???"
-LONGEST_CHAIN = 8  # references of references
 
 
 def with_references(tree: Tree) -> Tree:
@@ -36,7 +36,7 @@ def _filled(tree: Tree, whole: Tree) -> Tree:
 
 def _leaf(leaf: Leaf, whole: Tree) -> Tree:
     found: Scalar = None if leaf.value == MISSING else leaf.value
-    for _ in range(LONGEST_CHAIN):
+    for _ in range(LONGEST_CHAIN_OF_REFERENCES):
         if not isinstance(found, str) or "${" not in found:
             break
         alone = _REFERENCE.fullmatch(found.strip())

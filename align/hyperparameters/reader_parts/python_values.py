@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.base_files import BASES
 from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree
-from align.hyperparameters.thresholds import DEEPEST_SETTINGS
+from align.hyperparameters.thresholds import DEEPEST_SETTINGS, LARGEST_BASE_OF_A_POWER, LARGEST_EXPONENT
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 # What a configuration by attributes begins as: empty, or with a dict.
 CONFIG_CALLS = frozenset(("CN", "CfgNode", "ConfigDict", "EasyDict", "edict", "config_dict", "DictConfig"))
-LARGEST_BASE, LARGEST_POWER = 1000, 64  # of a power that is computed
 DICT, FIELDS = "dict", ("field", "Field")
 LAZY_CALLS, TARGET = ("L", "LazyCall"), "_target_"
 
@@ -119,7 +118,7 @@ class PythonValues:
 def _is_defined(operator: ast.operator, left: float, right: float) -> bool:
     """Tell what has a result, and one that no memory is needed for."""
     if isinstance(operator, ast.Pow):
-        return 0 < left <= LARGEST_BASE and abs(right) <= LARGEST_POWER
+        return 0 < left <= LARGEST_BASE_OF_A_POWER and abs(right) <= LARGEST_EXPONENT
     return bool(right) or isinstance(operator, ast.Mult | ast.Add | ast.Sub)
 
 
