@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from align.hyperparameters.hyperparameter_result import ComparedHyperparameter, OneSidedHyperparameter
@@ -74,6 +75,7 @@ def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning
         if (one or other).origin != "default" and _counts(parameter, giver):  # type: ignore[union-attr]
             _add_one_sided(parameter.order, parameter.id, parameter.title, one, other, found)
         return
+    one, other = _by_like_names(one, other)
     counts = _counts(parameter, reference) and _counts(parameter, candidate)
     compared = _compared(parameter, one, other, parameter.why)
     if one.rivals or other.rivals:
@@ -90,6 +92,21 @@ def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning
 
 def _of_one_trainer(reference: Meaning, candidate: Meaning) -> bool:
     return reference.trainer is not None and reference.trainer is candidate.trainer
+
+
+def _by_like_names(one: Held, other: Held) -> tuple[Held, Held]:
+    """Both without their rivals, if these have the same names: of two runs of one program each is held against its own.
+
+    What is held then is the first that is unlike.
+    """
+    mine, theirs = (dict(text.split(" = ", 1) for text in held.rivals) for held in (one, other))
+    if not mine or mine.keys() != theirs.keys():
+        return one, other
+    unlike = next((name for name in mine if not same_value(mine[name], theirs[name])), None)
+    if unlike is None:
+        return replace(one, rivals=()), replace(other, rivals=())
+    first, second = mine[unlike], theirs[unlike]
+    return replace(one, value=first, text=first, rivals=()), replace(other, value=second, text=second, rivals=())
 
 
 def _several(*held: Held) -> str:
@@ -157,7 +174,7 @@ def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quan
         if one is not other and (one or other).origin != "default":  # type: ignore[union-attr]
             _add_one_sided(parameter.order, parameter.id, parameter.title, one, other, found)
         return
-    if one.rivals or other.rivals:
+    if one.rivals != other.rivals:
         found.unsettled.append((parameter.order, _compared(parameter, one, other, _several(one, other))))
         return
     form = next(common_forms(reference, candidate), None)

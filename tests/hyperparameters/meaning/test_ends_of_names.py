@@ -61,6 +61,19 @@ def test_settings_of_one_file_that_rival_each_other_are_looked_at(settings: Any)
     assert result.differences == ()
 
 
+def test_rivals_of_two_runs_of_one_program_are_each_held_against_their_own(settings: Any) -> None:
+    first, second = (
+        "lr: 0.1\nbase_lr: 0.2\nepochs: 9\ntotal_epoch: 8\n",
+        "lr: 0.1\nbase_lr: 0.3\nepochs: 9\ntotal_epoch: 8\n",
+    )
+    assert settings.compare(("a.yaml", first), ("b.yaml", first)).unsettled == ()
+    result = settings.compare(("a.yaml", first), ("b.yaml", second))
+    assert [(one.parameter, one.reference.value, one.candidate.value) for one in result.differences] == [
+        ("learning_rate", "0.2", "0.3")
+    ]
+    assert result.unsettled == ()
+
+
 @pytest.mark.parametrize(
     ("first", "second", "why"),
     [
