@@ -144,10 +144,9 @@ def _parameters_of(
                     yield rank, rules.parameter(ident), spelled
     if own:
         return
-    known = {name, *_without_sections(name, beside)}
-    for parameter in rules.parameters:
-        for rank, spelled in enumerate(parameter.names):
-            if spelled.name in known and holds(spelled, parameter, name, beside):
+    for known in (name, *_without_sections(name, beside)):
+        for rank, parameter, spelled in rules.by_name.get(known, ()):
+            if holds(spelled, parameter, name, beside):
                 yield RANK_OF_A_GENERAL_NAME + rank, parameter, spelled
 
 
