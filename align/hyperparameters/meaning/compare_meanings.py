@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from align.hyperparameters.meaning.named_parameters import Meaning
     from align.rules.hyperparameter_rules import Parameter
 
+STARTING_POINT = "starting point"
 WORLD_SIZE, ACCUMULATION = "world_size", "accumulation"
 BATCHES = {"global_batch", "micro_batch"}
 # Derived quantities: the parameters that they stand for, the first names them in the order of all.
@@ -130,7 +131,7 @@ def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer:
     known = parameter.same.values()
     if parameter.classes and not (one.value in known and other.value in known):
         return sentence("hyperparameters.own_name")
-    if parameter.kind == "place" and not _named_weights(one, other):
+    if parameter.kind == "place" and not (parameter.group == STARTING_POINT and _named_weights(one, other)):
         return sentence("hyperparameters.place")
     return "" if parameter.kind != "own name" or same_trainer else sentence("hyperparameters.own_name")
 
