@@ -264,6 +264,11 @@ MOST_TRIED_EDITS: Final = 40
 Choice: each costs a run of the port; the arguments of a usual piece of code have fewer values worth trying.
 """
 
+MOST_INSERTED_LAYERS: Final = 4
+"""Of the layers of the reference that a list of the port may lack, so many are tried, the latest first.
+Choice: between two layers with parameters stand an activation, a dropout and a pooling at most, in usual models.
+"""
+
 MOST_REORDERED: Final = 4
 """Of so many axes, or joined parts, all orders are tried.
 Choice: 4 have 24 orders; 5 have 120, more than runs of the port are worth.

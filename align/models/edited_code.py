@@ -19,7 +19,8 @@ class CodeChange:
     """An expression in a file that is to be another one.
 
     It begins at `line`, from 1, and `column`, the bytes of UTF-8 before it, as Python's syntax trees count; `before` is
-    its source, `after` what is to stand there.
+    its source, `after` what is to stand there. Where that adds an item to a list of layers, the names of `moves`
+    parameters behind it change.
     """
 
     file: str
@@ -27,6 +28,7 @@ class CodeChange:
     column: int
     before: str
     after: str
+    moves: int = 0
 
 
 @contextmanager
@@ -44,9 +46,8 @@ def edited(function: FunctionType, change: CodeChange) -> Iterator[bool]:
         function.__code__ = before
 
 
-def changed_line(function: FunctionType, change: CodeChange) -> tuple[str, str]:
-    """Return the lines of source that a change is on, before and after it, in one line each."""
-    text = _text(function)
+def changed_line(text: str, change: CodeChange) -> tuple[str, str]:
+    """Return the lines of a file's text that a change is on, before and after it, in one line each."""
     start = offset_of(text, change.line, change.column)
     stop = start + len(change.before)
     first, last = text.rfind("\n", 0, start) + 1, text.find("\n", stop)
@@ -78,7 +79,7 @@ def compiled(source: str | bytes, file: str) -> CodeType:
 
 def _edited_code(function: FunctionType, change: CodeChange) -> CodeType | None:
     code = function.__code__
-    text = edited_text(_text(function), change)
+    text = edited_text(source_text(function), change)
     if text is None:
         return None
     try:
@@ -88,7 +89,8 @@ def _edited_code(function: FunctionType, change: CodeChange) -> CodeType | None:
     return next((one for one in _codes(module) if _place(one) == _place(code)), None)
 
 
-def _text(function: FunctionType) -> str:
+def source_text(function: FunctionType) -> str:
+    """The text of the file that a function stands in; "" where it cannot be read."""
     return "".join(linecache.getlines(function.__code__.co_filename, function.__globals__))
 
 

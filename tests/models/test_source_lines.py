@@ -213,13 +213,56 @@ CASES = {
         """,
         "norm1",
     ),
+    "a method makes the list by a helper": (
+        """
+        def norm(size):
+            return Norm(size)  # made
+        class Net:
+            def __init__(self):
+                self.blocks = self.made(2)
+            def made(self, size):
+                layers = [Layer(size)]
+                layers.append(norm(size=size))
+                return Sequential(*layers)
+            def forward(self, x):
+                return self.blocks(x)  # called
+        """,
+        "blocks.1",
+    ),
+    "a helper makes one of two": (
+        """
+        def layer(normed):
+            if normed:
+                return Norm()  # made
+            return Layer()
+        class Net:
+            def __init__(self):
+                self.norm = layer(True)
+            def forward(self, x):
+                return self.norm(x)  # called
+        """,
+        "norm",
+    ),
+    "a class is handed down under the name of a helper": (
+        """
+        def layer():
+            return Layer()
+        class Net:
+            def __init__(self, layer=Norm):
+                self.norm = layer()  # made
+            def forward(self, x):
+                return self.norm(x)  # called
+        """,
+        "norm",
+    ),
     "a helper makes the list": (
         """
         def blocks():
-            return Sequential(Norm(), Norm())
+            return Sequential(Norm(),
+                              Norm())  # made
         class Net:
             def __init__(self):
-                self.blocks = blocks()  # made
+                self.blocks = blocks()
             def forward(self, x):
                 return self.blocks(x)  # called
         """,

@@ -48,8 +48,8 @@ def ported(tmp_path, original):
         module = load(path)
         net = module.build(getattr(module, kind))
         values = original.build(getattr(original, kind)).state_dict()
-        for one in net.get_parameters():
-            one.set_data(mindspore.Tensor(values[one.name].numpy()))
+        for one, value in zip(net.get_parameters(), values.values(), strict=True):
+            one.set_data(mindspore.Tensor(value.numpy()))
         return net
 
     return build
@@ -96,6 +96,29 @@ def test_the_change_that_ends_a_fault_in_code_is_found_by_trying_and_can_be_writ
     (written,) = planned.texts.values()
     mended = ported(f"mended_{name}", written)
     assert compare_forward(original.build(), mended, inputs=X, power=False).verdict.outcome is Outcome.ALIGNED
+
+
+ENDING = ("conv(width, 3), nn.ReLU())", "conv(width, 3))", 0)
+BETWEEN = ("nn.Dense(3, 8), nn.GELU(approximate=False)]", "nn.Dense(3, 8)]", 2)
+APPENDED = ("[nn.Sigmoid(), nn.Tanh()]", "[]", 0)
+
+
+@pytest.mark.parametrize(("right", "wrong", "moves"), [ENDING, BETWEEN, APPENDED])
+def test_layers_that_a_list_lacks_are_tried_and_written_wherever_their_line_makes_one(
+    original, ported, right, wrong, moves
+):
+    text = (PORTS / "port.py").read_text(encoding="utf-8")
+    net = ported("list_with_less", text.replace(right, wrong), "Listed")
+    found = compare_forward(original.build(original.Listed), net, inputs=X, power=False)
+    assert {one.sureness for one in found.culprits} == {"confirmed"}
+    assert {one.code.moves for one in found.culprits} == {moves}
+    if moves:
+        (refused,) = plan_edits(found.culprits, net, "port.ckpt").refused
+        assert refused.reason == "fix_refused.moves_names"
+    (written,) = plan_edits(found.culprits, net).texts.values()
+    mended = ported("list_with_all", written, "Listed")
+    again = compare_forward(original.build(original.Listed), mended, inputs=X, power=False)
+    assert again.verdict.outcome is Outcome.ALIGNED
 
 
 def test_no_change_is_offered_that_makes_another_layer_wrong(original, ported):

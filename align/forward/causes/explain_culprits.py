@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from align.core.protocols import LayerRebuilder, SettingsReader
 from align.forward.causes.compare_live_weights import Owner
@@ -26,6 +26,7 @@ from align.forward.causes.settings_to_try import (
 from align.forward.causes.suspects import WEIGHTS, at_layer, suspects_of, with_findings, with_layer, with_weights
 from align.forward.isolation.locate_faults import ProducerLayer, unpaired_before
 from align.forward.thresholds import MOST_UNPAIRED_TRIALS
+from align.models.inserted_layers import layer_at
 from align.models.rebuild_from_settings import with_attributes
 from align.models.restore_state import restored_attributes
 from align.rules.pitfalls import pitfalls
@@ -201,7 +202,7 @@ def try_around(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspect]
     for suspect in suspects:
         findings = () if suspect.fault.part == "layer" else findings_around(suspect.fault, trials.settings)
         for finding in findings:
-            module = _module_at(trials.bench.side.model, finding.candidate)
+            module = layer_at(trials.bench.side.model, finding.candidate)
             with restored_attributes([module]):
                 with_attributes(module, finding.arguments)
                 calls = trials.run()
@@ -261,17 +262,12 @@ def _run_with(trials: Trials, changes: Sequence[Change]) -> tuple[Set[str], Set[
 @contextmanager
 def _set_on_live_layers(side: Side, changes: Sequence[Change]) -> Iterator[set[str]]:
     """Set what changes ask for as attributes where a layer has such, and yield the paths; a run shows if it counts."""
-    layers = {one.path: _module_at(side.model, one.path) for one in changes if isinstance(side.reader, LayerRebuilder)}
+    layers = {one.path: layer_at(side.model, one.path) for one in changes if isinstance(side.reader, LayerRebuilder)}
     with restored_attributes([*layers.values()]):
         fitting = [one for one in changes if one.path in layers and one.fits(layers[one.path])]
         for one in fitting:
             with_attributes(layers[one.path], one.arguments)
         yield {one.path for one in fitting}
-
-
-def _module_at(model: Model, path: str) -> Any:
-    """The live module at a path."""
-    return reduce(getattr, path.split(".") if path else [], model)
 
 
 def _changes(trials: Trials, path: str, findings: Sequence[SettingFinding]) -> list[Change]:

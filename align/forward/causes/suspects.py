@@ -17,8 +17,9 @@ from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.measure.tensor_layouts import only_layout
 from align.models.calls_in_code import called_at, probed_at
+from align.models.function_source import defined_at
 from align.models.probe import is_probe, probe_name
-from align.models.source_lines import defined_at, made_at
+from align.models.source_lines import made_at
 from align.rules.layer_rules import role_of
 from align.traces.module_calls import call_key
 from align.words.catalogue import joined, sentence

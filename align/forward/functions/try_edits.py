@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.forward.functions.edits_to_try import WrongCode, edits_to_try
 from align.forward.thresholds import MOST_TRIED_EDITS
-from align.models.edited_code import changed_line, edited
-from align.models.source_lines import function_source, own_classes, shown_line
+from align.models.edited_code import changed_line, edited, source_text
+from align.models.function_source import function_source, own_classes, shown_line
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
             break
         with edited(function, change) as is_edited:
             run = bench.run(alone.way) if is_edited else None
-        if run is None or run.failed or not suspect.is_mended(run.calls) or _is_worse(run.calls, alone.calls):
+        if run is None or run.failed or not suspect.is_mended(run.calls) or is_worse(run.calls, alone.calls):
             continue
         culprit = suspect.culprit
-        before, after = changed_line(function, change)
-        told = sentence("forward_finding.write", before=before, after=after)
+        before, after = changed_line(source_text(function), change)
+        told = sentence("forward_finding.write", before=before, after=after, moves=0)
         is_there = culprit.line.endswith(f":{change.line}")
         line = culprit.line if is_there else shown_line(change.file, function.__module__, change.line)
         cause = culprit.cause or CODE_DIFFERS
@@ -76,7 +76,7 @@ def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
     return suspect
 
 
-def _is_worse(after: Calls, before: Calls) -> bool:
+def is_worse(after: Calls, before: Calls) -> bool:
     """Tell whether a tensor is off that was right without the change, or one that was compared is compared no more."""
     for key, call in before.items():
         other = after.get(key)

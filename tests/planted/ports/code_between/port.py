@@ -52,5 +52,26 @@ class Shared(nn.Cell):
         return self.mix(self.fc2(self.mix(self.fc1(x))))
 
 
+def conv(channels, out, kernel=1):
+    return nn.Conv2d(channels, out, kernel, pad_mode="same", has_bias=True)
+
+
+def block(width):
+    return nn.SequentialCell(conv(3, width, kernel=3), conv(width, 3), nn.ReLU())
+
+
+class Listed(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.SequentialCell(block(4), block(6))
+        layers = [nn.Dense(3, 8), nn.GELU(approximate=False)]
+        layers.append(nn.Dense(8, 5))
+        layers += [nn.Sigmoid(), nn.Tanh()]
+        self.head = nn.SequentialCell(layers)
+
+    def construct(self, x):
+        return self.head(self.features(x).mean((2, 3)))
+
+
 def build(kind=Net):
     return kind()
