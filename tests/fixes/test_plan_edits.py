@@ -46,9 +46,16 @@ class Norm(nn.BatchNorm2d):
         super().__init__(dim, eps=1e-3)
 
 
+def normed(size, eps=1e-3):
+    return nn.BatchNorm2d(size, eps=eps)
+
+
 class Net(nn.Cell):
     def __init__(self, small=True):
         super().__init__()
+        self.given = normed(4, 1e-4)
+        self.default = normed(4)
+        self.stack = self.stacked(2, alpha=0.6)
         self.keyword = nn.BatchNorm2d(4, eps=1e-3)  # kept: ü
         self.place = nn.BatchNorm2d(4, 1e-3, 0.9)
         self.none = nn.LeakyReLU()
@@ -71,6 +78,12 @@ class Net(nn.Cell):
         self.own = Norm(4)
         self.computed = nn.LeakyReLU(SLOPES["small"])
         self.open = nn.BatchNorm2d(*(4, 1e-3))
+
+    def stacked(self, count, alpha):
+        layers = []
+        for _ in range(count):
+            layers.append(nn.LeakyReLU(alpha))
+        return nn.SequentialCell(*layers)
 
 
 def build():
@@ -134,6 +147,9 @@ EPSILON: dict[str, Setting] = {"eps": 1e-5}
         ({"alpha": 0.01}, ["other.leaky"], "slope=0.4", "slope=0.01"),
         ({"alpha": 0.01}, ["wide.leaky"], "slope=0.3", "slope=0.01"),
         ({"p": 0.1}, [f"{one}.drop" for one in ("other", "blocks.0", "blocks.1", "wide")], "rate=0.5", "rate=0.1"),
+        (EPSILON, ["given"], "normed(4, 1e-4)", "normed(4, 1e-05)"),
+        (EPSILON, ["default"], "size, eps=1e-3", "size, eps=1e-05"),
+        ({"alpha": 0.01}, ["stack.0", "stack.1"], "alpha=0.6", "alpha=0.01"),
         (EPSILON, ["own"], "super().__init__(dim, eps=1e-3)", "super().__init__(dim, eps=1e-05)"),
     ],
 )

@@ -121,6 +121,22 @@ def test_layers_that_a_list_lacks_are_tried_and_written_wherever_their_line_make
     assert again.verdict.outcome is Outcome.ALIGNED
 
 
+def test_layers_that_a_list_has_too_many_are_left_out_and_each_is_named_once(original, ported):
+    text = (PORTS / "port.py").read_text(encoding="utf-8")
+    right = "conv(width, 3), nn.ReLU())"
+    more = text.replace(right, "conv(width, 3), nn.ReLU(), nn.Sigmoid())")
+    net = ported(
+        "list_with_more", more.replace("nn.Sigmoid(), nn.Tanh()]", "nn.Sigmoid(), nn.Tanh(), nn.GELU()]"), "Listed"
+    )
+    found = compare_forward(original.build(original.Listed), net, inputs=X, power=False)
+    named = [(one.candidate, one.cause, one.sureness) for one in found.culprits]
+    assert named == [(one, "layer-extra", "confirmed") for one in ("features.0.3", "features.1.3", "head.5")]
+    (written,) = plan_edits(found.culprits, net).texts.values()
+    mended = ported("list_without", written, "Listed")
+    again = compare_forward(original.build(original.Listed), mended, inputs=X, power=False)
+    assert again.verdict.outcome is Outcome.ALIGNED
+
+
 def test_no_change_is_offered_that_makes_another_layer_wrong(original, ported):
     net = ported("shared_method", (PORTS / "port.py").read_text(encoding="utf-8"), "Shared")
     found = compare_forward(original.build(original.Shared), net, inputs=TOKENS, power=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from align.core.protocols import LayerRebuilder, SettingsReader
 from align.forward.causes.compare_live_weights import Owner
-from align.forward.causes.rebuild_layer import changes_for, planned_kind, rebuilt_layer, same_windows
+from align.forward.causes.rebuild_layer import changes_for, nothing_for, planned_kind, rebuilt_layer, same_windows
 from align.forward.causes.settings_to_try import (
     count_changed_settings,
     findings_around,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
-    from align.core.layer_settings import Setting
+    from align.core.layer_settings import LayerSettings, Setting
     from align.core.protocols import Model
     from align.forward.causes.compare_live_weights import Weights
     from align.forward.causes.rebuild_layer import LayerPlan
@@ -64,7 +64,18 @@ def explain_culprits(
         suspects = _explained(suspects, try_settings(trials, _open(suspects)))
         suspects = _explained(suspects, try_around(trials, _open(suspects)))
         suspects = _explained(suspects, try_unpaired(trials, _open(suspects)))
-    return tuple(one for one in suspects if not (weights.never_given and one.culprit.cause == WEIGHTS))
+    return tuple(_once(one for one in suspects if not (weights.never_given and one.culprit.cause == WEIGHTS)))
+
+
+def _once(suspects: Iterable[Suspect]) -> Iterator[Suspect]:
+    """Leave out what one change of one layer ends that shows in several places, but for the first."""
+    seen: list[tuple[object, ...]] = []
+    for suspect in suspects:
+        culprit = suspect.culprit
+        change = culprit.candidate, culprit.part, culprit.cause, culprit.layer, culprit.arguments
+        if culprit.sureness != "confirmed" or not (culprit.layer or culprit.arguments) or change not in seen:
+            yield suspect
+        seen.append(change)
 
 
 def _open(suspects: Sequence[Suspect]) -> list[Suspect]:
@@ -218,7 +229,7 @@ def try_unpaired(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspec
         changes: list[Change] = []
         for path in unpaired_before(suspect.fault, trials.alone.calls):
             found = findings_of_unpaired((trials.owner(path).path, path), trials.settings, pitfalls())
-            changes += [*_changes(trials, path, found)[: len(found)], *_rivals(trials, path)]
+            changes += [*_changes(trials, path, found)[: len(found)], *_rivals(trials, path), *_left_out(trials, path)]
         waiting.append((suspect, [replace(one, guessed=True) for one in changes[:MOST_UNPAIRED_TRIALS]]))
     for suspect, change, _ in _in_turns(trials, waiting):
         if suspect.is_mended(_run_with(trials, [change])[2]):  # by itself, not by another one of that run
@@ -279,13 +290,24 @@ def _changes(trials: Trials, path: str, findings: Sequence[SettingFinding]) -> l
 
 def _rivals(trials: Trials, path: str) -> list[Change]:
     """Layers that work on the same windows, but to another end."""
-    reader, layer = trials.bench.side.reader, trials.settings[1].get(path)
-    if layer is None or not isinstance(reader, LayerRebuilder):
-        return []
-    return [
-        Change((other_kind(layer, plan.class_name),), partial(reader.built, plan.class_name, plan.arguments), plan=plan)
-        for plan in same_windows(layer)
-    ]
+    layer = trials.settings[1].get(path)
+    return [] if layer is None else list(_others(trials, layer, same_windows(layer)))
+
+
+def _left_out(trials: Trials, path: str) -> list[Change]:
+    """The layer left out: one in its place that returns what it is given."""
+    layer = trials.settings[1].get(path)
+    plan = nothing_for(layer) if layer is not None else None
+    return [] if layer is None or plan is None else list(_others(trials, layer, [plan]))
+
+
+def _others(trials: Trials, layer: LayerSettings, plans: Iterable[LayerPlan]) -> Iterator[Change]:
+    """Layers of other classes in the place of one."""
+    reader = trials.bench.side.reader
+    if isinstance(reader, LayerRebuilder):
+        for plan in plans:
+            build = partial(reader.built, plan.class_name, plan.arguments)
+            yield Change((other_kind(layer, plan.class_name),), build, plan=plan)
 
 
 def _count_moved(trials: Trials, change: Change) -> int:

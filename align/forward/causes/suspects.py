@@ -128,7 +128,7 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
 
 def at_layer(culprit: Culprit, maker: ProducerLayer) -> Culprit:
     """Name a layer that has no counterpart in the place of what shows that it is at fault."""
-    facts = {**culprit.facts, "shows_at": culprit.candidate}
+    facts = culprit.facts if maker.module == culprit.candidate else {**culprit.facts, "shows_at": culprit.candidate}
     return replace(culprit, candidate=maker.module, candidate_class=maker.class_name, part="layer", facts=facts)
 
 
