@@ -12,11 +12,11 @@ import linecache
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import FunctionType
-from typing import TYPE_CHECKING
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 FRAMEWORKS = ("torch", "mindspore")
 NOT_OWN = (*FRAMEWORKS, "align", "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
@@ -116,3 +116,65 @@ def _file(path: Path, module: str) -> str:
     if path.is_relative_to(Path.cwd()):
         return path.relative_to(Path.cwd()).as_posix()
     return Path(*path.parts[-1 - module.count(".") :]).as_posix()
+
+
+def own_function(value: object) -> FunctionType | None:
+    """A function of the user's own without its decorators; None for anything else."""
+    if not isinstance(value, FunctionType) or (value.__module__ or "").partition(".")[0] in NOT_OWN:
+        return None
+    unwrapped = inspect.unwrap(value)
+    return unwrapped if isinstance(unwrapped, FunctionType) else None
+
+
+def named_function(node: ast.expr, inside: FunctionNode, names: Mapping[str, Any]) -> FunctionType | None:
+    """The user's own function that `f` or `module.f` means in the code of a function; `names` are its module's."""
+    parts = _dotted(node)
+    if not parts or parts[0] in _local_names(inside):
+        return None
+    found: Any = names.get(parts[0])
+    for part in parts[1:]:
+        found = getattr(found, part, None) if isinstance(found, ModuleType) else None
+    return own_function(found)
+
+
+def helpers_of(function: FunctionType) -> Iterator[FunctionType]:
+    """The functions of the same project that a function calls by their names, each once, and those that these call."""
+    found, waiting = {function}, [function]
+    while waiting:
+        caller = waiting.pop(0)
+        for called in _called_by(caller):
+            if called not in found and _of_one_project(called, function):
+                found.add(called)
+                waiting.append(called)
+                yield called
+
+
+def _called_by(function: FunctionType) -> Iterator[FunctionType]:
+    source = function_source(function)
+    for node in ast.walk(source.node) if source else ():
+        if source and isinstance(node, ast.Call):
+            called = named_function(node.func, source.node, function.__globals__)
+            if called is not None:
+                yield called
+
+
+def _of_one_project(function: FunctionType, other: FunctionType) -> bool:
+    """Tell whether two functions are of one package; of what is not installed, all are."""
+    if function.__module__.partition(".")[0] == other.__module__.partition(".")[0]:
+        return True
+    return not any(part in Path(function.__code__.co_filename).parts for part in INSTALLED)
+
+
+def _dotted(node: ast.expr) -> list[str]:
+    """The names of `a.b.c`; none for anything else."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    outer = _dotted(node.value) if isinstance(node, ast.Attribute) else []
+    return [*outer, node.attr] if outer and isinstance(node, ast.Attribute) else []
+
+
+def _local_names(function: FunctionNode) -> set[str]:
+    """The names that mean something else in a function than in its module."""
+    given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    stored = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    return {*(one.arg for one in given), *(one.id for one in stored)}

@@ -14,20 +14,20 @@ import re
 import sys
 from collections.abc import Sized
 from dataclasses import dataclass, replace
-from functools import reduce
 from inspect import getattr_static
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from align.models.function_source import (
-    NOT_OWN,
     FunctionSource,
     called_name,
     function_source,
     functions_of,
     is_own,
     methods_of,
+    named_function,
     own_classes,
+    own_function,
     shown,
 )
 from align.models.list_elements import CONSTRUCTOR, Expression, ListStep, innermost, resolved, targets
@@ -36,7 +36,6 @@ from align.models.thresholds import DEEPEST_CALLS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.models.function_source import FunctionNode
 
 Place = tuple[str, int, int]  # a file, a line and a column
 REGISTERING = ("add_module", "register_module", "insert_child_to_cell", "setattr")
@@ -137,34 +136,12 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 def called_function(made: Construction, owner: object) -> FunctionType | None:
     """The user's own function that an expression calls: of its module, of one that it imports, or the owner's."""
-    names = _dotted(made.node.func) if isinstance(made.node, ast.Call) else []
-    found: Any = None
+    if not isinstance(made.node, ast.Call):
+        return None
     if _is_method(made):
-        found = getattr(type(owner), names[1], None)
-    elif names and names[0] not in _local_names(made.source.node):
-        found = reduce(_part, names, sys.modules.get(made.source.module))
-    own = isinstance(found, FunctionType) and (found.__module__ or "").partition(".")[0] not in NOT_OWN
-    return inspect.unwrap(found) if own else None
-
-
-def _part(holder: object, name: str) -> object:
-    """What a module has under a name; None for what is no module."""
-    return getattr(holder, name, None) if isinstance(holder, ModuleType) else None
-
-
-def _dotted(node: ast.expr) -> list[str]:
-    """The names of `a.b.c`; none for anything else."""
-    if isinstance(node, ast.Name):
-        return [node.id]
-    outer = _dotted(node.value) if isinstance(node, ast.Attribute) else []
-    return [*outer, node.attr] if outer and isinstance(node, ast.Attribute) else []
-
-
-def _local_names(function: FunctionNode) -> set[str]:
-    """The names that mean something else in a function than in its module."""
-    given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    stored = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-    return {*(one.arg for one in given), *(one.id for one in stored)}
+        return own_function(getattr(type(owner), called_name(made.node), None))
+    module = sys.modules.get(made.source.module)
+    return named_function(made.node.func, made.source.node, vars(module)) if module else None
 
 
 def agrees_with(node: ast.expr, layer: object) -> bool:

@@ -58,7 +58,7 @@ def ported(tmp_path, original):
 SOFTMAX = ("* 0.7, axis=-1)", "* 0.7, axis=1)")
 RELU = ("ops.relu(self.conv1(x))", "self.conv1(x)")
 JOINED = ("[a, self.conv2(a)]", "[self.conv2(a), a]")
-TURNED = (".transpose(0, 2, 1, 3).reshape(b, n, d)", ".reshape(b, n, d)")
+TURNED = ("heads.transpose(0, 2, 1, 3).reshape(b, n, -1)", "heads.reshape(b, n, -1)")  # in a function
 GELU = ('approximate="none"', 'approximate="tanh"')
 OTHER = ('ops.gelu(self.fc1(x.mean(1)), approximate="none")', "ops.sigmoid(self.fc1(x.mean(1)))")
 NUMBER = ("self.fc2(x) * 3.0", "self.fc2(x) * 2.5")

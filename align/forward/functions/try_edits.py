@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from align.forward.functions.edits_to_try import WrongCode, edits_to_try
 from align.forward.thresholds import MOST_TRIED_EDITS
 from align.models.edited_code import changed_line, edited, source_text
-from align.models.function_source import function_source, own_classes, shown_line
+from align.models.function_source import function_source, helpers_of, own_classes, shown_line
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def try_edits(
 
     Code that the reference runs too is left as it is: a change there would change both sides.
     """
-    trials = _Trials(bench, alone, budget, frozenset(map(id, _methods_below(reference))))
+    trials = _Trials(bench, alone, budget, frozenset(map(id, _code_below(reference))))
     return tuple(_tried(trials, one) if one.culprit.sureness != "confirmed" else one for one in suspects)
 
 
@@ -100,23 +100,29 @@ def _wrong_code(model: Model, suspect: Suspect, kept: frozenset[int]) -> WrongCo
 
 
 def _functions(model: Any, path: str) -> Iterator[tuple[FunctionType, ast.AST]]:
-    """The methods of the module at a path, or of the first around it that has code of a user's own."""
+    """The methods of the module at a path, or of the first around it that has code of a user's own, and what they call.
+
+    Functions are those of the project.
+    """
     layer = reduce(lambda holder, name: getattr(holder, name, None), path.split(".") if path else [], model)
     classes = own_classes(layer)
     if not classes and path:
         yield from _functions(model, path.rpartition(".")[0])
-    for function in (one for cls in classes for one in _methods(cls)):
+    methods = [one for cls in classes for one in _methods(cls)]
+    for function in dict.fromkeys([*methods, *(one for method in methods for one in helpers_of(method))]):
         source = function_source(function)
         if source is not None and source.node.name != "__init__":
             yield function, source.node
 
 
-def _methods_below(model: Any) -> Iterator[FunctionType]:
-    """The methods of all classes of a user's own that a live model is made of."""
+def _code_below(model: Any) -> Iterator[FunctionType]:
+    """The methods of all classes of a user's own that a live model is made of, and the functions that they call."""
     walk: Any = getattr(model, "cells_and_names", None) or getattr(model, "named_modules", tuple)
     layers = [model, *(layer for _, layer in walk())]
     for cls in dict.fromkeys(cls for layer in layers for cls in own_classes(layer)):
-        yield from _methods(cls)
+        for method in _methods(cls):
+            yield method
+            yield from helpers_of(method)
 
 
 def _methods(cls: type) -> Iterator[FunctionType]:

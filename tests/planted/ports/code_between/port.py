@@ -3,6 +3,11 @@
 from mindspore import nn, ops
 
 
+def joined(heads):
+    b, _, n, _ = heads.shape
+    return heads.transpose(0, 2, 1, 3).reshape(b, n, -1)
+
+
 class Attention(nn.Cell):
     def __init__(self, dim=8, heads=2):
         super().__init__()
@@ -15,10 +20,9 @@ class Attention(nn.Cell):
         return x.reshape(b, n, self.heads, d // self.heads).transpose(0, 2, 1, 3)
 
     def construct(self, x):
-        b, n, d = x.shape
         keys = self.split(self.qk(x))
         weights = ops.softmax(ops.matmul(keys, keys.swapaxes(-2, -1)) * 0.7, axis=-1)
-        return self.out(ops.matmul(weights, self.split(x)).transpose(0, 2, 1, 3).reshape(b, n, d))
+        return self.out(joined(ops.matmul(weights, self.split(x))))
 
 
 class Net(nn.Cell):
