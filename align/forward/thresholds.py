@@ -41,6 +41,10 @@ MOST_UNPAIRED_TRIALS: Final = 8
 """So many changes of layers without counterpart are tried for each fault.
 Choice: each costs a run of the port, and none of these layers need be at fault."""
 
+MOST_LEFT_OUT: Final = 4
+"""So many layers without counterpart are left out on a trial for each fault, the latest first.
+Choice: each costs a run of the port; between two layers with parameters seldom stand more."""
+
 MOST_TENSORS_BEFORE: Final = 8
 """So many tensors of the same shape before a fault are asked what code makes of them, the latest first.
 Choice: the work grows with the pairs of them; code seldom reaches farther back."""

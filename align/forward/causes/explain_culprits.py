@@ -25,7 +25,7 @@ from align.forward.causes.settings_to_try import (
 )
 from align.forward.causes.suspects import WEIGHTS, at_layer, suspects_of, with_findings, with_layer, with_weights
 from align.forward.isolation.locate_faults import ProducerLayer, unpaired_before
-from align.forward.thresholds import MOST_UNPAIRED_TRIALS
+from align.forward.thresholds import MOST_LEFT_OUT, MOST_UNPAIRED_TRIALS
 from align.models.inserted_layers import layer_at
 from align.models.rebuild_from_settings import with_attributes
 from align.models.restore_state import restored_attributes
@@ -227,10 +227,13 @@ def try_unpaired(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspec
     waiting: Waiting = []
     for suspect in suspects:
         changes: list[Change] = []
+        left_out: list[Change] = []
         for path in unpaired_before(suspect.fault, trials.alone.calls):
             found = findings_of_unpaired((trials.owner(path).path, path), trials.settings, pitfalls())
-            changes += [*_changes(trials, path, found)[: len(found)], *_rivals(trials, path), *_left_out(trials, path)]
-        waiting.append((suspect, [replace(one, guessed=True) for one in changes[:MOST_UNPAIRED_TRIALS]]))
+            changes += [*_changes(trials, path, found)[: len(found)], *_rivals(trials, path)]
+            left_out += _left_out(trials, path)
+        tried = [*changes[:MOST_UNPAIRED_TRIALS], *left_out[:MOST_LEFT_OUT]]
+        waiting.append((suspect, [replace(one, guessed=True) for one in tried]))
     for suspect, change, _ in _in_turns(trials, waiting):
         if suspect.is_mended(_run_with(trials, [change])[2]):  # by itself, not by another one of that run
             layer = ProducerLayer(change.path, change.findings[0].candidate_class)
