@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 FRAMEWORKS = ("torch", "mindspore")
 NOT_OWN = (*FRAMEWORKS, "align", "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
 INSTALLED = ("site-packages", "dist-packages")
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -126,15 +128,15 @@ def own_function(value: object) -> FunctionType | None:
     return unwrapped if isinstance(unwrapped, FunctionType) else None
 
 
-def named_function(node: ast.expr, inside: FunctionNode, names: Mapping[str, Any]) -> FunctionType | None:
-    """The user's own function that `f` or `module.f` means in the code of a function; `names` are its module's."""
+def named_object(node: ast.expr, inside: FunctionNode, names: Mapping[str, Any]) -> object:
+    """What `f` or `module.f` means in the code of a function; `names` are its module's. None where it is not known."""
     parts = _dotted(node)
     if not parts or parts[0] in _local_names(inside):
         return None
     found: Any = names.get(parts[0])
     for part in parts[1:]:
         found = getattr(found, part, None) if isinstance(found, ModuleType) else None
-    return own_function(found)
+    return found
 
 
 def helpers_of(function: FunctionType) -> Iterator[FunctionType]:
@@ -153,7 +155,7 @@ def _called_by(function: FunctionType) -> Iterator[FunctionType]:
     source = function_source(function)
     for node in ast.walk(source.node) if source else ():
         if source and isinstance(node, ast.Call):
-            called = named_function(node.func, source.node, function.__globals__)
+            called = own_function(named_object(node.func, source.node, function.__globals__))
             if called is not None:
                 yield called
 
@@ -173,8 +175,14 @@ def _dotted(node: ast.expr) -> list[str]:
     return [*outer, node.attr] if outer and isinstance(node, ast.Attribute) else []
 
 
+@lru_cache(maxsize=256)
 def _local_names(function: FunctionNode) -> set[str]:
     """The names that mean something else in a function than in its module."""
-    given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    stored = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-    return {*(one.arg for one in given), *(one.id for one in stored)}
+    inside = [*ast.walk(function)]
+    given = (one.arg for one in inside if isinstance(one, ast.arg))
+    stored = (one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    nested = (one.name for one in inside if isinstance(one, DEFINITIONS) and one is not function)
+    imported = (
+        one.asname or one.name.partition(".")[0] for node in inside if isinstance(node, IMPORTS) for one in node.names
+    )
+    return {*given, *stored, *nested, *imported}

@@ -6,9 +6,9 @@ import ast
 import linecache
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from align.models.child_layers import children_of, layer_at
 from align.models.edited_code import CodeChange
 from align.models.function_source import called_name
 from align.models.list_elements import CONSTRUCTOR
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from align.models.source_lines import Construction, Place
 
-CHILDREN = ("_modules", "_cells")  # where torch and MindSpore keep the layers of a list, by their names
 ORDER = "cell_list"  # where MindSpore's SequentialCell keeps them in their order
 
 
@@ -46,17 +45,6 @@ def _insert(holder: object, name: str, added: Sequence[object]) -> None:
             children.update({f"{key}+{number}": one for number, one in enumerate(added)})
     if ORDER in attributes:
         attributes[ORDER] = [*children.values()]
-
-
-def layer_at(model: object, path: str) -> Any:
-    """The live layer at a path."""
-    return reduce(getattr, path.split(".") if path else [], model)
-
-
-def children_of(holder: object) -> dict[str, Any]:
-    """The layers that one holds, by name, in their order; this is what the framework itself keeps."""
-    found: dict[str, Any] = next((vars(holder)[one] for one in CHILDREN if one in vars(holder)), {})
-    return found
 
 
 @dataclass(frozen=True, slots=True)

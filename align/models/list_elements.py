@@ -1,22 +1,31 @@
 """The expression that makes an item of a list of layers, followed through local variables.
 
-A list is what a list-like layer is given, as one or as arguments, with all that is added to it before.
+A list is what a list-like layer is given, as one or as arguments, with all that is added to it before. Branches and
+loops are read with it. An item is found if only one expression can have made it: all items have to be of the classes
+that are called for them.
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.models.function_source import FunctionSource, called_name
+from align.models.function_source import FunctionSource, called_name, is_own, named_object, own_function
+from align.models.list_patterns import ListPattern, Part
+from align.models.local_values import LOOPS, resolved, statements_before
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Dict)
-BLOCKS = (ast.For, ast.While, ast.If)
-ANY = "*"
+    from align.models.list_patterns import Leaf
+
+ADDING = ("append", "extend")
+COPYING = ("OrderedDict", "list", "tuple")
+LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Dict, ast.BinOp)
+JUMPS = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+READING = frozenset({"copy", "count", "index"})  # methods that leave what was there
 CONSTRUCTOR = "__init__"
 
 
@@ -34,129 +43,178 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class _Element:
-    """An element of a list: its name ("" for its number, ANY for every one), and whether it is there always."""
+class Item:
+    """A layer in a list: its name there and its class."""
 
     name: str
-    value: ast.expr
-    always: bool = True
+    kind: type
 
 
 @dataclass(frozen=True, slots=True)
 class ListStep:
-    """A step down from a list-like layer: the item's name there and its class, the class of the list and its length."""
+    """A step down from a list-like layer: the item, the class of the list and all items that it has."""
 
-    name: str
-    class_name: str
+    item: Item
     holder: str
-    length: int
+    items: tuple[Item, ...]
 
 
 def innermost(expression: Expression, steps: Sequence[ListStep]) -> tuple[ast.expr, int]:
     """What makes the item that the steps lead to, as near to it as can be found, and how many of the steps it took."""
-    value, count = expression.value, 0
+    source, value, count = expression.source, expression.value, 0
     for step in steps:
-        inner = _inside(Expression(expression.source, value), step)
+        inner = _inside(source, value, step)
         if inner is None:
             break
         value, count = inner, count + 1
-    return resolved(Expression(expression.source, value)), count
+    return resolved(source.node, value), count
 
 
-def resolved(expression: Expression) -> ast.expr:
-    """Follow a local variable to what was assigned to it last before."""
-    value = expression.value
-    if not isinstance(value, ast.Name):
-        return value
-    found = [
-        node.value
-        for node in ast.walk(expression.source.node)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and node.lineno < value.lineno
-        if any(isinstance(target, ast.Name) and target.id == value.id for target in targets(node))
-    ]
-    return max(found, key=lambda one: one.lineno, default=value)
-
-
-def _inside(expression: Expression, step: ListStep) -> ast.expr | None:
-    """The expression of an item: the one of its name or number, else the only one that calls its class."""
-    call = resolved(expression)
-    if called_name(call) not in (step.holder, CONSTRUCTOR):
+def _inside(source: FunctionSource, value: ast.expr, step: ListStep) -> ast.expr | None:
+    """The expression of an item: the only one that can have made it."""
+    call = resolved(source.node, value)
+    if called_name(call) not in (step.holder, CONSTRUCTOR) or step.item not in step.items:
         return None
-    elements = _elements(expression.source, _contents(expression.source, call))
-    named = [one.value for one in _present(elements, step.length) if one.name in (step.name, ANY)]
-    if named:
-        return named[0]
-    alike = [one.value for one in elements if called_name(one.value) == step.class_name]
-    return alike[0] if len(alike) == 1 else None
+    listed = _Listed(source)
+    whole = listed.contents(call)
+    if listed.is_unknown:
+        return None
+    items = [one for one in step.items if one.name.isdigit() == step.item.name.isdigit()]
+    fitting = [listed.fitting(one) for one in items]
+    ways = listed.pattern.leaves_of(whole, fitting)[items.index(step.item)]
+    return listed.pattern.leaves[next(iter(ways))].value if len(ways) == 1 else None
 
 
-def _present(elements: Sequence[_Element], length: int) -> Sequence[_Element]:
-    """The elements by the names that they have in a list so long: all, or those that no condition stands before."""
-    for found in (elements, [one for one in elements if one.always]):
-        if any(one.name == ANY for one in found) or len(found) == length:
-            return [replace(one, name=one.name or str(number)) for number, one in enumerate(found)]
-    return ()
+class _Listed:
+    """What a function puts into a list; `is_unknown` where that cannot be read."""
+
+    def __init__(self, source: FunctionSource) -> None:
+        self.source, self.pattern, self.is_unknown = source, ListPattern(), False
+
+    def contents(self, call: ast.expr) -> Part:
+        """What a list-like layer is given: a list, or all its arguments as one."""
+        arguments = call.args if isinstance(call, ast.Call) else []
+        if len(arguments) == 1:
+            only = arguments[0].value if isinstance(arguments[0], ast.Starred) else arguments[0]
+            if isinstance(resolved(self.source.node, only), LISTS) or called_name(only) == "OrderedDict":
+                return self._list(only)
+        return self._list(ast.List(arguments))
+
+    def fitting(self, item: Item) -> frozenset[int]:
+        """The leaves that may make an item, by its name and its class."""
+        return frozenset(number for number, one in enumerate(self.pattern.leaves) if self._fits(one, item))
+
+    def _fits(self, leaf: Leaf, item: Item) -> bool:
+        if leaf.name not in ("", item.name):
+            return False
+        call = resolved(self.source.node, leaf.value) if leaf.value is not None else None
+        name = called_name(call)
+        if not isinstance(call, ast.Call) or name == item.kind.__name__:
+            return True
+        called = _meant(self.source, call.func)
+        return not isinstance(called, type) or called is item.kind
+
+    def _list(self, value: ast.expr) -> Part:
+        """The items of an expression that gives a list or a mapping."""
+        if isinstance(value, ast.Name):
+            return self._variable(value)
+        if isinstance(value, (ast.List, ast.Tuple)):
+            return self.pattern.joined(map(self._item, value.elts))
+        if isinstance(value, ast.Dict):
+            return self.pattern.joined(map(self._named, value.keys, value.values))
+        if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
+            return self.pattern.repeated(self._item(value.elt))
+        return self._computed(value)
+
+    def _computed(self, value: ast.expr) -> Part:
+        if isinstance(value, ast.Call) and called_name(value) in COPYING and value.args:
+            return self._list(value.args[0])
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+            return self.pattern.joined([self._list(value.left), self._list(value.right)])
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+            return self.pattern.repeated(self._list(value.left))
+        return self._anything()
+
+    def _anything(self) -> Part:
+        return self.pattern.repeated(self.pattern.leaf(None))
+
+    def _item(self, value: ast.expr) -> Part:
+        """An element: an item, a pair of its name and it, or all of another list."""
+        if isinstance(value, ast.Starred):
+            return self._list(value.value)
+        if isinstance(value, ast.Tuple) and len(value.elts) == 2:
+            return self._named(*value.elts)
+        return self.pattern.leaf(value)
+
+    def _named(self, key: ast.expr | None, value: ast.expr) -> Part:
+        if key is None:  # {**others}
+            return self._list(value)
+        is_text = isinstance(key, ast.Constant) and isinstance(key.value, str)
+        return self.pattern.leaf(value, key.value if is_text else "")  # type: ignore[attr-defined]
+
+    def _variable(self, variable: ast.Name) -> Part:
+        """What a local list is made as, with all that is added to it up to its use."""
+        found = statements_before(self.source.node, variable)
+        if found is None:
+            return self._anything()
+        made, *added = found
+        only = isinstance(made, ast.AnnAssign) or (isinstance(made, ast.Assign) and len(made.targets) == 1)
+        start = self._list(made.value) if only and made.value is not None else self._anything()  # type: ignore[attr-defined]
+        return self.pattern.joined([start, self._block(added, variable.id)])
+
+    def _block(self, statements: Sequence[ast.stmt], name: str) -> Part:
+        """What statements add to a list; behind one that may leave the block, perhaps nothing."""
+        whole = Part()
+        for statement in reversed(statements):
+            leaves = any(isinstance(one, JUMPS) for one in ast.walk(statement))
+            whole = self.pattern.joined(
+                [self._statement(statement, name), self.pattern.either(whole) if leaves else whole]
+            )
+        return whole
+
+    def _statement(self, statement: ast.stmt, name: str) -> Part:
+        if isinstance(statement, ast.If):
+            return self.pattern.either(self._block(statement.body, name), self._block(statement.orelse, name))
+        if isinstance(statement, LOOPS):
+            return self.pattern.repeated(self._block(statement.body, name))
+        if isinstance(statement, ast.With):
+            return self._block(statement.body, name)
+        if isinstance(statement, ast.AugAssign) and _is_variable(statement.target, name):
+            return self._list(statement.value)
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and _adds(call, name):
+            return self._item(call.args[0]) if called_name(call) == "append" else self._list(call.args[0])
+        self.is_unknown |= any(self._changes(one, name) for one in ast.walk(statement))
+        return Part()
+
+    def _changes(self, node: ast.AST, name: str) -> bool:
+        """Tell whether a node may change a list in another way."""
+        if isinstance(node, ast.Name):
+            return node.id == name and not isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.Subscript):
+            return _is_variable(node.value, name) and not isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.Attribute):
+            return _is_variable(node.value, name) and node.attr not in READING
+        if not isinstance(node, ast.Call) or not any(_is_variable(one, name) for one in node.args):
+            return False
+        return self._is_method(node) or own_function(_meant(self.source, node.func)) is not None
+
+    def _is_method(self, call: ast.Call) -> bool:
+        return is_own(call.func, self.source.own, called_name(call))
 
 
-def _contents(source: FunctionSource, call: ast.expr) -> ast.expr:
-    """What a list-like layer is given: a list, or all its arguments as one."""
-    arguments = call.args if isinstance(call, ast.Call) else []
-    if len(arguments) == 1:
-        only = arguments[0].value if isinstance(arguments[0], ast.Starred) else arguments[0]
-        if isinstance(resolved(Expression(source, only)), LISTS) or called_name(only) == "OrderedDict":
-            return only
-    return ast.List(arguments)
+def _adds(call: ast.Call, name: str) -> bool:
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr not in ADDING or len(call.args) != 1:
+        return False
+    return _is_variable(function.value, name)
 
 
-def _elements(source: FunctionSource, value: ast.expr) -> list[_Element]:
-    """The elements of a list or mapping, each with its name if it has one."""
-    base = resolved(Expression(source, value))
-    if called_name(base) == "OrderedDict" and isinstance(base, ast.Call) and base.args:
-        return _elements(source, base.args[0])
-    if isinstance(base, (ast.ListComp, ast.GeneratorExp)):
-        return [_Element(ANY, base.elt)]
-    if isinstance(base, ast.Dict):
-        return [_Element(_name(key), one) for key, one in zip(base.keys, base.values, strict=True)]
-    own = [_Element("", one) for one in base.elts] if isinstance(base, (ast.List, ast.Tuple)) else []
-    listed = own + (_added(source, value) if isinstance(value, ast.Name) else [])
-    return [_unpaired(one) for one in listed]
+def _is_variable(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
-def _unpaired(element: _Element) -> _Element:
-    """A pair of a name and a layer as the layer under its name."""
-    pair = element.value.elts if isinstance(element.value, ast.Tuple) else []
-    return replace(element, name=_name(pair[0]), value=pair[1]) if len(pair) == 2 and _name(pair[0]) else element
-
-
-def _name(node: ast.expr | None) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def _added(source: FunctionSource, variable: ast.Name) -> list[_Element]:
-    """What is added to a local list before it is used, in the order of the lines."""
-    start = resolved(Expression(source, variable)).lineno
-    inner = {id(node) for block in ast.walk(source.node) if isinstance(block, BLOCKS) for node in ast.walk(block)}
-    found = [
-        _Element("", value, id(node) not in inner)
-        for node in ast.walk(source.node)
-        if start <= getattr(node, "lineno", 0) <= variable.lineno
-        for value in _appended(node, variable.id)
-    ]
-    return sorted(found, key=lambda one: one.value.lineno)
-
-
-def _appended(node: ast.AST, name: str) -> list[ast.expr]:
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
-        return node.value.elts if isinstance(node.value, (ast.List, ast.Tuple)) else []
-    function = node.func if isinstance(node, ast.Call) else None
-    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name) or function.value.id != name:
-        return []
-    arguments = node.args if isinstance(node, ast.Call) else []
-    if function.attr == "extend" and arguments and isinstance(arguments[0], (ast.List, ast.Tuple)):
-        return arguments[0].elts
-    return arguments if function.attr == "append" else []
-
-
-def targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    """What a statement assigns to."""
-    return node.targets if isinstance(node, ast.Assign) else [node.target]
+def _meant(source: FunctionSource, node: ast.expr) -> object:
+    """What a name of the module means in a function; None where it is not known."""
+    module = sys.modules.get(source.module)
+    return named_object(node, source.node, vars(module)) if module else None

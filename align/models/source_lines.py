@@ -12,12 +12,12 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Sized
 from dataclasses import dataclass, replace
 from inspect import getattr_static
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from align.models.child_layers import children_of
 from align.models.function_source import (
     FunctionSource,
     called_name,
@@ -25,12 +25,13 @@ from align.models.function_source import (
     functions_of,
     is_own,
     methods_of,
-    named_function,
+    named_object,
     own_classes,
     own_function,
     shown,
 )
-from align.models.list_elements import CONSTRUCTOR, Expression, ListStep, innermost, resolved, targets
+from align.models.list_elements import CONSTRUCTOR, Expression, Item, ListStep, innermost
+from align.models.local_values import nodes_of, resolved, targets
 from align.models.thresholds import DEEPEST_CALLS
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def _followed(made: Construction, names: Sequence[str], chain: Sequence[object])
 
 def _steps(names: Sequence[str], chain: Sequence[object]) -> Iterator[ListStep]:
     for name, holder, one in zip(names, chain[:-1], chain[1:], strict=True):
-        yield ListStep(name, type(one).__name__, type(holder).__name__, _length(holder))
+        items = tuple(Item(key, type(layer)) for key, layer in children_of(holder).items())
+        yield ListStep(Item(name, type(one)), type(holder).__name__, items)
 
 
 def _returned(made: Construction, owner: object, class_name: str) -> Construction | None:
@@ -114,10 +116,11 @@ def _returned(made: Construction, owner: object, class_name: str) -> Constructio
     if source is None:
         return None
     values = [one.value for one in _own_nodes(source.node) if isinstance(one, ast.Return) and one.value is not None]
-    named = [one for one in values if called_name(resolved(Expression(source, one))) == class_name]
+    named = [one for one in values if called_name(resolved(source.node, one)) == class_name]
     only = named if len(named) == 1 else values
     bound = _is_method(made) and not isinstance(getattr_static(type(owner), source.node.name, None), staticmethod)
-    return Construction(source, only[0], made.owner, made, bound) if len(only) == 1 else None
+    is_one = len(only) == 1 and not isinstance(only[0], ast.Tuple)  # which holds several layers
+    return Construction(source, only[0], made.owner, made, bound) if is_one else None
 
 
 def _is_method(made: Construction) -> bool:
@@ -141,7 +144,7 @@ def called_function(made: Construction, owner: object) -> FunctionType | None:
     if _is_method(made):
         return own_function(getattr(type(owner), called_name(made.node), None))
     module = sys.modules.get(made.source.module)
-    return named_function(made.node.func, made.source.node, vars(module)) if module else None
+    return own_function(named_object(made.node.func, made.source.node, vars(module))) if module else None
 
 
 def agrees_with(node: ast.expr, layer: object) -> bool:
@@ -194,10 +197,6 @@ def climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:
         yield names[depth:], chain[depth:]
 
 
-def _length(layer: object) -> int:
-    return len(layer) if isinstance(layer, Sized) else 0
-
-
 def _fitting(parent: object, name: str, class_name: str) -> list[Expression]:
     """The places where an object's own classes make what it keeps under a name, those that call its class first."""
     classes = own_classes(parent)
@@ -211,7 +210,7 @@ def _fitting(parent: object, name: str, class_name: str) -> list[Expression]:
 
 def _layer_constructions(source: FunctionSource, name: str) -> Iterator[Expression]:
     """What a method keeps as `self.name`; for a number also what it hands to the constructor of the class's base."""
-    for node in ast.walk(source.node):
+    for node in nodes_of(source.node):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             if any(is_own(one, source.own, name) for target in targets(node) for one in ast.walk(target)):
                 yield Expression(source, node.value)

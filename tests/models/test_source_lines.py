@@ -23,15 +23,12 @@ class Sequential:
     def __init__(self, *layers, **named):
         listed = layers[0] if len(layers) == 1 and isinstance(layers[0], (list, dict)) else list(layers)
         numbered = listed if isinstance(listed, dict) else {str(n): one for n, one in enumerate(listed)}
-        self.items = {**numbered, **named}
+        self._modules = {**numbered, **named}
 
     def __getattr__(self, name):
-        if name == "items" or name not in self.items:
+        if name == "_modules" or name not in self._modules:
             raise AttributeError(name)
-        return self.items[name]
-
-    def __len__(self):
-        return len(self.items)
+        return self._modules[name]
 
 Sequential.__module__ = "torch.nn"
 

@@ -16,9 +16,10 @@ from align.core.protocols import LayerRebuilder, SettingsReader
 from align.forward.causes.rebuild_layer import same_kind
 from align.forward.functions.try_edits import is_worse
 from align.forward.thresholds import MOST_INSERTED_LAYERS
+from align.models.child_layers import children_of, layer_at
 from align.models.edited_code import changed_line
 from align.models.function_source import shown
-from align.models.inserted_layers import children_of, inserted_behind, layer_at, list_item
+from align.models.inserted_layers import inserted_behind, list_item
 from align.models.written_calls import keywords, name_in
 from align.words.catalogue import sentence
 
