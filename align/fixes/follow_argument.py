@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.fixes.thresholds import DEEPEST_HAND
 from align.models.function_source import FunctionSource, called_name, function_source, is_own, methods_of, own_classes
-from align.models.source_lines import Construction, called_function, construction_of
+from align.models.source_lines import Construction, construction_of, may_call_class_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -156,9 +156,13 @@ class CallsOfLayers:
         if not made.owner:
             return None, True
         caller = self.construction(made.owner)
-        if caller is None or called_function(caller, self._layers[caller.owner]) is not None:
+        if caller is None or not self.is_of_class(made.owner, caller):
             return None, False
         return caller, True
+
+    def is_of_class(self, path: str, made: Construction) -> bool:
+        """Tell whether a call gives its arguments to the class of the layer that it makes."""
+        return may_call_class_of(made, self._layers[path], self._layers[made.owner])
 
 
 def _as_call(made: Construction) -> LayerCall | None:

@@ -144,6 +144,8 @@ class _Plan:
         if culprit.layer:
             yield self._of_other_class(culprit, made)
             return
+        if not self.calls.is_of_class(culprit.candidate, made):
+            raise _no_call(made, self.layers[culprit.candidate])
         missing = {}
         culprit = self._without_padding(culprit, self._given(culprit.candidate, made))
         for name, value in culprit.arguments.items():
@@ -186,9 +188,7 @@ class _Plan:
     def _call_that_takes(self, path: str, name: str, made: LayerCall) -> LayerCall:
         """The call of the layer's class, or that of its base in a class of the user's own that hides the argument."""
         if is_open(made.node):
-            raise _RefusedError(
-                "no_call", line=_line(Site(made.source.file, made.node)), name=_class(self.layers[path])
-            )
+            raise _no_call(made, self.layers[path])
         if _takes(type(self.layers[path]), name):
             return made
         base = self.calls.super_call(path)
@@ -288,6 +288,10 @@ def _takes(kind: type, name: str) -> bool:
 
 def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(kind).parameters
+
+
+def _no_call(made: LayerCall, layer: object) -> _RefusedError:
+    return _RefusedError("no_call", line=_line(Site(made.source.file, made.node)), name=_class(layer))
 
 
 def _class(layer: object) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -137,6 +138,12 @@ def named_object(node: ast.expr, inside: FunctionNode, names: Mapping[str, Any])
     for part in parts[1:]:
         found = getattr(found, part, None) if isinstance(found, ModuleType) else None
     return found
+
+
+def meant(source: FunctionSource, node: ast.expr) -> object:
+    """What a name of the module means in a function; None where it is not known."""
+    module = sys.modules.get(source.module)
+    return named_object(node, source.node, vars(module)) if module else None
 
 
 def helpers_of(function: FunctionType) -> Iterator[FunctionType]:

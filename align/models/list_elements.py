@@ -8,11 +8,10 @@ that are called for them.
 from __future__ import annotations
 
 import ast
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.models.function_source import FunctionSource, called_name, is_own, named_object, own_function
+from align.models.function_source import FunctionSource, called_name, is_own, meant, own_function
 from align.models.list_patterns import ListPattern, Part
 from align.models.local_values import LOOPS, resolved, statements_before
 
@@ -111,7 +110,7 @@ class _Listed:
         name = called_name(call)
         if not isinstance(call, ast.Call) or name == item.kind.__name__:
             return True
-        called = _meant(self.source, call.func)
+        called = meant(self.source, call.func)
         return not isinstance(called, type) or called is item.kind
 
     def _list(self, value: ast.expr) -> Part:
@@ -197,7 +196,7 @@ class _Listed:
             return _is_variable(node.value, name) and node.attr not in READING
         if not isinstance(node, ast.Call) or not any(_is_variable(one, name) for one in node.args):
             return False
-        return self._is_method(node) or own_function(_meant(self.source, node.func)) is not None
+        return self._is_method(node) or own_function(meant(self.source, node.func)) is not None
 
     def _is_method(self, call: ast.Call) -> bool:
         return is_own(call.func, self.source.own, called_name(call))
@@ -212,9 +211,3 @@ def _adds(call: ast.Call, name: str) -> bool:
 
 def _is_variable(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
-
-
-def _meant(source: FunctionSource, node: ast.expr) -> object:
-    """What a name of the module means in a function; None where it is not known."""
-    module = sys.modules.get(source.module)
-    return named_object(node, source.node, vars(module)) if module else None

@@ -11,21 +11,22 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import getattr_static
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from align.models.child_layers import children_of
 from align.models.function_source import (
+    DEFINITIONS,
     FunctionSource,
     called_name,
     function_source,
     functions_of,
     is_own,
+    meant,
     methods_of,
-    named_object,
     own_classes,
     own_function,
     shown,
@@ -138,13 +139,35 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def called_function(made: Construction, owner: object) -> FunctionType | None:
-    """The user's own function that an expression calls: of its module, of one that it imports, or the owner's."""
+    """The user's own function that an expression calls: of its module, of one that it imports, or the owner's.
+
+    None for a decorated one: what it returns is the decorator's to say.
+    """
     if not isinstance(made.node, ast.Call):
         return None
-    if _is_method(made):
-        return own_function(getattr(type(owner), called_name(made.node), None))
-    module = sys.modules.get(made.source.module)
-    return own_function(named_object(made.node.func, made.source.node, vars(module))) if module else None
+    called = (
+        getattr(type(owner), called_name(made.node), None) if _is_method(made) else meant(made.source, made.node.func)
+    )
+    return own_function(called) if not hasattr(called, "__wrapped__") else None
+
+
+def may_call_class_of(made: Construction, layer: object, owner: object) -> bool:
+    """Tell whether a call is one of a layer's class: by its name, or by one that may stand for it.
+
+    A function, a method and a list that holds the layer take other arguments than the class does.
+    """
+    if not isinstance(made.node, ast.Call):
+        return False
+    function, kind = made.node.func, type(layer)
+    called = meant(made.source, function)
+    if called is not None:
+        return (called.func if isinstance(called, partial) else called) is kind
+    if called_name(made.node) == kind.__name__:
+        return True
+    if isinstance(function, ast.Name):  # a class that is handed down
+        nested = (one.name for one in nodes_of(made.source.node) if isinstance(one, DEFINITIONS))
+        return function.id not in nested and not isinstance(resolved(made.source.node, function), ast.Lambda)
+    return _is_method(made) and not hasattr(type(owner), called_name(made.node))  # a class that the object keeps
 
 
 def agrees_with(node: ast.expr, layer: object) -> bool:
