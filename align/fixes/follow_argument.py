@@ -14,13 +14,20 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from align.fixes.thresholds import DEEPEST_HAND
-from align.models.function_source import FunctionSource, called_name, function_source, is_own, methods_of, own_classes
+from align.models.function_source import (
+    CONSTRUCTOR,
+    FunctionSource,
+    called_name,
+    function_source,
+    is_own,
+    methods_of,
+    own_classes,
+)
 from align.models.source_lines import Construction, construction_of, may_call_class_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-CONSTRUCTOR = "__init__"
 Key = tuple[str, int, int]
 
 

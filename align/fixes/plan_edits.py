@@ -19,9 +19,9 @@ from align.fixes.follow_argument import CallsOfLayers, Site, arguments_of, is_op
 from align.fixes.planned_edits import PlannedEdits, RefusedFix, SourceEdit
 from align.fixes.source_bytes import decoded
 from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced
+from align.models.edited_code import class_of, keywords, name_in, written
 from align.models.function_source import called_name, methods_of, own_classes
 from align.models.source_lines import agrees_with
-from align.models.written_calls import class_of, keywords, name_in, written
 
 if TYPE_CHECKING:
     from align.core.layer_settings import Setting

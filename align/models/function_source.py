@@ -16,14 +16,17 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from align.models.thresholds import MOST_FUNCTIONS_READ
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 FRAMEWORKS = ("torch", "mindspore")
 NOT_OWN = (*FRAMEWORKS, "align", "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
 INSTALLED = ("site-packages", "dist-packages")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
+CONSTRUCTOR = "__init__"
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -146,13 +149,14 @@ def meant(source: FunctionSource, node: ast.expr) -> object:
     return named_object(node, source.node, vars(module)) if module else None
 
 
-def helpers_of(function: FunctionType) -> Iterator[FunctionType]:
-    """The functions of the same project that a function calls by their names, each once, and those that these call."""
-    found, waiting = {function}, [function]
+def helpers_of(functions: Iterable[FunctionType]) -> Iterator[FunctionType]:
+    """The functions of the same project that these call by their names, each once, and those that these call."""
+    waiting = [*functions]
+    found = {*waiting}
     while waiting:
         caller = waiting.pop(0)
         for called in _called_by(caller):
-            if called not in found and _of_one_project(called, function):
+            if called not in found and _of_one_project(called, caller):
                 found.add(called)
                 waiting.append(called)
                 yield called
@@ -182,7 +186,7 @@ def _dotted(node: ast.expr) -> list[str]:
     return [*outer, node.attr] if outer and isinstance(node, ast.Attribute) else []
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MOST_FUNCTIONS_READ)
 def _local_names(function: FunctionNode) -> set[str]:
     """The names that mean something else in a function than in its module."""
     inside = [*ast.walk(function)]

@@ -12,13 +12,13 @@ import ast
 import inspect
 import re
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from inspect import getattr_static
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.models.child_layers import children_of
 from align.models.function_source import (
+    CONSTRUCTOR,
     DEFINITIONS,
     FunctionSource,
     called_name,
@@ -31,8 +31,8 @@ from align.models.function_source import (
     own_function,
     shown,
 )
-from align.models.list_elements import CONSTRUCTOR, Expression, Item, ListStep, innermost
-from align.models.local_values import nodes_of, resolved, targets
+from align.models.source.list_elements import Expression, Item, ListStep, innermost
+from align.models.source.local_values import nodes_of, resolved, targets
 from align.models.thresholds import DEEPEST_CALLS
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 Place = tuple[str, int, int]  # a file, a line and a column
+CHILDREN = ("_modules", "_cells")  # where torch and MindSpore keep the layers of a list, by their names
 REGISTERING = ("add_module", "register_module", "insert_child_to_cell", "setattr")
 
 
@@ -260,3 +261,14 @@ def _is_text(node: ast.expr, name: str) -> bool:
 def _is_base_constructor(node: ast.AST) -> bool:
     function = node.func if isinstance(node, ast.Call) else None
     return isinstance(function, ast.Attribute) and function.attr == CONSTRUCTOR
+
+
+def layer_at(model: object, path: str) -> Any:
+    """The live layer at a path."""
+    return reduce(getattr, path.split(".") if path else [], model)
+
+
+def children_of(holder: object) -> dict[str, Any]:
+    """The layers that one holds, by name, in their order; this is what the framework itself keeps."""
+    found: dict[str, Any] = next((vars(holder)[one] for one in CHILDREN if one in vars(holder)), {})
+    return found

@@ -26,9 +26,9 @@ from align.forward.causes.settings_to_try import (
 from align.forward.causes.suspects import WEIGHTS, at_layer, suspects_of, with_findings, with_layer, with_weights
 from align.forward.isolation.locate_faults import ProducerLayer, unpaired_before
 from align.forward.thresholds import MOST_LEFT_OUT, MOST_UNPAIRED_TRIALS
-from align.models.child_layers import layer_at
 from align.models.rebuild_from_settings import with_attributes
 from align.models.restore_state import restored_attributes
+from align.models.source_lines import layer_at
 from align.rules.pitfalls import pitfalls
 
 if TYPE_CHECKING:

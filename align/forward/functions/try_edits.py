@@ -41,6 +41,8 @@ def try_edits(
 
     Code that the reference runs too is left as it is: a change there would change both sides.
     """
+    if all(one.culprit.sureness == "confirmed" for one in suspects):
+        return tuple(suspects)
     trials = _Trials(bench, alone, budget, frozenset(map(id, _code_below(reference))))
     return tuple(_tried(trials, one) if one.culprit.sureness != "confirmed" else one for one in suspects)
 
@@ -109,7 +111,7 @@ def _functions(model: Any, path: str) -> Iterator[tuple[FunctionType, ast.AST]]:
     if not classes and path:
         yield from _functions(model, path.rpartition(".")[0])
     methods = [one for cls in classes for one in _methods(cls)]
-    for function in dict.fromkeys([*methods, *(one for method in methods for one in helpers_of(method))]):
+    for function in [*methods, *helpers_of(methods)]:
         source = function_source(function)
         if source is not None and source.node.name != "__init__":
             yield function, source.node
@@ -119,10 +121,10 @@ def _code_below(model: Any) -> Iterator[FunctionType]:
     """The methods of all classes of a user's own that a live model is made of, and the functions that they call."""
     walk: Any = getattr(model, "cells_and_names", None) or getattr(model, "named_modules", tuple)
     layers = [model, *(layer for _, layer in walk())]
-    for cls in dict.fromkeys(cls for layer in layers for cls in own_classes(layer)):
-        for method in _methods(cls):
-            yield method
-            yield from helpers_of(method)
+    classes = dict.fromkeys(cls for layer in layers for cls in own_classes(layer))
+    methods = [one for cls in classes for one in _methods(cls)]
+    yield from methods
+    yield from helpers_of(methods)
 
 
 def _methods(cls: type) -> Iterator[FunctionType]:

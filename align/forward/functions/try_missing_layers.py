@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 from align.core.protocols import LayerRebuilder, SettingsReader
 from align.forward.causes.rebuild_layer import same_kind
+from align.forward.functions.inserted_layers import ListedItems, inserted_behind
 from align.forward.functions.try_edits import is_worse
 from align.forward.thresholds import MOST_INSERTED_LAYERS
-from align.models.child_layers import children_of, layer_at
-from align.models.edited_code import changed_line
+from align.models.edited_code import changed_line, keywords, name_in
 from align.models.function_source import shown
-from align.models.inserted_layers import inserted_behind, list_item
-from align.models.written_calls import keywords, name_in
+from align.models.source_lines import children_of, layer_at
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
     from align.forward.causes.rebuild_layer import LayerPlan
     from align.forward.causes.suspects import Suspect
+    from align.forward.functions.inserted_layers import ListItem
     from align.forward.functions.look_inside import Budget
     from align.forward.isolation.bench import Bench
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.locate_faults import Fault
     from align.models.edited_code import CodeChange
-    from align.models.inserted_layers import ListItem
     from align.models.open_side import Side
 
 LAYER_MISSING = "layer-missing"
@@ -88,13 +87,8 @@ class _Lists:
         return {one.path: one for one in read}
 
     @cached_property
-    def _listed(self) -> dict[str, ListItem]:
-        """The items of all lists of the port, as far as their source shows each."""
-        model = self._bench.side.model
-        walk = getattr(model, "cells_and_names", None) or model.named_modules
-        items = (path for path, _ in walk() if path.rpartition(".")[2].isdigit())
-        found = {path: list_item(model, path) for path in items}
-        return {path: one for path, one in found.items() if one is not None}
+    def _listed(self) -> ListedItems:
+        return ListedItems(self._bench.side.model)
 
     def _lacking(self, fault: Fault) -> Iterator[tuple[LayerPlan, ...]]:
         """Layers of the reference without parameters that ran last before the fault, each alone, then all."""
@@ -116,8 +110,7 @@ class _Lists:
         if item is None or not all(names):
             return None
         text = ", ".join(f"{name}({keywords(one.arguments)})" for name, one in zip(names, plans, strict=True))
-        paths = tuple(other for other, one in self._listed.items() if one.place == item.place)
-        return _Missing(plans, item, paths, item.with_another(text))
+        return _Missing(plans, item, self._listed.made_with(item), item.with_another(text))
 
     def _mends(self, suspect: Suspect, missing: _Missing) -> bool:
         reader = self._bench.side.reader

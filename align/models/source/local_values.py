@@ -7,6 +7,8 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from align.models.thresholds import MOST_FUNCTIONS_READ
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 
 Block = tuple[ast.AST, str]  # a node, and the field in which it keeps statements
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-MOST_FUNCTIONS = 256
 
 
 def resolved(function: FunctionNode, value: ast.expr) -> ast.expr:
@@ -33,7 +34,7 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-@lru_cache(maxsize=MOST_FUNCTIONS)
+@lru_cache(maxsize=MOST_FUNCTIONS_READ)
 def assignments(function: FunctionNode) -> Mapping[str, Sequence[ast.Assign | ast.AnnAssign]]:
     """The statements of a function that assign to each of its variables alone."""
     found: defaultdict[str, list[ast.Assign | ast.AnnAssign]] = defaultdict(list)
@@ -50,7 +51,7 @@ def targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return node.targets if isinstance(node, ast.Assign) else [node.target]
 
 
-@lru_cache(maxsize=MOST_FUNCTIONS)
+@lru_cache(maxsize=MOST_FUNCTIONS_READ)
 def nodes_of(function: FunctionNode) -> tuple[ast.AST, ...]:
     """All nodes of a function."""
     return tuple(ast.walk(function))
@@ -95,7 +96,7 @@ def _block_of(function: FunctionNode, statement: ast.stmt) -> Block:
     return _parents(function)[statement]
 
 
-@lru_cache(maxsize=MOST_FUNCTIONS)
+@lru_cache(maxsize=MOST_FUNCTIONS_READ)
 def _parents(function: FunctionNode) -> Mapping[ast.AST, Block]:
     """What holds each node of a function, and in which of its fields."""
     found: dict[ast.AST, Block] = {}

@@ -6,18 +6,17 @@ import ast
 import linecache
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from align.models.child_layers import children_of, layer_at
 from align.models.edited_code import CodeChange
-from align.models.function_source import called_name
-from align.models.list_elements import CONSTRUCTOR
+from align.models.function_source import CONSTRUCTOR, called_name
 from align.models.restore_state import restored_attributes
-from align.models.source_lines import construction_of
+from align.models.source_lines import children_of, construction_of, layer_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from align.models.function_source import FunctionSource
     from align.models.source_lines import Construction, Place
 
 ORDER = "cell_list"  # where MindSpore's SequentialCell keeps them in their order
@@ -75,16 +74,56 @@ class ListItem:
         return ast.get_source_segment("".join(linecache.getlines(self.made.source.file)), node) or ""
 
 
-def list_item(model: object, path: str) -> ListItem | None:
-    """Find the item at `path` among those that make its list; None where it stands in none by itself."""
-    holder = path.rpartition(".")[0]
-    around = {id(one.node) for one in _calls(construction_of(model, holder))} if holder else set()
-    kind = type(layer_at(model, holder)).__name__
-    for made in _calls(construction_of(model, path)):
-        whole = _element(made, kind) if id(made.node) not in around else None
-        if whole is not None:
-            return ListItem(made, whole)
-    return None
+@dataclass(frozen=True, slots=True)
+class _Unsure:
+    """An item whose source is not found: the classes of the list and of the item, and the function that makes the list.
+
+    None for a function that is not known either.
+    """
+
+    kinds: tuple[type, type]
+    source: FunctionSource | None
+
+
+class ListedItems:
+    """The items of all lists of a model, and which are made at one place."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._found: dict[str, ListItem] = {}
+        self._unsure: list[_Unsure] = []
+        walk = getattr(model, "cells_and_names", None) or model.named_modules
+        for path, layer in walk():
+            around = [*_calls(construction_of(model, path))] if path else []
+            for name in filter(str.isdigit, children_of(layer)):
+                self._read(f"{path}.{name}".lstrip("."), layer, around)
+
+    def _read(self, path: str, holder: object, around: Sequence[Construction]) -> None:
+        kind, places = type(holder), {one.place for one in around}
+        made = [*_calls(construction_of(self._model, path))]
+        for one in made:
+            whole = _element(one, kind.__name__) if one.place not in places else None
+            if whole is not None:
+                self._found[path] = ListItem(one, whole)
+                return
+        if not made or made[0].place in places:  # else it is made elsewhere than an item is
+            is_list = bool(made) and called_name(made[0].node) in (kind.__name__, CONSTRUCTOR)
+            self._unsure.append(_Unsure(self._kinds(path), made[0].source if is_list else None))
+
+    def _kinds(self, path: str) -> tuple[type, type]:
+        return type(layer_at(self._model, path.rpartition(".")[0])), type(layer_at(self._model, path))
+
+    def get(self, path: str) -> ListItem | None:
+        """The item at a path; None where it stands in no list by itself, or where its line may make others unseen."""
+        item = self._found.get(path)
+        if item is None:
+            return None
+        alike = [one.source for one in self._unsure if one.kinds == self._kinds(path)]
+        return None if any(one is None or one == item.made.source for one in alike) else item
+
+    def made_with(self, item: ListItem) -> tuple[str, ...]:
+        """The paths of all items that one place of source makes."""
+        return tuple(path for path, one in self._found.items() if one.place == item.place)
 
 
 def _calls(made: Construction | None) -> Iterator[Construction]:
@@ -98,7 +137,8 @@ def _element(made: Construction, holder: str) -> ast.expr | None:
     """What is written anew: an item of a list or among arguments, or the call that appends it."""
     for node in ast.walk(made.source.node):
         if isinstance(node, (ast.List, ast.Tuple)) and any(one is made.node for one in node.elts):
-            return made.node
+            is_pair = isinstance(node, ast.Tuple) and isinstance(node.elts[0], (ast.Constant, ast.JoinedStr))
+            return None if is_pair else made.node
         if isinstance(node, ast.Call) and any(one is made.node for one in node.args):
             name = called_name(node)
             if name in (holder, CONSTRUCTOR):

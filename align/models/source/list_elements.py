@@ -11,21 +11,20 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.models.function_source import FunctionSource, called_name, is_own, meant, own_function
-from align.models.list_patterns import ListPattern, Part
-from align.models.local_values import LOOPS, resolved, statements_before
+from align.models.function_source import CONSTRUCTOR, FunctionSource, called_name, is_own, meant, own_function
+from align.models.source.list_patterns import ListPattern, Part
+from align.models.source.local_values import LOOPS, resolved, statements_before
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.models.list_patterns import Leaf
+    from align.models.source.list_patterns import Leaf
 
 ADDING = ("append", "extend")
 COPYING = ("OrderedDict", "list", "tuple")
 LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Dict, ast.BinOp)
 JUMPS = (ast.Continue, ast.Break, ast.Return, ast.Raise)
 READING = frozenset({"copy", "count", "index"})  # methods that leave what was there
-CONSTRUCTOR = "__init__"
 
 
 @dataclass(frozen=True, slots=True)
