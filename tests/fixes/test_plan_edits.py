@@ -50,9 +50,14 @@ def normed(size, eps=1e-3):
     return nn.BatchNorm2d(size, eps=eps)
 
 
+by_lambda = lambda size: nn.BatchNorm2d(size, 1e-3)
+
+
 class Net(nn.Cell):
     def __init__(self, small=True):
         super().__init__()
+        self.lambda_norm = by_lambda(4)
+        self.method_norm = self.of_class(4, 0.9)
         self.given = normed(4, 1e-4)
         self.default = normed(4)
         self.stack = self.stacked(2, alpha=0.6)
@@ -78,6 +83,10 @@ class Net(nn.Cell):
         self.own = Norm(4)
         self.computed = nn.LeakyReLU(SLOPES["small"])
         self.open = nn.BatchNorm2d(*(4, 1e-3))
+
+    @classmethod
+    def of_class(cls, size, momentum):
+        return nn.BatchNorm2d(size, 1e-3, momentum)
 
     def stacked(self, count, alpha):
         layers = []
@@ -197,6 +206,8 @@ def test_a_class_that_is_handed_down_gets_its_arguments_where_it_is_named(
         ({}, ["pool"], "no_setting"),
         ({"nonsense": 1}, ["keyword"], "not_taken"),
         ({"pad_mode": "same"}, ["branch"], "no_line"),
+        (EPSILON, ["lambda_norm"], "no_call"),
+        (EPSILON, ["method_norm"], "no_call"),
     ],
 )
 def test_what_is_shared_computed_or_not_there_is_refused_with_the_reason(
