@@ -31,8 +31,8 @@ from align.models.function_source import (
     own_function,
     shown,
 )
-from align.models.source.list_elements import Expression, Item, ListStep, innermost
-from align.models.source.local_values import nodes_of, resolved, targets
+from align.models.source.list_elements import Expression, Item, ListStep, innermost, may_make
+from align.models.source.local_values import nodes_of, resolved, returned_values, storing_nodes, targets
 from align.models.thresholds import DEEPEST_CALLS
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _followed(made: Construction, names: Sequence[str], chain: Sequence[object])
         node, count = innermost(Expression(made.source, made.node), steps)
         made, names, chain = replace(made, node=node), names[count:], chain[count:]
         found.append(made)
-        inner = _returned(made, owner, type(chain[0]).__name__)
+        inner = _returned(made, owner, type(chain[0]))
         if inner is None:
             break
         made = inner
@@ -111,15 +111,13 @@ def _steps(names: Sequence[str], chain: Sequence[object]) -> Iterator[ListStep]:
         yield ListStep(Item(name, type(one)), type(holder).__name__, items)
 
 
-def _returned(made: Construction, owner: object, class_name: str) -> Construction | None:
-    """What a function of the user's own returns that is called: the only thing, or the only one of that class."""
+def _returned(made: Construction, owner: object, kind: type) -> Construction | None:
+    """What a function of the user's own returns that is called: the only thing that may be of a class."""
     function = called_function(made, owner)
     source = function_source(function) if function is not None else None
     if source is None:
         return None
-    values = [one.value for one in _own_nodes(source.node) if isinstance(one, ast.Return) and one.value is not None]
-    named = [one for one in values if called_name(resolved(source.node, one)) == class_name]
-    only = named if len(named) == 1 else values
+    only = [one for one in returned_values(source.node) if may_make(source, one, kind)]
     bound = _is_method(made) and not isinstance(getattr_static(type(owner), source.node.name, None), staticmethod)
     is_one = len(only) == 1 and not isinstance(only[0], ast.Tuple)  # which holds several layers
     return Construction(source, only[0], made.owner, made, bound) if is_one else None
@@ -129,14 +127,6 @@ def _is_method(made: Construction) -> bool:
     """Tell whether a method of the object that runs it is called."""
     call = made.node
     return isinstance(call, ast.Call) and made.bound and is_own(call.func, made.source.own, called_name(call))
-
-
-def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of a function but those of functions and classes inside of it."""
-    for node in ast.iter_child_nodes(function):
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            yield from _own_nodes(node)
 
 
 def called_function(made: Construction, owner: object) -> FunctionType | None:
@@ -234,7 +224,7 @@ def _fitting(parent: object, name: str, class_name: str) -> list[Expression]:
 
 def _layer_constructions(source: FunctionSource, name: str) -> Iterator[Expression]:
     """What a method keeps as `self.name`; for a number also what it hands to the constructor of the class's base."""
-    for node in nodes_of(source.node):
+    for node in storing_nodes(source.node):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             if any(is_own(one, source.own, name) for target in targets(node) for one in ast.walk(target)):
                 yield Expression(source, node.value)

@@ -292,8 +292,17 @@ def decorated():
 def pair():
     return Norm(), Layer()
 
+def other():
+    return Norm(2)
+
+def first(right):
+    if right:
+        return other()
+    return Norm(1)
+
 class Net:
     def __init__(self):
+        self.first = first(True)  # first
         self.branches = self.branched(3)
         self.loop = self.looped(2, last=True)
         self.short = self.looped(1, last=False)

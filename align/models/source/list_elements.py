@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from align.models.function_source import CONSTRUCTOR, FunctionSource, called_name, is_own, meant, own_function
 from align.models.source.list_patterns import ListPattern, Part
-from align.models.source.local_values import LOOPS, resolved, statements_before
+from align.models.source.local_values import LOOPS, nodes_of, resolved, statements_before
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +83,15 @@ def _inside(source: FunctionSource, value: ast.expr, step: ListStep) -> ast.expr
     return listed.pattern.leaves[next(iter(ways))].value if len(ways) == 1 else None
 
 
+def may_make(source: FunctionSource, value: ast.expr, kind: type) -> bool:
+    """Tell whether an expression may give an object of a class: not a constant, nor a call of another class."""
+    call = resolved(source.node, value)
+    if not isinstance(call, ast.Call):
+        return not isinstance(call, ast.Constant)
+    called = meant(source, call.func)
+    return called is kind if isinstance(called, type) else True
+
+
 class _Listed:
     """What a function puts into a list; `is_unknown` where that cannot be read."""
 
@@ -103,14 +112,8 @@ class _Listed:
         return frozenset(number for number, one in enumerate(self.pattern.leaves) if self._fits(one, item))
 
     def _fits(self, leaf: Leaf, item: Item) -> bool:
-        if leaf.name not in ("", item.name):
-            return False
-        call = resolved(self.source.node, leaf.value) if leaf.value is not None else None
-        name = called_name(call)
-        if not isinstance(call, ast.Call) or name == item.kind.__name__:
-            return True
-        called = meant(self.source, call.func)
-        return not isinstance(called, type) or called is item.kind
+        fits = leaf.value is None or may_make(self.source, leaf.value, item.kind)
+        return fits and leaf.name in ("", item.name)
 
     def _list(self, value: ast.expr) -> Part:
         """The items of an expression that gives a list or a mapping."""
@@ -164,7 +167,7 @@ class _Listed:
         """What statements add to a list; behind one that may leave the block, perhaps nothing."""
         whole = Part()
         for statement in reversed(statements):
-            leaves = any(isinstance(one, JUMPS) for one in ast.walk(statement))
+            leaves = any(isinstance(one, JUMPS) for one in nodes_of(statement))
             whole = self.pattern.joined(
                 [self._statement(statement, name), self.pattern.either(whole) if leaves else whole]
             )
@@ -182,7 +185,7 @@ class _Listed:
         call = statement.value if isinstance(statement, ast.Expr) else None
         if isinstance(call, ast.Call) and _adds(call, name):
             return self._item(call.args[0]) if called_name(call) == "append" else self._list(call.args[0])
-        self.is_unknown |= any(self._changes(one, name) for one in ast.walk(statement))
+        self.is_unknown |= any(self._changes(one, name) for one in nodes_of(statement))
         return Part()
 
     def _changes(self, node: ast.AST, name: str) -> bool:

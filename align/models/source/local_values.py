@@ -7,7 +7,7 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from align.models.thresholds import MOST_FUNCTIONS_READ
+from align.models.thresholds import MOST_FUNCTIONS_READ, MOST_STATEMENTS_READ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,10 +51,30 @@ def targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return node.targets if isinstance(node, ast.Assign) else [node.target]
 
 
+@lru_cache(maxsize=MOST_STATEMENTS_READ)
+def nodes_of(part: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a function or a statement."""
+    return tuple(ast.walk(part))
+
+
 @lru_cache(maxsize=MOST_FUNCTIONS_READ)
-def nodes_of(function: FunctionNode) -> tuple[ast.AST, ...]:
-    """All nodes of a function."""
-    return tuple(ast.walk(function))
+def storing_nodes(function: FunctionNode) -> tuple[ast.Assign | ast.AnnAssign | ast.Call, ...]:
+    """The statements and calls of a function that may keep something."""
+    return tuple(one for one in nodes_of(function) if isinstance(one, (ast.Assign, ast.AnnAssign, ast.Call)))
+
+
+@lru_cache(maxsize=MOST_FUNCTIONS_READ)
+def returned_values(function: FunctionNode) -> tuple[ast.expr, ...]:
+    """What a function returns."""
+    return tuple(one.value for one in _own_nodes(function) if isinstance(one, ast.Return) and one.value is not None)
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """All nodes of a function but those of functions and classes inside of it."""
+    for node in ast.iter_child_nodes(function):
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            yield from _own_nodes(node)
 
 
 def statements_before(function: FunctionNode, variable: ast.Name) -> list[ast.stmt] | None:
