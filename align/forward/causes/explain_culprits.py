@@ -23,7 +23,15 @@ from align.forward.causes.settings_to_try import (
     findings_of_unpaired,
     other_kind,
 )
-from align.forward.causes.suspects import WEIGHTS, at_layer, suspects_of, with_findings, with_layer, with_weights
+from align.forward.causes.suspects import (
+    WEIGHTS,
+    at_layer,
+    is_worse,
+    suspects_of,
+    with_findings,
+    with_layer,
+    with_weights,
+)
 from align.forward.isolation.locate_faults import ProducerLayer, unpaired_before
 from align.forward.thresholds import MOST_LEFT_OUT, MOST_UNPAIRED_TRIALS
 from align.models.rebuild_from_settings import with_attributes
@@ -217,7 +225,7 @@ def try_around(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspect]
             with restored_attributes([module]):
                 with_attributes(module, finding.arguments)
                 calls = trials.run()
-            if suspect.is_mended(calls):
+            if suspect.is_mended(calls) and not is_worse(calls, trials.alone.calls):
                 yield replace(suspect, culprit=with_findings(suspect.culprit, [finding], confirmed=True))
                 break
 
@@ -235,7 +243,8 @@ def try_unpaired(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspec
         tried = [*changes[:MOST_UNPAIRED_TRIALS], *left_out[:MOST_LEFT_OUT]]
         waiting.append((suspect, [replace(one, guessed=True) for one in tried]))
     for suspect, change, _ in _in_turns(trials, waiting):
-        if suspect.is_mended(_run_with(trials, [change])[2]):  # by itself, not by another one of that run
+        calls = _run_with(trials, [change])[2]  # by itself, not with others as in that run
+        if suspect.is_mended(calls) and not is_worse(calls, trials.alone.calls):
             layer = ProducerLayer(change.path, change.findings[0].candidate_class)
             culprit = with_findings(at_layer(suspect.culprit, layer), change.findings, confirmed=True)
             culprit = _with_plan(trials, culprit, change)

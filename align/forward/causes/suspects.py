@@ -72,6 +72,19 @@ class Suspect:
         return all(fault.key in calls and _is_right(fault, calls) for fault in self.faults)
 
 
+def is_worse(after: Mapping[CallKey, IsolatedCall], before: Mapping[CallKey, IsolatedCall]) -> bool:
+    """Tell whether a tensor is off that was right without the change, or one that was compared is compared no more."""
+    for key, call in before.items():
+        other = after.get(key)
+        if other is None:
+            return True
+        for was, now in ((call.inputs, other.inputs), (call.outputs, other.outputs)):
+            right = [name for name, one in was.items() if one.factor <= 1.0]
+            if any(name not in now or now[name].factor > 1.0 for name in right):
+                return True
+    return False
+
+
 def suspects_of(faults: Sequence[Fault]) -> tuple[Suspect, ...]:
     """Put faults of one module and part together, in the order in which the first one shows."""
     groups: dict[tuple[str, str], list[Fault]] = {}

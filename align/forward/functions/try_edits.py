@@ -11,6 +11,7 @@ from itertools import islice
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from align.forward.causes.suspects import is_worse
 from align.forward.functions.edits_to_try import WrongCode, edits_to_try
 from align.forward.thresholds import MOST_TRIED_EDITS
 from align.models.edited_code import changed_line, edited, source_text
@@ -76,19 +77,6 @@ def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
         named = replace(culprit, cause=cause, sureness="confirmed", change=told, line=line, code=change)
         return replace(suspect, culprit=named)
     return suspect
-
-
-def is_worse(after: Calls, before: Calls) -> bool:
-    """Tell whether a tensor is off that was right without the change, or one that was compared is compared no more."""
-    for key, call in before.items():
-        other = after.get(key)
-        if other is None:
-            return True
-        for was, now in ((call.inputs, other.inputs), (call.outputs, other.outputs)):
-            right = [name for name, one in was.items() if one.factor <= 1.0]
-            if any(name not in now or now[name].factor > 1.0 for name in right):
-                return True
-    return False
 
 
 def _wrong_code(model: Model, suspect: Suspect, kept: frozenset[int]) -> WrongCode:

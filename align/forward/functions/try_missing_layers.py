@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from align.core.protocols import LayerRebuilder, SettingsReader
 from align.forward.causes.rebuild_layer import same_kind
+from align.forward.causes.suspects import is_worse
 from align.forward.functions.inserted_layers import ListedItems, inserted_behind
-from align.forward.functions.try_edits import is_worse
 from align.forward.thresholds import MOST_INSERTED_LAYERS
 from align.models.edited_code import changed_line, keywords, name_in
 from align.models.function_source import shown
