@@ -137,9 +137,10 @@ def test_layers_that_a_list_has_too_many_are_left_out_and_each_is_named_once(ori
     assert again.verdict.outcome is Outcome.ALIGNED
 
 
-def test_no_change_is_offered_that_makes_another_layer_wrong(original, ported):
-    net = ported("shared_method", (PORTS / "port.py").read_text(encoding="utf-8"), "Shared")
-    found = compare_forward(original.build(original.Shared), net, inputs=TOKENS, power=False)
+@pytest.mark.parametrize("kind", ["Shared", "Acted"])
+def test_no_change_is_offered_that_makes_another_layer_wrong(kind, original, ported):
+    net = ported("shared_code", (PORTS / "port.py").read_text(encoding="utf-8"), kind)
+    found = compare_forward(original.build(getattr(original, kind)), net, inputs=TOKENS, power=False)
     (culprit,) = found.culprits
     assert culprit.code is None
     assert culprit.sureness != "confirmed"

@@ -54,6 +54,13 @@ class Shared(nn.Module):
         return F.softmax(self.fc2(F.softmax(self.fc1(x), dim=1)), dim=2)
 
 
+class Acted(Shared):
+    """One layer is right behind the first layer; behind the second it is not, in the port."""
+
+    def forward(self, x):
+        return self.fc2(F.relu(self.fc1(x)))
+
+
 def block(width):
     return nn.Sequential(nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 1), nn.ReLU())
 

@@ -56,6 +56,17 @@ class Shared(nn.Cell):
         return self.mix(self.fc2(self.mix(self.fc1(x))))
 
 
+class Acted(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Dense(4, 4)
+        self.fc2 = nn.Dense(4, 4)
+        self.act = nn.ReLU()
+
+    def construct(self, x):
+        return self.act(self.fc2(self.act(self.fc1(x))))
+
+
 def conv(channels, out, kernel=1):
     return nn.Conv2d(channels, out, kernel, pad_mode="same", has_bias=True)
 
