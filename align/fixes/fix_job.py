@@ -51,6 +51,13 @@ class FixJob:
         return self.run.absolute() / "overlay"
 
     @property
+    def checkpoint(self) -> str:
+        """What fills the port; "" where the comparison is given nothing for it."""
+        option = OPTIONS["candidate checkpoint"]
+        given = (after for word, after in zip(self.compare, self.compare[1:], strict=False) if word == option)
+        return next(given, shown(self.candidate.checkpoint) if self.candidate.checkpoint else "")
+
+    @property
     def undo(self) -> str:
         """The command that puts all back."""
         named = _named_project(self.project) if self.project else []

@@ -61,7 +61,7 @@ def plan_fix(job: FixJob, execute: Callable[[Sequence[str]], Executed]) -> Plann
     if job.candidate.overlay is not None:
         put_first(job.candidate.overlay)
     model = open_side(str(job.candidate.model)).model if culprits else None
-    changes = plan_changes(plan_edits(culprits, model), job)
+    changes = plan_changes(plan_edits(culprits, model, job.checkpoint), job)
     return PlannedFix(job, document, changes, _planned(job, document, changes))
 
 

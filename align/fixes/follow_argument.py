@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import ast
 import linecache
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from align.fixes.thresholds import DEEPEST_HAND
-from align.models.source_lines import (
-    Construction,
+from align.models.function_source import (
+    CONSTRUCTOR,
     FunctionSource,
     called_name,
-    construction_of,
     function_source,
     is_own,
     methods_of,
     own_classes,
 )
+from align.models.source_lines import Construction, construction_of, may_call_class_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-CONSTRUCTOR = "__init__"
 Key = tuple[str, int, int]
 
 
@@ -116,7 +114,7 @@ class CallsOfLayers:
 
     def _before(self, made: Construction, value: ast.expr) -> tuple[Construction, ast.expr] | None:
         """The expression that a name stands for, with the method that it is in."""
-        if isinstance(value, ast.Attribute) and is_own(value, made.source.own, value.attr):
+        if isinstance(value, ast.Attribute) and made.bound and is_own(value, made.source.own, value.attr):
             return self._attribute(made, value.attr)
         if not isinstance(value, ast.Name):
             return None
@@ -139,14 +137,17 @@ class CallsOfLayers:
         return found[0] if len(found) == 1 else None
 
     def _parameter(self, made: Construction, name: str) -> tuple[Construction, ast.expr] | None:
-        """What the caller gives a parameter of a constructor, else its default."""
-        if made.source.node.name != CONSTRUCTOR:
+        """What the caller gives a parameter of a constructor, or of a function that it calls, else its default."""
+        if made.caller is not None:
+            caller, is_known = _as_call(made.caller), True
+        elif made.source.node.name == CONSTRUCTOR:
+            caller, is_known = self._caller(made)
+        else:
             return None
-        caller, is_known = self._caller(made)
         if caller is not None:
             if is_open(caller.node):
                 return None
-            given = arguments_of(caller.node, [one.arg for one in _parameters(made.source.node)][1:])
+            given = arguments_of(caller.node, [one.arg for one in _parameters(made.source.node)][made.bound :])
             if name in given:
                 return caller, given[name]
         default = _defaults(made.source.node).get(name)
@@ -162,13 +163,21 @@ class CallsOfLayers:
         if not made.owner:
             return None, True
         caller = self.construction(made.owner)
-        if caller is None or _is_function(caller):
+        if caller is None or not self.is_of_class(made.owner, caller):
             return None, False
         return caller, True
 
+    def is_of_class(self, path: str, made: Construction) -> bool:
+        """Tell whether a call gives its arguments to the class of the layer that it makes."""
+        return may_call_class_of(made, self._layers[path], self._layers[made.owner])
+
 
 def _as_call(made: Construction) -> LayerCall | None:
-    return LayerCall(made.source, made.node, made.owner) if isinstance(made.node, ast.Call) else None
+    return (
+        LayerCall(made.source, made.node, made.owner, made.caller, made.bound)
+        if isinstance(made.node, ast.Call)
+        else None
+    )
 
 
 def base_call(source: FunctionSource) -> ast.Call | None:
@@ -186,13 +195,6 @@ def arguments_of(call: ast.Call, parameters: list[str]) -> dict[str, ast.expr]:
     """The expressions that a call gives to parameters, by their names."""
     placed = dict(zip(parameters, call.args, strict=False))
     return placed | {one.arg: one.value for one in call.keywords if one.arg is not None}
-
-
-def _is_function(made: LayerCall) -> bool:
-    """Tell whether a call calls a function of the module, whose parameters are others than the layer's."""
-    function = made.node.func
-    name = function.id if isinstance(function, ast.Name) else ""
-    return isinstance(getattr(sys.modules.get(made.source.module), name, None), FunctionType)
 
 
 def _place(source: FunctionSource) -> tuple[str, int]:

@@ -62,16 +62,24 @@ class Backup:
 def begin_backup(
     run: Path, overlay: Path, changes: Sequence[tuple[Path, bytes, bytes]], copies: Sequence[Path]
 ) -> Backup:
-    """Keep the old content of files (path, old, new) that are to change, and name the copies that are to be made."""
+    """Keep the old content of files (path, old, new) that are to change, and name the copies that are to be made.
+
+    Raises CannotRunError, and leaves nothing, where that cannot be written.
+    """
     folder = run / FOLDER / str(1 + max((int(one.name) for one in _folders(run)), default=0))
-    folder.mkdir(parents=True)
-    kept = []
-    for number, (path, before, after) in enumerate(changes, 1):
-        name = f"{number}_{path.name}"
-        (folder / name).write_bytes(before)
-        kept.append(KeptFile(str(path), hash_of(before), hash_of(after), name))
+    kept = [
+        KeptFile(str(path), hash_of(before), hash_of(after), f"{number}_{path.name}")
+        for number, (path, before, after) in enumerate(changes, 1)
+    ]
     backup = Backup(folder, overlay, tuple(kept), tuple(CopiedUnit(str(path)) for path in copies))
-    backup.write()
+    try:
+        folder.mkdir(parents=True)
+        for one, (_, before, _) in zip(kept, changes, strict=True):
+            (folder / one.kept).write_bytes(before)
+        backup.write()
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise CannotRunError.of("fix_usage.not_written", reason=error) from error
     return backup
 
 

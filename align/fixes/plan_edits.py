@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import ast
 import inspect
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from itertools import groupby, product
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from align.fixes.follow_argument import CallsOfLayers, Site, arguments_of, is_open
 from align.fixes.planned_edits import PlannedEdits, RefusedFix, SourceEdit
 from align.fixes.source_bytes import decoded
-from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced, written
-from align.models.source_lines import agrees_with, called_name, methods_of, own_classes
+from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced
+from align.models.edited_code import class_of, keywords, name_in, written
+from align.models.function_source import called_name, methods_of, own_classes
+from align.models.source_lines import agrees_with
 
 if TYPE_CHECKING:
     from align.core.layer_settings import Setting
@@ -57,9 +56,12 @@ class _Place:
     adds: bool = False
 
 
-def plan_edits(culprits: Sequence[Culprit], model: Any) -> PlannedEdits:
-    """Return the edits of confirmed culprits, one a place of source, and those that are refused with the reason."""
-    plan = _Plan(dict(_layers(model)) if culprits else {}, culprits)
+def plan_edits(culprits: Sequence[Culprit], model: Any, checkpoint: str = "") -> PlannedEdits:
+    """Return the edits of confirmed culprits, one a place of source, and those that are refused with the reason.
+
+    No names of parameters are moved where a `checkpoint` fills the model.
+    """
+    plan = _Plan(dict(_layers(model)) if culprits else {}, culprits, checkpoint)
     refused = [one for one in map(plan.tried, culprits) if one is not None]
     edits: list[SourceEdit] = []
     texts: dict[Path, str] = {}
@@ -94,8 +96,8 @@ def _joined(refused: Sequence[RefusedFix]) -> Iterator[RefusedFix]:
 class _Plan:
     """What is to change so far; two culprits that want one place otherwise are told apart here."""
 
-    def __init__(self, layers: Layers, culprits: Sequence[Culprit]) -> None:
-        self.layers = layers
+    def __init__(self, layers: Layers, culprits: Sequence[Culprit], checkpoint: str) -> None:
+        self.layers, self.culprits, self.checkpoint = layers, culprits, checkpoint
         self.calls = CallsOfLayers(layers)
         self.places: dict[tuple[Any, ...], _Place] = {}
         self.wanted: dict[str, dict[str, Setting]] = {}
@@ -142,6 +144,8 @@ class _Plan:
         if culprit.layer:
             yield self._of_other_class(culprit, made)
             return
+        if not self.calls.is_of_class(culprit.candidate, made):
+            raise _no_call(made, self.layers[culprit.candidate])
         missing = {}
         culprit = self._without_padding(culprit, self._given(culprit.candidate, made))
         for name, value in culprit.arguments.items():
@@ -162,9 +166,13 @@ class _Plan:
         nodes = (one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.expr))
         begun = [one for one in nodes if (one.lineno, one.col_offset) == (change.line, change.column)]
         meant = [one for one in begun if text[slice(*ends(text, one))] == change.before]
+        line = f"{Path(change.file).name}:{change.line}"
         if not meant:
-            raise _RefusedError("no_expression", line=f"{Path(change.file).name}:{change.line}", before=change.before)
+            raise _RefusedError("no_expression", line=line, before=change.before)
+        if change.moves and self.checkpoint:
+            raise _RefusedError("moves_names", line=line, count=change.moves, checkpoint=self.checkpoint)
         layers = {path for path, layer in self.layers.items() if _runs(layer, change)}
+        layers |= {one.candidate for one in self.culprits if one.code == change}
         return _Place(Site(change.file, meant[0]), change.after, self._in_order(layers), {}, culprit.cause)
 
     def _without_padding(self, culprit: Culprit, given: Mapping[str, ast.expr]) -> Culprit:
@@ -180,9 +188,7 @@ class _Plan:
     def _call_that_takes(self, path: str, name: str, made: LayerCall) -> LayerCall:
         """The call of the layer's class, or that of its base in a class of the user's own that hides the argument."""
         if is_open(made.node):
-            raise _RefusedError(
-                "no_call", line=_line(Site(made.source.file, made.node)), name=_class(self.layers[path])
-            )
+            raise _no_call(made, self.layers[path])
         if _takes(type(self.layers[path]), name):
             return made
         base = self.calls.super_call(path)
@@ -215,7 +221,7 @@ class _Plan:
 
     def _added(self, culprit: Culprit, missing: dict[str, Setting], made: LayerCall) -> _Place:
         """The keywords that a call lacks; where a class that is handed down is named, if the call gives none."""
-        text = _keywords(missing)
+        text = keywords(missing)
         if kind := self._handed_class(culprit, made, missing):
             handed = f"{PARTIAL}({ast.unparse(kind.node)}, {text})"
             return _Place(kind, handed, self._in_order(self.calls.made_at(kind.key)), missing, culprit.cause)
@@ -240,13 +246,13 @@ class _Plan:
         """The call of another class, or the class that is handed down."""
         _require_own(made.source.file)
         wanted: dict[str, Setting] = {KIND: culprit.layer}
-        order = [*_parameters(_class_of(culprit.layer))]
-        text = _keywords(dict(sorted(culprit.arguments.items(), key=lambda one: order.index(one[0]))))
+        order = [*_parameters(class_of(culprit.layer))]
+        text = keywords(dict(sorted(culprit.arguments.items(), key=lambda one: order.index(one[0]))))
         kind = self._handed_class(culprit, made, wanted)
         site = kind or Site(made.source.file, made.node)
         if kind is None and called_name(made.node) != _class(self.layers[culprit.candidate]):
             raise _RefusedError("no_call", line=_line(site), name=_class(self.layers[culprit.candidate]))
-        name = _name_of(culprit.layer, site.file)
+        name = name_in(site.file, culprit.layer)
         if not name:
             raise _RefusedError("no_import", line=_line(site), name=culprit.layer)
         layers = self.calls.made_at(site.key)
@@ -267,28 +273,6 @@ class _Plan:
         return tuple(path for path in self.layers if path in layers)
 
 
-def _keywords(arguments: Mapping[str, Setting]) -> str:
-    return ", ".join(f"{name}={written(value)}" for name, value in arguments.items())
-
-
-def _class_of(layer: str) -> type:
-    holder, _, name = layer.rpartition(".")
-    found: type = getattr(import_module(holder), name)
-    return found
-
-
-def _name_of(layer: str, file: str) -> str:
-    """What a module calls a class: `nn.ReLU`; "" where it imports neither the class nor what holds it."""
-    kind, name = _class_of(layer), layer.rpartition(".")[2]
-    module = next((one for one in [*sys.modules.values()] if getattr(one, "__file__", None) == file), None)
-    for key, value in vars(module).items() if module else ():
-        if value is kind:
-            return key
-        if isinstance(value, ModuleType) and getattr(value, name, None) is kind:
-            return f"{key}.{name}"
-    return ""
-
-
 def _runs(layer: object, change: CodeChange) -> bool:
     """Tell whether a method of a layer's classes holds the changed line."""
     methods = (source for cls in own_classes(layer) for source in methods_of(cls))
@@ -304,6 +288,10 @@ def _takes(kind: type, name: str) -> bool:
 
 def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(kind).parameters
+
+
+def _no_call(made: LayerCall, layer: object) -> _RefusedError:
+    return _RefusedError("no_call", line=_line(Site(made.source.file, made.node)), name=_class(layer))
 
 
 def _class(layer: object) -> str:

@@ -11,8 +11,6 @@ from align.models.edited_code import compiled
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.layer_settings import Setting
-
 
 class Span(NamedTuple):
     """A part of a text, and what stands there afterwards."""
@@ -73,13 +71,6 @@ def import_of(text: str, module: str, name: str) -> list[Span]:
 
 def _imports(statement: ast.ImportFrom, name: str) -> bool:
     return any(one.name == name and one.asname is None for one in statement.names)
-
-
-def written(value: Setting) -> str:
-    """Return a setting as source, texts in double quotes."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(written, value))}{',' if len(value) == 1 else ''})"
-    return '"' + value + '"' if isinstance(value, str) else repr(value)
 
 
 def alike_but_for(before: str, after: str, statements: int) -> bool:

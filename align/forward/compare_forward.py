@@ -22,6 +22,7 @@ from align.forward.forward_result import ForwardComparison
 from align.forward.functions.compare_functions import BothRecords, compare_functions, record_both
 from align.forward.functions.look_inside import Budget, look_inside
 from align.forward.functions.try_edits import try_edits
+from align.forward.functions.try_missing_layers import try_missing_layers
 from align.forward.isolation.bench import Bench
 from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import isolate_layers
@@ -295,7 +296,8 @@ def _explain(
     looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget, records)
     lined = with_lines([one.culprit for one in looked.suspects], bench.side.model)
     told = [replace(one, culprit=own) for one, own in zip(looked.suspects, lined, strict=True)]
-    culprits = [one.culprit for one in try_edits(task.sides[0].model, bench, alone, told, budget)]
+    listed = try_missing_layers(task.sides[0], bench, alone, told, budget)
+    culprits = [one.culprit for one in try_edits(task.sides[0].model, bench, alone, listed, budget)]
     culprits = with_same_change(culprits, names.settings, gathered.calls.pairs)
     return _Explained(culprits_in_batches(culprits, gathered.run.candidate), looked.findings)
 

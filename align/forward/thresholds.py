@@ -41,6 +41,10 @@ MOST_UNPAIRED_TRIALS: Final = 8
 """So many changes of layers without counterpart are tried for each fault.
 Choice: each costs a run of the port, and none of these layers need be at fault."""
 
+MOST_LEFT_OUT: Final = 4
+"""So many layers without counterpart are left out on a trial for each fault, the latest first.
+Choice: each costs a run of the port; between two layers with parameters seldom stand more."""
+
 MOST_TENSORS_BEFORE: Final = 8
 """So many tensors of the same shape before a fault are asked what code makes of them, the latest first.
 Choice: the work grows with the pairs of them; code seldom reaches farther back."""
@@ -262,6 +266,11 @@ Choice: an output of zeros would pass.
 MOST_TRIED_EDITS: Final = 40
 """So many changes of expressions are tried for a piece of wrong code.
 Choice: each costs a run of the port; the arguments of a usual piece of code have fewer values worth trying.
+"""
+
+MOST_INSERTED_LAYERS: Final = 4
+"""Of the layers of the reference that a list of the port may lack, so many are tried, the latest first.
+Choice: between two layers with parameters stand an activation, a dropout and a pooling at most, in usual models.
 """
 
 MOST_REORDERED: Final = 4

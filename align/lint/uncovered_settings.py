@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import plain_settings
-from align.models.source_lines import FRAMEWORKS
+from align.models.function_source import FRAMEWORKS
 from align.rules.pitfalls import Examples, Pitfall, pitfalls
 from align.rules.setting_forms import Form, equal_settings
 from align.words.catalogue import sentence

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.models.source_lines import called_name, climb, function_source, is_own, methods_of, own_classes, shown
+from align.models.function_source import called_name, function_source, is_own, methods_of, own_classes, shown
+from align.models.source_lines import climb
 from align.models.thresholds import DEEPEST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.models.source_lines import FunctionSource
+    from align.models.function_source import FunctionSource
 
 UNCALLED = ("ModuleList", "CellList", "ModuleDict", "CellDict")  # lists whose items the code calls one by one
 ELEMENTWISE = {  # functions, methods and classes of single elements, in small letters and without underscores

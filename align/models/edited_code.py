@@ -1,17 +1,21 @@
-"""A live function with one expression of its source written otherwise, for as long as a trial runs."""
+"""Source that is written anew: an expression of a live function, for as long as a trial runs, and calls of layers."""
 
 from __future__ import annotations
 
 import linecache
+import sys
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType
+from importlib import import_module
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import FunctionType
+
+    from align.core.layer_settings import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,8 @@ class CodeChange:
     """An expression in a file that is to be another one.
 
     It begins at `line`, from 1, and `column`, the bytes of UTF-8 before it, as Python's syntax trees count; `before` is
-    its source, `after` what is to stand there.
+    its source, `after` what is to stand there. Where that adds an item to a list of layers, the names of `moves`
+    parameters behind it change.
     """
 
     file: str
@@ -27,6 +32,7 @@ class CodeChange:
     column: int
     before: str
     after: str
+    moves: int = 0
 
 
 @contextmanager
@@ -44,9 +50,8 @@ def edited(function: FunctionType, change: CodeChange) -> Iterator[bool]:
         function.__code__ = before
 
 
-def changed_line(function: FunctionType, change: CodeChange) -> tuple[str, str]:
-    """Return the lines of source that a change is on, before and after it, in one line each."""
-    text = _text(function)
+def changed_line(text: str, change: CodeChange) -> tuple[str, str]:
+    """Return the lines of a file's text that a change is on, before and after it, in one line each."""
     start = offset_of(text, change.line, change.column)
     stop = start + len(change.before)
     first, last = text.rfind("\n", 0, start) + 1, text.find("\n", stop)
@@ -78,7 +83,7 @@ def compiled(source: str | bytes, file: str) -> CodeType:
 
 def _edited_code(function: FunctionType, change: CodeChange) -> CodeType | None:
     code = function.__code__
-    text = edited_text(_text(function), change)
+    text = edited_text(source_text(function), change)
     if text is None:
         return None
     try:
@@ -88,7 +93,8 @@ def _edited_code(function: FunctionType, change: CodeChange) -> CodeType | None:
     return next((one for one in _codes(module) if _place(one) == _place(code)), None)
 
 
-def _text(function: FunctionType) -> str:
+def source_text(function: FunctionType) -> str:
+    """The text of the file that a function stands in; "" where it cannot be read."""
     return "".join(linecache.getlines(function.__code__.co_filename, function.__globals__))
 
 
@@ -101,3 +107,34 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _place(code: CodeType) -> tuple[str, int]:
     return code.co_name, code.co_firstlineno
+
+
+def written(value: Setting) -> str:
+    """Return a setting as source, texts in double quotes."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(written, value))}{',' if len(value) == 1 else ''})"
+    return '"' + value + '"' if isinstance(value, str) else repr(value)
+
+
+def keywords(arguments: Mapping[str, Setting]) -> str:
+    """Return arguments as they stand in a call."""
+    return ", ".join(f"{name}={written(value)}" for name, value in arguments.items())
+
+
+def class_of(layer: str) -> type:
+    """The class of a full name, as `mindspore.nn.ReLU`."""
+    holder, _, name = layer.rpartition(".")
+    found: type = getattr(import_module(holder), name)
+    return found
+
+
+def name_in(file: str, layer: str) -> str:
+    """What the module of a file calls a class: `nn.ReLU`; "" where it imports neither the class nor what holds it."""
+    kind, name = class_of(layer), layer.rpartition(".")[2]
+    module = next((one for one in [*sys.modules.values()] if getattr(one, "__file__", None) == file), None)
+    for key, value in vars(module).items() if module else ():
+        if value is kind:
+            return key
+        if isinstance(value, ModuleType) and getattr(value, name, None) is kind:
+            return f"{key}.{name}"
+    return ""

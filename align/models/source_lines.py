@@ -1,36 +1,46 @@
-"""The line of the user's code that makes a layer of a live model, and the source of live functions as syntax trees.
+"""The line of the user's code that makes a layer of a live model.
 
-A method makes a layer by a statement that keeps it under a name, or by an item of a list. The frameworks' own classes
-are nobody's to change: what they make inside belongs to the line that makes them. Where several statements may have
-made a layer, the one that calls its class with its sizes is taken, else the first. A function is found by its file and
-first line, not by its name: so classes made in functions, defined twice or in a notebook are found too. What was built
-in C or by `exec` has no source.
+A method makes a layer by a statement that keeps it under a name, or by an item of a list. Where it calls a function of
+the user's own for it, what that returns is followed. The frameworks' own classes are nobody's to change: what they make
+inside belongs to the line that makes them. Where several statements may have made a layer, the one that calls its class
+with its sizes is taken, else the first.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import linecache
 import re
-from collections.abc import Sized
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
+from functools import partial, reduce
+from inspect import getattr_static
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
+
+from align.models.function_source import (
+    CONSTRUCTOR,
+    DEFINITIONS,
+    FunctionSource,
+    called_name,
+    function_source,
+    functions_of,
+    is_own,
+    meant,
+    methods_of,
+    own_classes,
+    own_function,
+    shown,
+)
+from align.models.source.list_elements import Expression, Item, ListStep, innermost, may_make
+from align.models.source.local_values import nodes_of, resolved, returned_values, storing_nodes, targets
+from align.models.thresholds import DEEPEST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-FRAMEWORKS = ("torch", "mindspore")
-NOT_OWN = (*FRAMEWORKS, "align", "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
-INSTALLED = ("site-packages", "dist-packages")
-LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Dict)
-BLOCKS = (ast.For, ast.While, ast.If)
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-ANY = "*"
-CONSTRUCTOR = "__init__"
+
+Place = tuple[str, int, int]  # a file, a line and a column
+CHILDREN = ("_modules", "_cells")  # where torch and MindSpore keep the layers of a list, by their names
 REGISTERING = ("add_module", "register_module", "insert_child_to_cell", "setattr")
 
 
@@ -46,26 +56,109 @@ def made_at(owner: object, path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Construction:
-    """The expression that makes a layer, the method that it stands in, and the path of the object that runs it."""
+    """The expression that makes a layer, the function that it stands in, and the path of the object that runs it.
+
+    `caller` is the call of that function, where it is not the object's constructor; it is `bound` if its first
+    argument is the object.
+    """
 
     source: FunctionSource
     node: ast.expr
     owner: str
+    caller: Construction | None = None
+    bound: bool = True
+
+    @property
+    def place(self) -> Place:
+        """File, line and column, which tell it from all others."""
+        return self.source.file, self.node.lineno, self.node.col_offset
 
 
 def construction_of(owner: object, path: str) -> Construction | None:
     """Find the expression that makes the layer at `path` of a live model, or what holds it; None if there is none."""
     for names, chain in climb(owner, path):
-        steps = zip(names, chain[:-1], chain[1:], strict=True)
-        items = [_Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
-        nodes = [
-            (found.source, _innermost(found, items[0 if found.hands_on else 1 :]))
-            for found in _fitting(chain[0], names[0], type(chain[1]).__name__)
+        maker = ".".join(path.split(".")[: -len(names)])
+        found = [
+            _followed(Construction(place.source, place.value, maker), names, chain)
+            for place in _fitting(chain[0], names[0], type(chain[1]).__name__)
         ]
-        if nodes:
-            source, node = next((one for one in nodes if agrees_with(one[1], chain[-1])), nodes[0])
-            return Construction(source, node, ".".join(path.split(".")[: -len(names)]))
+        if found:
+            agreeing = (one for place in found for one in place if agrees_with(one.node, chain[-1]))
+            return next(agreeing, found[0][-1])
     return None
+
+
+def _followed(made: Construction, names: Sequence[str], chain: Sequence[object]) -> list[Construction]:
+    """What makes a layer, from inside the functions that are called for it, the innermost first."""
+    found, owner = [], chain[0]
+    hands_on = called_name(made.node) == CONSTRUCTOR  # to the constructor of its base, which keeps them
+    names, chain = (names, chain) if hands_on else (names[1:], chain[1:])
+    for _ in range(DEEPEST_CALLS):
+        steps = list(_steps(names, chain))
+        node, count = innermost(Expression(made.source, made.node), steps)
+        made, names, chain = replace(made, node=node), names[count:], chain[count:]
+        found.append(made)
+        inner = _returned(made, owner, type(chain[0]))
+        if inner is None:
+            break
+        made = inner
+    return found[::-1]
+
+
+def _steps(names: Sequence[str], chain: Sequence[object]) -> Iterator[ListStep]:
+    for name, holder, one in zip(names, chain[:-1], chain[1:], strict=True):
+        items = tuple(Item(key, type(layer)) for key, layer in children_of(holder).items())
+        yield ListStep(Item(name, type(one)), type(holder).__name__, items)
+
+
+def _returned(made: Construction, owner: object, kind: type) -> Construction | None:
+    """What a function of the user's own returns that is called: the only thing that may be of a class."""
+    function = called_function(made, owner)
+    source = function_source(function) if function is not None else None
+    if source is None:
+        return None
+    only = [one for one in returned_values(source.node) if may_make(source, one, kind)]
+    bound = _is_method(made) and not isinstance(getattr_static(type(owner), source.node.name, None), staticmethod)
+    is_one = len(only) == 1 and not isinstance(only[0], ast.Tuple)  # which holds several layers
+    return Construction(source, only[0], made.owner, made, bound) if is_one else None
+
+
+def _is_method(made: Construction) -> bool:
+    """Tell whether a method of the object that runs it is called."""
+    call = made.node
+    return isinstance(call, ast.Call) and made.bound and is_own(call.func, made.source.own, called_name(call))
+
+
+def called_function(made: Construction, owner: object) -> FunctionType | None:
+    """The user's own function that an expression calls: of its module, of one that it imports, or the owner's.
+
+    None for a decorated one: what it returns is the decorator's to say.
+    """
+    if not isinstance(made.node, ast.Call):
+        return None
+    called = (
+        getattr(type(owner), called_name(made.node), None) if _is_method(made) else meant(made.source, made.node.func)
+    )
+    return own_function(called) if not hasattr(called, "__wrapped__") else None
+
+
+def may_call_class_of(made: Construction, layer: object, owner: object) -> bool:
+    """Tell whether a call is one of a layer's class: by its name, or by one that may stand for it.
+
+    A function, a method and a list that holds the layer take other arguments than the class does.
+    """
+    if not isinstance(made.node, ast.Call):
+        return False
+    function, kind = made.node.func, type(layer)
+    called = meant(made.source, function)
+    if called is not None:
+        return (called.func if isinstance(called, partial) else called) is kind
+    if called_name(made.node) == kind.__name__:
+        return True
+    if isinstance(function, ast.Name):  # a class that is handed down
+        nested = (one.name for one in nodes_of(made.source.node) if isinstance(one, DEFINITIONS))
+        return function.id not in nested and not isinstance(resolved(made.source.node, function), ast.Lambda)
+    return _is_method(made) and not hasattr(type(owner), called_name(made.node))  # a class that the object keeps
 
 
 def agrees_with(node: ast.expr, layer: object) -> bool:
@@ -106,12 +199,6 @@ def made_in(function: object, class_name: str) -> str:
     return ""
 
 
-def defined_at(function: object) -> str:
-    """Return `file.py:12`, the line that begins a function; "" for what is none."""
-    source = function_source(function) if isinstance(function, FunctionType) else None
-    return shown(source, source.node.lineno) if source else ""
-
-
 def climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:
     """From the layer's parent up: the names that lead from each owner to the layer, and the owner and what is there."""
     names = path.split(".") if path else []
@@ -124,16 +211,7 @@ def climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:
         yield names[depth:], chain[depth:]
 
 
-def _length(layer: object) -> int:
-    return len(layer) if isinstance(layer, Sized) else 0
-
-
-def own_classes(layer: object) -> list[type]:
-    """The layer's classes that are no framework's, most derived first."""
-    return [cls for cls in type(layer).__mro__ if cls.__module__.partition(".")[0] not in NOT_OWN]
-
-
-def _fitting(parent: object, name: str, class_name: str) -> list[_LayerConstruction]:
+def _fitting(parent: object, name: str, class_name: str) -> list[Expression]:
     """The places where an object's own classes make what it keeps under a name, those that call its class first."""
     classes = own_classes(parent)
     for cls in classes:
@@ -144,79 +222,16 @@ def _fitting(parent: object, name: str, class_name: str) -> list[_LayerConstruct
     return []
 
 
-def shown(source: FunctionSource, line: int) -> str:
-    """A line of a function's file as messages name it."""
-    return shown_line(source.file, source.module, line)
-
-
-def shown_line(file: str, module: str, line: int) -> str:
-    """A line of a file of a module as messages name it."""
-    return f"{_file(Path(file), module)}:{line}"
-
-
-def _file(path: Path, module: str) -> str:
-    """The path from the folder of installed packages, from the current folder, or from that of its top package."""
-    installed = [number for number, part in enumerate(path.parts) if part in INSTALLED]
-    if installed:
-        return Path(*path.parts[installed[-1] + 1 :]).as_posix()
-    if path.is_relative_to(Path.cwd()):
-        return path.relative_to(Path.cwd()).as_posix()
-    return Path(*path.parts[-1 - module.count(".") :]).as_posix()
-
-
-@dataclass(frozen=True, slots=True)
-class _LayerConstruction:
-    """A place that makes a layer, or what holds it: the expression, and the function that it stands in."""
-
-    source: FunctionSource
-    value: ast.expr
-
-    @property
-    def hands_on(self) -> bool:
-        """True where the expression hands the layers to the constructor of the base of the class that holds them."""
-        return called_name(self.value) == CONSTRUCTOR
-
-
-def _layer_constructions(source: FunctionSource, name: str) -> Iterator[_LayerConstruction]:
+def _layer_constructions(source: FunctionSource, name: str) -> Iterator[Expression]:
     """What a method keeps as `self.name`; for a number also what it hands to the constructor of the class's base."""
-    for node in ast.walk(source.node):
+    for node in storing_nodes(source.node):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            if any(is_own(one, source.own, name) for target in _targets(node) for one in ast.walk(target)):
-                yield _LayerConstruction(source, node.value)
+            if any(is_own(one, source.own, name) for target in targets(node) for one in ast.walk(target)):
+                yield Expression(source, node.value)
         elif isinstance(node, ast.Call) and called_name(node) in REGISTERING and _registers(node, name):
-            yield _LayerConstruction(source, node.args[-1])
+            yield Expression(source, node.args[-1])
         elif name.isdigit() and _is_base_constructor(node):
-            yield _LayerConstruction(source, node)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, slots=True)
-class _Element:
-    """An element of a list: its name ("" for its number, ANY for every one), and whether it is there always."""
-
-    name: str
-    value: ast.expr
-    always: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A step down from a list-like layer: the item's name there and its class, the class of the list and its length."""
-
-    name: str
-    class_name: str
-    holder: str
-    length: int
-
-
-def _innermost(construction: _LayerConstruction, items: Sequence[_Item]) -> ast.expr:
-    """The expression that makes what the items lead to, as near to it as can be found."""
-    value = construction.value
-    for item in items:
-        inner = _inside(_LayerConstruction(construction.source, value), item)
-        if inner is None:
-            break
-        value = inner
-    return _resolved(_LayerConstruction(construction.source, value))
+            yield Expression(source, node)  # type: ignore[arg-type]
 
 
 def _registers(call: ast.Call, name: str) -> bool:
@@ -238,162 +253,12 @@ def _is_base_constructor(node: ast.AST) -> bool:
     return isinstance(function, ast.Attribute) and function.attr == CONSTRUCTOR
 
 
-def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return node.targets if isinstance(node, ast.Assign) else [node.target]
+def layer_at(model: object, path: str) -> Any:
+    """The live layer at a path."""
+    return reduce(getattr, path.split(".") if path else [], model)
 
 
-def _resolved(construction: _LayerConstruction) -> ast.expr:
-    """Follow a local variable to what was assigned to it last before."""
-    value = construction.value
-    if not isinstance(value, ast.Name):
-        return value
-    found = [
-        node.value
-        for node in ast.walk(construction.source.node)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and node.lineno < value.lineno
-        if any(isinstance(target, ast.Name) and target.id == value.id for target in _targets(node))
-    ]
-    return max(found, key=lambda one: one.lineno, default=value)
-
-
-def _inside(construction: _LayerConstruction, item: _Item) -> ast.expr | None:
-    """The expression of an item: the one of its name or number, else the only one that calls its class."""
-    call = _resolved(construction)
-    if called_name(call) not in (item.holder, CONSTRUCTOR):
-        return None
-    elements = _elements(construction.source, _contents(construction.source, call))
-    named = [one.value for one in _present(elements, item.length) if one.name in (item.name, ANY)]
-    if named:
-        return named[0]
-    alike = [one.value for one in elements if called_name(one.value) == item.class_name]
-    return alike[0] if len(alike) == 1 else None
-
-
-def _present(elements: Sequence[_Element], length: int) -> Sequence[_Element]:
-    """The elements by the names that they have in a list so long: all, or those that no condition stands before."""
-    for found in (elements, [one for one in elements if one.always]):
-        if any(one.name == ANY for one in found) or len(found) == length:
-            return [replace(one, name=one.name or str(number)) for number, one in enumerate(found)]
-    return ()
-
-
-def _contents(source: FunctionSource, call: ast.expr) -> ast.expr:
-    """What a list-like layer is given: a list, or all its arguments as one."""
-    arguments = call.args if isinstance(call, ast.Call) else []
-    if len(arguments) == 1:
-        only = arguments[0].value if isinstance(arguments[0], ast.Starred) else arguments[0]
-        if isinstance(_resolved(_LayerConstruction(source, only)), LISTS) or called_name(only) == "OrderedDict":
-            return only
-    return ast.List(arguments)
-
-
-def _elements(source: FunctionSource, value: ast.expr) -> list[_Element]:
-    """The elements of a list or mapping, each with its name if it has one."""
-    base = _resolved(_LayerConstruction(source, value))
-    if called_name(base) == "OrderedDict" and isinstance(base, ast.Call) and base.args:
-        return _elements(source, base.args[0])
-    if isinstance(base, (ast.ListComp, ast.GeneratorExp)):
-        return [_Element(ANY, base.elt)]
-    if isinstance(base, ast.Dict):
-        return [_Element(_name(key), one) for key, one in zip(base.keys, base.values, strict=True)]
-    own = [_Element("", one) for one in base.elts] if isinstance(base, (ast.List, ast.Tuple)) else []
-    listed = own + (_added(source, value) if isinstance(value, ast.Name) else [])
-    return [_unpaired(one) for one in listed]
-
-
-def _unpaired(element: _Element) -> _Element:
-    """A pair of a name and a layer as the layer under its name."""
-    pair = element.value.elts if isinstance(element.value, ast.Tuple) else []
-    return replace(element, name=_name(pair[0]), value=pair[1]) if len(pair) == 2 and _name(pair[0]) else element
-
-
-def _name(node: ast.expr | None) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def _added(source: FunctionSource, variable: ast.Name) -> list[_Element]:
-    """What is added to a local list before it is used, in the order of the lines."""
-    start = _resolved(_LayerConstruction(source, variable)).lineno
-    inner = {id(node) for block in ast.walk(source.node) if isinstance(block, BLOCKS) for node in ast.walk(block)}
-    found = [
-        _Element("", value, id(node) not in inner)
-        for node in ast.walk(source.node)
-        if start <= getattr(node, "lineno", 0) <= variable.lineno
-        for value in _appended(node, variable.id)
-    ]
-    return sorted(found, key=lambda one: one.value.lineno)
-
-
-def _appended(node: ast.AST, name: str) -> list[ast.expr]:
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
-        return node.value.elts if isinstance(node.value, (ast.List, ast.Tuple)) else []
-    function = node.func if isinstance(node, ast.Call) else None
-    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name) or function.value.id != name:
-        return []
-    arguments = node.args if isinstance(node, ast.Call) else []
-    if function.attr == "extend" and arguments and isinstance(arguments[0], (ast.List, ast.Tuple)):
-        return arguments[0].elts
-    return arguments if function.attr == "append" else []
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionSource:
-    """A function's tree; `own` is what it calls its first argument, `self` mostly."""
-
-    file: str
-    module: str
-    node: FunctionNode
-
-    @property
-    def own(self) -> str:
-        """The name of the first argument, "" if there is none."""
-        first = (*self.node.args.posonlyargs, *self.node.args.args)
-        return first[0].arg if first else ""
-
-
-def methods_of(cls: type) -> Iterator[FunctionSource]:
-    """The methods that a class defines itself and whose source can be read, in the order of the class."""
-    for value in vars(cls).values():
-        function = inspect.unwrap(value) if callable(value) else None
-        source = function_source(function) if isinstance(function, FunctionType) else None
-        if source is not None:
-            yield source
-
-
-def function_source(function: FunctionType) -> FunctionSource | None:
-    """Return a function's tree, None where its source cannot be read."""
-    code = function.__code__
-    text = "".join(linecache.getlines(code.co_filename, function.__globals__))
-    node = _functions(text).get((code.co_name, code.co_firstlineno))
-    return None if node is None else FunctionSource(code.co_filename, function.__module__ or "", node)
-
-
-def functions_of(file: str) -> tuple[FunctionNode, ...]:
-    """All functions of a file; () where it cannot be read."""
-    return tuple(_functions("".join(linecache.getlines(file))).values())
-
-
-@lru_cache(maxsize=64)
-def _functions(text: str) -> dict[tuple[str, int], FunctionNode]:
-    """All functions of a file by name and first line, which is that of the first decorator."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return {}
-    found = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    return {(node.name, min(one.lineno for one in (node, *node.decorator_list))): node for node in found}
-
-
-def called_name(node: ast.AST | None) -> str:
-    """The last part of the name that a call calls: `LayerNorm` of `nn.LayerNorm(8)`; "" for anything else."""
-    function = node.func if isinstance(node, ast.Call) else None
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def is_own(node: ast.AST, own: str, name: str) -> bool:
-    """Tell whether a node is `self.name`."""
-    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
-        return False
-    return node.attr == name and node.value.id == own
+def children_of(holder: object) -> dict[str, Any]:
+    """The layers that one holds, by name, in their order; this is what the framework itself keeps."""
+    found: dict[str, Any] = next((vars(holder)[one] for one in CHILDREN if one in vars(holder)), {})
+    return found

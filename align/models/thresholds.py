@@ -58,6 +58,14 @@ DEEPEST_CALLS: Final = 4
 """Padding in the user's code is followed through so many methods and functions that call each other.
 Choice: code that pads lies one or two calls away; a larger number would take longer, and might never end."""
 
+MOST_FUNCTIONS_READ: Final = 256
+"""What is found in so many functions of the user's code is kept while their layers are asked for.
+Choice: models have fewer that make layers; what is no longer kept is found again."""
+
+MOST_STATEMENTS_READ: Final = 4096
+"""What stands in so many functions and statements of the user's code is kept while their layers are asked for.
+Choice: a function that makes layers has some ten statements."""
+
 KEPT_SHARE_DIGITS: Final = 12
 """The share of values that a layer drops is rounded to this many digits behind the point.
 Choice: 1 - keep_prob is off by some 1e-16; fewer digits would make two shares one, 16 would keep the rounding."""

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import CannotRunError
 from align.models.api_calls import ApiCall
-from align.models.source_lines import function_source, methods_of, own_classes, shown
+from align.models.function_source import function_source, methods_of, own_classes, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.protocols import Model
     from align.models.api_calls import CallKind, CallWatcher
-    from align.models.source_lines import FunctionSource
+    from align.models.function_source import FunctionSource
 
 METHOD = "torch.Tensor"
 MATRIX_PRODUCT = f"{METHOD}.matmul"

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Finding
-from align.models.source_lines import function_source, methods_of, own_classes, shown
+from align.models.function_source import function_source, methods_of, own_classes, shown
 from align.rules.layer_rules import mappings_folder, read_rules
 from align.words.catalogue import sentence
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from align.core.protocols import Model
-    from align.models.source_lines import FunctionSource
+    from align.models.function_source import FunctionSource
 
 VIEWS = frozenset({
     "view", "view_as", "transpose", "t", "permute", "narrow", "select", "squeeze", "unsqueeze", "expand", "unfold",

@@ -21,12 +21,12 @@ from align.core.trace_metadata import TraceHead
 from align.core.traces import Capture
 from align.errors import AlignError, CannotRunError, DestinationError, UserCodeError
 from align.measure.tensor_statistics import summarize_tensor
-from align.models.describe_data import describe_data
 from align.models.describe_sides import describe_launch
 from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_batches, read_inputs, save_inputs
 from align.models.open_side import Side, open_side
 from align.models.thresholds import SEED
+from align.traces.describe_data import describe_data
 from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.kept_elements import is_kept, keep_part, read_kept
 from align.traces.open_trace import show_trace

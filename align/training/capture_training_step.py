@@ -11,7 +11,7 @@ from align.core.atomic_files import atomic_folder
 from align.core.progress import silent
 from align.core.protocols import SettingsReader
 from align.errors import DestinationError
-from align.models.describe_data import describe_data
+from align.traces.describe_data import describe_data
 from align.training.freeze import without_dropout
 from align.training.open_training import batch_findings, open_training
 from align.training.step_result import CapturedSteps

@@ -15,8 +15,9 @@ from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import UsageError
 from align.models.describe_sides import named_environments
+from align.models.function_source import defined_at
 from align.models.living_objects import looked_for_once
-from align.models.source_lines import defined_at, made_in
+from align.models.source_lines import made_in
 from align.models.user_code import find_function
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay

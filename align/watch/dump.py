@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.protocols import SettingsReader
 from align.errors import CannotRunError, DestinationError, UsageError
-from align.models.describe_data import describe_data
 from align.models.describe_sides import describe_launch
 from align.models.loop_hooks import LoopHooks
 from align.models.loop_watcher import LoopHost
 from align.models.open_side import build_side
+from align.traces.describe_data import describe_data
 from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.kept_elements import read_kept
 from align.traces.trace_writer import not_written

@@ -83,6 +83,14 @@ def test_nothing_changes_if_a_later_step_fails(project: Path) -> None:
     assert strays(project) == []
 
 
+def test_a_run_folder_that_cannot_be_written_keeps_all_and_leaves_nothing(project: Path) -> None:
+    (project / "run").write_bytes(b"a file")
+    with pytest.raises(CannotRunError, match="run"):
+        apply_changes(changes_of(project), project / "run", project / "overlay")
+    assert contents(project) == OLD
+    assert (project / "run").read_bytes() == b"a file"
+
+
 def test_a_file_that_cannot_be_changed_keeps_all_others_as_they_are(project: Path) -> None:
     locked, edited = project / "port.py", project / "layers" / "norm.py"
     locked.chmod(0o440)

@@ -46,9 +46,21 @@ class Norm(nn.BatchNorm2d):
         super().__init__(dim, eps=1e-3)
 
 
+def normed(size, eps=1e-3):
+    return nn.BatchNorm2d(size, eps=eps)
+
+
+by_lambda = lambda size: nn.BatchNorm2d(size, 1e-3)
+
+
 class Net(nn.Cell):
     def __init__(self, small=True):
         super().__init__()
+        self.lambda_norm = by_lambda(4)
+        self.method_norm = self.of_class(4, 0.9)
+        self.given = normed(4, 1e-4)
+        self.default = normed(4)
+        self.stack = self.stacked(2, alpha=0.6)
         self.keyword = nn.BatchNorm2d(4, eps=1e-3)  # kept: ü
         self.place = nn.BatchNorm2d(4, 1e-3, 0.9)
         self.none = nn.LeakyReLU()
@@ -71,6 +83,16 @@ class Net(nn.Cell):
         self.own = Norm(4)
         self.computed = nn.LeakyReLU(SLOPES["small"])
         self.open = nn.BatchNorm2d(*(4, 1e-3))
+
+    @classmethod
+    def of_class(cls, size, momentum):
+        return nn.BatchNorm2d(size, 1e-3, momentum)
+
+    def stacked(self, count, alpha):
+        layers = []
+        for _ in range(count):
+            layers.append(nn.LeakyReLU(alpha))
+        return nn.SequentialCell(*layers)
 
 
 def build():
@@ -134,6 +156,9 @@ EPSILON: dict[str, Setting] = {"eps": 1e-5}
         ({"alpha": 0.01}, ["other.leaky"], "slope=0.4", "slope=0.01"),
         ({"alpha": 0.01}, ["wide.leaky"], "slope=0.3", "slope=0.01"),
         ({"p": 0.1}, [f"{one}.drop" for one in ("other", "blocks.0", "blocks.1", "wide")], "rate=0.5", "rate=0.1"),
+        (EPSILON, ["given"], "normed(4, 1e-4)", "normed(4, 1e-05)"),
+        (EPSILON, ["default"], "size, eps=1e-3", "size, eps=1e-05"),
+        ({"alpha": 0.01}, ["stack.0", "stack.1"], "alpha=0.6", "alpha=0.01"),
         (EPSILON, ["own"], "super().__init__(dim, eps=1e-3)", "super().__init__(dim, eps=1e-05)"),
     ],
 )
@@ -181,6 +206,8 @@ def test_a_class_that_is_handed_down_gets_its_arguments_where_it_is_named(
         ({}, ["pool"], "no_setting"),
         ({"nonsense": 1}, ["keyword"], "not_taken"),
         ({"pad_mode": "same"}, ["branch"], "no_line"),
+        (EPSILON, ["lambda_norm"], "no_call"),
+        (EPSILON, ["method_norm"], "no_call"),
     ],
 )
 def test_what_is_shared_computed_or_not_there_is_refused_with_the_reason(

@@ -23,15 +23,12 @@ class Sequential:
     def __init__(self, *layers, **named):
         listed = layers[0] if len(layers) == 1 and isinstance(layers[0], (list, dict)) else list(layers)
         numbered = listed if isinstance(listed, dict) else {str(n): one for n, one in enumerate(listed)}
-        self.items = {**numbered, **named}
+        self._modules = {**numbered, **named}
 
     def __getattr__(self, name):
-        if name == "items" or name not in self.items:
+        if name == "_modules" or name not in self._modules:
             raise AttributeError(name)
-        return self.items[name]
-
-    def __len__(self):
-        return len(self.items)
+        return self._modules[name]
 
 Sequential.__module__ = "torch.nn"
 
@@ -213,13 +210,56 @@ CASES = {
         """,
         "norm1",
     ),
+    "a method makes the list by a helper": (
+        """
+        def norm(size):
+            return Norm(size)  # made
+        class Net:
+            def __init__(self):
+                self.blocks = self.made(2)
+            def made(self, size):
+                layers = [Layer(size)]
+                layers.append(norm(size=size))
+                return Sequential(*layers)
+            def forward(self, x):
+                return self.blocks(x)  # called
+        """,
+        "blocks.1",
+    ),
+    "a helper makes one of two": (
+        """
+        def layer(normed):
+            if normed:
+                return Norm()  # made
+            return Layer()
+        class Net:
+            def __init__(self):
+                self.norm = layer(True)
+            def forward(self, x):
+                return self.norm(x)  # called
+        """,
+        "norm",
+    ),
+    "a class is handed down under the name of a helper": (
+        """
+        def layer():
+            return Layer()
+        class Net:
+            def __init__(self, layer=Norm):
+                self.norm = layer()  # made
+            def forward(self, x):
+                return self.norm(x)  # called
+        """,
+        "norm",
+    ),
     "a helper makes the list": (
         """
         def blocks():
-            return Sequential(Norm(), Norm())
+            return Sequential(Norm(),
+                              Norm())  # made
         class Net:
             def __init__(self):
-                self.blocks = blocks()  # made
+                self.blocks = blocks()
             def forward(self, x):
                 return self.blocks(x)  # called
         """,
@@ -234,6 +274,90 @@ def test_the_lines_that_make_and_call_a_layer_are_found(case: str, module: Any, 
     net = module(text).Net()
     assert made_at(net, path) == line_with("made", tmp_path / "port.py")
     assert called_at(net, path) == line_with("called", tmp_path / "port.py")
+
+
+LISTS = """
+from functools import wraps
+
+def wrapped(function):
+    @wraps(function)
+    def inner():
+        return Sequential(function(), Norm())
+    return inner
+
+@wrapped
+def decorated():
+    return Sequential(Norm())
+
+def pair():
+    return Norm(), Layer()
+
+def other():
+    return Norm(2)
+
+def first(right):
+    if right:
+        return other()
+    return Norm(1)
+
+class Net:
+    def __init__(self):
+        self.first = first(True)  # first
+        self.branches = self.branched(3)
+        self.loop = self.looped(2, last=True)
+        self.short = self.looped(1, last=False)
+        self.changed = self.emptied()
+        self.sums = Sequential(*([Layer()] +  # sums.0
+                                 [Norm()] * 2))  # sums.1, sums.2
+        self.decorated = decorated()  # decorated
+        self.norm, self.layer = pair()  # norm
+        self.either = self.chosen(True)
+
+    def branched(self, count):
+        blocks = []
+        for row in range(count):
+            items = []
+            for column in range(count):
+                if column > row:
+                    items.append(Norm())  # branches.0.1
+                elif column == row:
+                    items.append(Layer())  # branches.0.0, branches.1.1
+                else:
+                    items.append(Sequential(Norm()))  # branches.2.1
+            blocks.append(Sequential(items))  # branches.1
+        return Sequential(blocks)  # branches
+
+    def looped(self, count, last):
+        layers = [Layer()]  # loop.0, short.0
+        for _ in range(count):
+            layers += [Norm(),  # loop.1, loop.3, short.1
+                       Layer()]  # loop.2, loop.4
+        if last:
+            layers.extend([Norm()])  # loop.5
+        return Sequential(*layers)
+
+    def emptied(self):
+        layers = [Layer(), Norm()]
+        layers.pop()
+        layers.insert(0, Norm())
+        return Sequential(*layers)  # changed, changed.0, changed.1
+
+    def chosen(self, right):
+        if right:
+            layers = [Norm()]
+        else:
+            layers = [Norm()]
+        return Sequential(*layers)  # either.0
+"""
+
+
+def test_an_item_has_its_own_line_only_if_no_other_can_have_made_it(module: Any, tmp_path: Path) -> None:
+    net = module(LISTS).Net()
+    lines = (tmp_path / "port.py").read_text(encoding="utf-8").splitlines()
+    marks = {path: number for number, line in enumerate(lines, 1) for path in line.partition("  # ")[2].split(", ")}
+    marks.pop("")
+    assert {path: made_at(net, path) for path in marks} == {path: f"port.py:{line}" for path, line in marks.items()}
+    assert made_at(net, "decorated.1") == made_at(net, "decorated")
 
 
 def test_nothing_is_told_without_a_source() -> None:

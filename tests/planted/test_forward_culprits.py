@@ -123,7 +123,7 @@ LAYERS: list[tuple[str, str, Expected]] = [
     ("Rows", "gelu", ("act", "layer", "gelu-approximation", "confirmed", "approximate=False", "self.act =")),
     ("Rows", "layer norm eps", ("last", "layer", "layer-norm-epsilon", "confirmed", "epsilon=1e-05", "self.last =")),
     ("Fused", "activation", ("b.activation", "layer", "other-kind", "confirmed", "mindspore.nn.Tanh()", "self.b =")),
-    ("Fused", "extra layer", ("extra", "layer", "", "unknown", "", "self.extra =")),
+    ("Fused", "extra layer", ("extra", "layer", "layer-extra", "confirmed", "mindspore.nn.Identity()", "self.extra =")),
     (
         "Pooled",
         "count",

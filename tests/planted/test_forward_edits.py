@@ -48,8 +48,8 @@ def ported(tmp_path, original):
         module = load(path)
         net = module.build(getattr(module, kind))
         values = original.build(getattr(original, kind)).state_dict()
-        for one in net.get_parameters():
-            one.set_data(mindspore.Tensor(values[one.name].numpy()))
+        for one, value in zip(net.get_parameters(), values.values(), strict=True):
+            one.set_data(mindspore.Tensor(value.numpy()))
         return net
 
     return build
@@ -58,7 +58,7 @@ def ported(tmp_path, original):
 SOFTMAX = ("* 0.7, axis=-1)", "* 0.7, axis=1)")
 RELU = ("ops.relu(self.conv1(x))", "self.conv1(x)")
 JOINED = ("[a, self.conv2(a)]", "[self.conv2(a), a]")
-TURNED = (".transpose(0, 2, 1, 3).reshape(b, n, d)", ".reshape(b, n, d)")
+TURNED = ("heads.transpose(0, 2, 1, 3).reshape(b, n, -1)", "heads.reshape(b, n, -1)")  # in a function
 GELU = ('approximate="none"', 'approximate="tanh"')
 OTHER = ('ops.gelu(self.fc1(x.mean(1)), approximate="none")', "ops.sigmoid(self.fc1(x.mean(1)))")
 NUMBER = ("self.fc2(x) * 3.0", "self.fc2(x) * 2.5")
@@ -98,9 +98,49 @@ def test_the_change_that_ends_a_fault_in_code_is_found_by_trying_and_can_be_writ
     assert compare_forward(original.build(), mended, inputs=X, power=False).verdict.outcome is Outcome.ALIGNED
 
 
-def test_no_change_is_offered_that_makes_another_layer_wrong(original, ported):
-    net = ported("shared_method", (PORTS / "port.py").read_text(encoding="utf-8"), "Shared")
-    found = compare_forward(original.build(original.Shared), net, inputs=TOKENS, power=False)
+ENDING = ("conv(width, 3), nn.ReLU())", "conv(width, 3))", 0)
+BETWEEN = ("nn.Dense(3, 8), nn.GELU(approximate=False)]", "nn.Dense(3, 8)]", 2)
+APPENDED = ("[nn.Sigmoid(), nn.Tanh()]", "[]", 0)
+
+
+@pytest.mark.parametrize(("right", "wrong", "moves"), [ENDING, BETWEEN, APPENDED])
+def test_layers_that_a_list_lacks_are_tried_and_written_wherever_their_line_makes_one(
+    original, ported, right, wrong, moves
+):
+    text = (PORTS / "port.py").read_text(encoding="utf-8")
+    net = ported("list_with_less", text.replace(right, wrong), "Listed")
+    found = compare_forward(original.build(original.Listed), net, inputs=X, power=False)
+    assert {one.sureness for one in found.culprits} == {"confirmed"}
+    assert {one.code.moves for one in found.culprits} == {moves}
+    if moves:
+        (refused,) = plan_edits(found.culprits, net, "port.ckpt").refused
+        assert refused.reason == "fix_refused.moves_names"
+    (written,) = plan_edits(found.culprits, net).texts.values()
+    mended = ported("list_with_all", written, "Listed")
+    again = compare_forward(original.build(original.Listed), mended, inputs=X, power=False)
+    assert again.verdict.outcome is Outcome.ALIGNED
+
+
+def test_layers_that_a_list_has_too_many_are_left_out_and_each_is_named_once(original, ported):
+    text = (PORTS / "port.py").read_text(encoding="utf-8")
+    right = "conv(width, 3), nn.ReLU())"
+    more = text.replace(right, "conv(width, 3), nn.ReLU(), nn.Sigmoid())")
+    net = ported(
+        "list_with_more", more.replace("nn.Sigmoid(), nn.Tanh()]", "nn.Sigmoid(), nn.Tanh(), nn.GELU()]"), "Listed"
+    )
+    found = compare_forward(original.build(original.Listed), net, inputs=X, power=False)
+    named = [(one.candidate, one.cause, one.sureness) for one in found.culprits]
+    assert named == [(one, "layer-extra", "confirmed") for one in ("features.0.3", "features.1.3", "head.5")]
+    (written,) = plan_edits(found.culprits, net).texts.values()
+    mended = ported("list_without", written, "Listed")
+    again = compare_forward(original.build(original.Listed), mended, inputs=X, power=False)
+    assert again.verdict.outcome is Outcome.ALIGNED
+
+
+@pytest.mark.parametrize("kind", ["Shared", "Acted"])
+def test_no_change_is_offered_that_makes_another_layer_wrong(kind, original, ported):
+    net = ported("shared_code", (PORTS / "port.py").read_text(encoding="utf-8"), kind)
+    found = compare_forward(original.build(getattr(original, kind)), net, inputs=TOKENS, power=False)
     (culprit,) = found.culprits
     assert culprit.code is None
     assert culprit.sureness != "confirmed"

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from align.core.protocols import LayerRebuilder, SettingsReader
 from align.forward.causes.compare_live_weights import Owner
-from align.forward.causes.rebuild_layer import changes_for, planned_kind, rebuilt_layer, same_windows
+from align.forward.causes.rebuild_layer import changes_for, nothing_for, planned_kind, rebuilt_layer, same_windows
 from align.forward.causes.settings_to_try import (
     count_changed_settings,
     findings_around,
@@ -23,18 +23,27 @@ from align.forward.causes.settings_to_try import (
     findings_of_unpaired,
     other_kind,
 )
-from align.forward.causes.suspects import WEIGHTS, at_layer, suspects_of, with_findings, with_layer, with_weights
+from align.forward.causes.suspects import (
+    WEIGHTS,
+    at_layer,
+    is_worse,
+    suspects_of,
+    with_findings,
+    with_layer,
+    with_weights,
+)
 from align.forward.isolation.locate_faults import ProducerLayer, unpaired_before
-from align.forward.thresholds import MOST_UNPAIRED_TRIALS
+from align.forward.thresholds import MOST_LEFT_OUT, MOST_UNPAIRED_TRIALS
 from align.models.rebuild_from_settings import with_attributes
 from align.models.restore_state import restored_attributes
+from align.models.source_lines import layer_at
 from align.rules.pitfalls import pitfalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
-    from align.core.layer_settings import Setting
+    from align.core.layer_settings import LayerSettings, Setting
     from align.core.protocols import Model
     from align.forward.causes.compare_live_weights import Weights
     from align.forward.causes.rebuild_layer import LayerPlan
@@ -63,7 +72,18 @@ def explain_culprits(
         suspects = _explained(suspects, try_settings(trials, _open(suspects)))
         suspects = _explained(suspects, try_around(trials, _open(suspects)))
         suspects = _explained(suspects, try_unpaired(trials, _open(suspects)))
-    return tuple(one for one in suspects if not (weights.never_given and one.culprit.cause == WEIGHTS))
+    return tuple(_once(one for one in suspects if not (weights.never_given and one.culprit.cause == WEIGHTS)))
+
+
+def _once(suspects: Iterable[Suspect]) -> Iterator[Suspect]:
+    """Leave out what one change of one layer ends that shows in several places, but for the first."""
+    seen: list[tuple[object, ...]] = []
+    for suspect in suspects:
+        culprit = suspect.culprit
+        change = culprit.candidate, culprit.part, culprit.cause, culprit.layer, culprit.arguments
+        if culprit.sureness != "confirmed" or not (culprit.layer or culprit.arguments) or change not in seen:
+            yield suspect
+        seen.append(change)
 
 
 def _open(suspects: Sequence[Suspect]) -> list[Suspect]:
@@ -201,11 +221,11 @@ def try_around(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspect]
     for suspect in suspects:
         findings = () if suspect.fault.part == "layer" else findings_around(suspect.fault, trials.settings)
         for finding in findings:
-            module = _module_at(trials.bench.side.model, finding.candidate)
+            module = layer_at(trials.bench.side.model, finding.candidate)
             with restored_attributes([module]):
                 with_attributes(module, finding.arguments)
                 calls = trials.run()
-            if suspect.is_mended(calls):
+            if suspect.is_mended(calls) and not is_worse(calls, trials.alone.calls):
                 yield replace(suspect, culprit=with_findings(suspect.culprit, [finding], confirmed=True))
                 break
 
@@ -215,12 +235,16 @@ def try_unpaired(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspec
     waiting: Waiting = []
     for suspect in suspects:
         changes: list[Change] = []
+        left_out: list[Change] = []
         for path in unpaired_before(suspect.fault, trials.alone.calls):
             found = findings_of_unpaired((trials.owner(path).path, path), trials.settings, pitfalls())
             changes += [*_changes(trials, path, found)[: len(found)], *_rivals(trials, path)]
-        waiting.append((suspect, [replace(one, guessed=True) for one in changes[:MOST_UNPAIRED_TRIALS]]))
+            left_out += _left_out(trials, path)
+        tried = [*changes[:MOST_UNPAIRED_TRIALS], *left_out[:MOST_LEFT_OUT]]
+        waiting.append((suspect, [replace(one, guessed=True) for one in tried]))
     for suspect, change, _ in _in_turns(trials, waiting):
-        if suspect.is_mended(_run_with(trials, [change])[2]):  # by itself, not by another one of that run
+        calls = _run_with(trials, [change])[2]  # by itself, not with others as in that run
+        if suspect.is_mended(calls) and not is_worse(calls, trials.alone.calls):
             layer = ProducerLayer(change.path, change.findings[0].candidate_class)
             culprit = with_findings(at_layer(suspect.culprit, layer), change.findings, confirmed=True)
             culprit = _with_plan(trials, culprit, change)
@@ -261,17 +285,12 @@ def _run_with(trials: Trials, changes: Sequence[Change]) -> tuple[Set[str], Set[
 @contextmanager
 def _set_on_live_layers(side: Side, changes: Sequence[Change]) -> Iterator[set[str]]:
     """Set what changes ask for as attributes where a layer has such, and yield the paths; a run shows if it counts."""
-    layers = {one.path: _module_at(side.model, one.path) for one in changes if isinstance(side.reader, LayerRebuilder)}
+    layers = {one.path: layer_at(side.model, one.path) for one in changes if isinstance(side.reader, LayerRebuilder)}
     with restored_attributes([*layers.values()]):
         fitting = [one for one in changes if one.path in layers and one.fits(layers[one.path])]
         for one in fitting:
             with_attributes(layers[one.path], one.arguments)
         yield {one.path for one in fitting}
-
-
-def _module_at(model: Model, path: str) -> Any:
-    """The live module at a path."""
-    return reduce(getattr, path.split(".") if path else [], model)
 
 
 def _changes(trials: Trials, path: str, findings: Sequence[SettingFinding]) -> list[Change]:
@@ -283,13 +302,24 @@ def _changes(trials: Trials, path: str, findings: Sequence[SettingFinding]) -> l
 
 def _rivals(trials: Trials, path: str) -> list[Change]:
     """Layers that work on the same windows, but to another end."""
-    reader, layer = trials.bench.side.reader, trials.settings[1].get(path)
-    if layer is None or not isinstance(reader, LayerRebuilder):
-        return []
-    return [
-        Change((other_kind(layer, plan.class_name),), partial(reader.built, plan.class_name, plan.arguments), plan=plan)
-        for plan in same_windows(layer)
-    ]
+    layer = trials.settings[1].get(path)
+    return [] if layer is None else list(_others(trials, layer, same_windows(layer)))
+
+
+def _left_out(trials: Trials, path: str) -> list[Change]:
+    """The layer left out: one in its place that returns what it is given."""
+    layer = trials.settings[1].get(path)
+    plan = nothing_for(layer) if layer is not None else None
+    return [] if layer is None or plan is None else list(_others(trials, layer, [plan]))
+
+
+def _others(trials: Trials, layer: LayerSettings, plans: Iterable[LayerPlan]) -> Iterator[Change]:
+    """Layers of other classes in the place of one."""
+    reader = trials.bench.side.reader
+    if isinstance(reader, LayerRebuilder):
+        for plan in plans:
+            build = partial(reader.built, plan.class_name, plan.arguments)
+            yield Change((other_kind(layer, plan.class_name),), build, plan=plan)
 
 
 def _count_moved(trials: Trials, change: Change) -> int:

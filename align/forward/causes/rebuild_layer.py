@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from align.rules.setting_forms import Form
 
 FAMILIES_OF: dict[str, tuple[FamilyName, ...]] = {"torch": ("torch",), "mindspore": ("nn", "mint")}
+NOTHING = "identity"  # the kind of a layer that returns what it is given
 WINDOWS = frozenset({"kernel", "stride", "padding"})  # settings of layers that reduce what stands in a window
 
 
@@ -139,6 +140,15 @@ def same_windows(layer: LayerSettings) -> Iterator[LayerPlan]:
             forms = _forms_of((name,))
             given = [(forms[one], own[one].given(layer.values, layer.classes)) for one in sorted(WINDOWS)]
             yield from filter(None, [_planned(name, given)])
+
+
+def nothing_for(layer: LayerSettings) -> LayerPlan | None:
+    """Plan what stands in the place of a layer of its own family that is left out; None for one with parameters."""
+    known = rule_for(layer.classes)
+    if known is None or any(family.parameters for family in known[0].families.values()):
+        return None
+    nothing = (one.families for one in layer_rules() if one.kind == NOTHING != known[0].kind)
+    return next((LayerPlan(one[known[1]].classes[0], {}) for one in nothing if known[1] in one), None)
 
 
 def _forms_of(classes: Sequence[str]) -> dict[str, Form]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.forward.causes.rebuild_layer import NOTHING
 from align.forward.thresholds import MOST_MODULES_AROUND
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_result import SettingFinding
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     BothSettings = tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]]
 
 SETTING_DIFFERS = "setting-differs"
+LAYER_EXTRA = "layer-extra"
 LAST = -1  # no limit: axis
 
 
@@ -161,7 +163,8 @@ def other_kind(layer: LayerSettings, class_name: str) -> SettingFinding:
     """A layer of another class, of those that the layer rules know, in the place of one."""
     kinds = [known[0].kind if (known := rule_for(classes)) else "" for classes in ((class_name,), layer.classes)]
     shown = kinds[0], kinds[1], sentence("lint_change.layer_of_kind", kind=kinds[0])
-    return _finding("other-kind", sentence("lint_setting.kind_of_layer"), shown, (None, layer), {})
+    rule = LAYER_EXTRA if kinds[0] == NOTHING else "other-kind"
+    return _finding(rule, sentence("lint_setting.kind_of_layer"), shown, (None, layer), {})
 
 
 def count_changed_settings(before: LayerSettings, after: LayerSettings, rules: Sequence[Pitfall]) -> int:

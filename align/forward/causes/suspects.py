@@ -17,8 +17,9 @@ from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.measure.tensor_layouts import only_layout
 from align.models.calls_in_code import called_at, probed_at
+from align.models.function_source import defined_at
 from align.models.probe import is_probe, probe_name
-from align.models.source_lines import defined_at, made_at
+from align.models.source_lines import made_at
 from align.rules.layer_rules import role_of
 from align.traces.module_calls import call_key
 from align.words.catalogue import joined, sentence
@@ -69,6 +70,19 @@ class Suspect:
     def is_mended(self, calls: Mapping[CallKey, IsolatedCall]) -> bool:
         """Tell whether all calls of the module that were off are right in another run."""
         return all(fault.key in calls and _is_right(fault, calls) for fault in self.faults)
+
+
+def is_worse(after: Mapping[CallKey, IsolatedCall], before: Mapping[CallKey, IsolatedCall]) -> bool:
+    """Tell whether a tensor is off that was right without the change, or one that was compared is compared no more."""
+    for key, call in before.items():
+        other = after.get(key)
+        if other is None:
+            return True
+        for was, now in ((call.inputs, other.inputs), (call.outputs, other.outputs)):
+            right = [name for name, one in was.items() if one.factor <= 1.0]
+            if any(name not in now or now[name].factor > 1.0 for name in right):
+                return True
+    return False
 
 
 def suspects_of(faults: Sequence[Fault]) -> tuple[Suspect, ...]:
@@ -127,7 +141,7 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
 
 def at_layer(culprit: Culprit, maker: ProducerLayer) -> Culprit:
     """Name a layer that has no counterpart in the place of what shows that it is at fault."""
-    facts = {**culprit.facts, "shows_at": culprit.candidate}
+    facts = culprit.facts if maker.module == culprit.candidate else {**culprit.facts, "shows_at": culprit.candidate}
     return replace(culprit, candidate=maker.module, candidate_class=maker.class_name, part="layer", facts=facts)
 
 

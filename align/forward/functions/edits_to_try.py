@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from align.forward.relation_thresholds import DIGITS_OF_FACTOR
 from align.forward.thresholds import MOST_REORDERED
 from align.models.edited_code import CodeChange
-from align.models.source_lines import called_name, is_own
+from align.models.function_source import called_name, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

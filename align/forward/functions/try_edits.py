@@ -11,10 +11,11 @@ from itertools import islice
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from align.forward.causes.suspects import is_worse
 from align.forward.functions.edits_to_try import WrongCode, edits_to_try
 from align.forward.thresholds import MOST_TRIED_EDITS
-from align.models.edited_code import changed_line, edited
-from align.models.source_lines import function_source, own_classes, shown_line
+from align.models.edited_code import changed_line, edited, source_text
+from align.models.function_source import function_source, helpers_of, own_classes, shown_line
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def try_edits(
 
     Code that the reference runs too is left as it is: a change there would change both sides.
     """
-    trials = _Trials(bench, alone, budget, frozenset(map(id, _methods_below(reference))))
+    if all(one.culprit.sureness == "confirmed" for one in suspects):
+        return tuple(suspects)
+    trials = _Trials(bench, alone, budget, frozenset(map(id, _code_below(reference))))
     return tuple(_tried(trials, one) if one.culprit.sureness != "confirmed" else one for one in suspects)
 
 
@@ -63,30 +66,17 @@ def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
             break
         with edited(function, change) as is_edited:
             run = bench.run(alone.way) if is_edited else None
-        if run is None or run.failed or not suspect.is_mended(run.calls) or _is_worse(run.calls, alone.calls):
+        if run is None or run.failed or not suspect.is_mended(run.calls) or is_worse(run.calls, alone.calls):
             continue
         culprit = suspect.culprit
-        before, after = changed_line(function, change)
-        told = sentence("forward_finding.write", before=before, after=after)
+        before, after = changed_line(source_text(function), change)
+        told = sentence("forward_finding.write", before=before, after=after, moves=0)
         is_there = culprit.line.endswith(f":{change.line}")
         line = culprit.line if is_there else shown_line(change.file, function.__module__, change.line)
         cause = culprit.cause or CODE_DIFFERS
         named = replace(culprit, cause=cause, sureness="confirmed", change=told, line=line, code=change)
         return replace(suspect, culprit=named)
     return suspect
-
-
-def _is_worse(after: Calls, before: Calls) -> bool:
-    """Tell whether a tensor is off that was right without the change, or one that was compared is compared no more."""
-    for key, call in before.items():
-        other = after.get(key)
-        if other is None:
-            return True
-        for was, now in ((call.inputs, other.inputs), (call.outputs, other.outputs)):
-            right = [name for name, one in was.items() if one.factor <= 1.0]
-            if any(name not in now or now[name].factor > 1.0 for name in right):
-                return True
-    return False
 
 
 def _wrong_code(model: Model, suspect: Suspect, kept: frozenset[int]) -> WrongCode:
@@ -100,23 +90,29 @@ def _wrong_code(model: Model, suspect: Suspect, kept: frozenset[int]) -> WrongCo
 
 
 def _functions(model: Any, path: str) -> Iterator[tuple[FunctionType, ast.AST]]:
-    """The methods of the module at a path, or of the first around it that has code of a user's own."""
+    """The methods of the module at a path, or of the first around it that has code of a user's own, and what they call.
+
+    Functions are those of the project.
+    """
     layer = reduce(lambda holder, name: getattr(holder, name, None), path.split(".") if path else [], model)
     classes = own_classes(layer)
     if not classes and path:
         yield from _functions(model, path.rpartition(".")[0])
-    for function in (one for cls in classes for one in _methods(cls)):
+    methods = [one for cls in classes for one in _methods(cls)]
+    for function in [*methods, *helpers_of(methods)]:
         source = function_source(function)
         if source is not None and source.node.name != "__init__":
             yield function, source.node
 
 
-def _methods_below(model: Any) -> Iterator[FunctionType]:
-    """The methods of all classes of a user's own that a live model is made of."""
+def _code_below(model: Any) -> Iterator[FunctionType]:
+    """The methods of all classes of a user's own that a live model is made of, and the functions that they call."""
     walk: Any = getattr(model, "cells_and_names", None) or getattr(model, "named_modules", tuple)
     layers = [model, *(layer for _, layer in walk())]
-    for cls in dict.fromkeys(cls for layer in layers for cls in own_classes(layer)):
-        yield from _methods(cls)
+    classes = dict.fromkeys(cls for layer in layers for cls in own_classes(layer))
+    methods = [one for cls in classes for one in _methods(cls)]
+    yield from methods
+    yield from helpers_of(methods)
 
 
 def _methods(cls: type) -> Iterator[FunctionType]:

@@ -12,9 +12,9 @@ from align.core.layer_settings import LayerSettings
 from align.models.adapter_parts.torch.arrays import dtype_name
 from align.models.adapter_parts.torch.copies import KEPT_AT
 from align.models.adapter_parts.torch.settings import module_settings, public_classes
+from align.models.function_source import defined_at
 from align.models.module_outline import ModuleOutline, OutlinedTensor
 from align.models.rebuild_from_settings import kept_arguments, proposed_arguments, wanted_arguments
-from align.models.source_lines import defined_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -54,6 +54,27 @@ class Shared(nn.Module):
         return F.softmax(self.fc2(F.softmax(self.fc1(x), dim=1)), dim=2)
 
 
+class Acted(Shared):
+    """One layer is right behind the first layer; behind the second it is not, in the port."""
+
+    def forward(self, x):
+        return self.fc2(F.relu(self.fc1(x)))
+
+
+def block(width):
+    return nn.Sequential(nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 1), nn.ReLU())
+
+
+class Listed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(block(4), block(6))
+        self.head = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 5), nn.Sigmoid(), nn.Tanh())
+
+    def forward(self, x):
+        return self.head(self.features(x).mean((2, 3)))
+
+
 def build(kind=Net):
     torch.manual_seed(0)
     return kind()

@@ -3,6 +3,11 @@
 from mindspore import nn, ops
 
 
+def joined(heads):
+    b, _, n, _ = heads.shape
+    return heads.transpose(0, 2, 1, 3).reshape(b, n, -1)
+
+
 class Attention(nn.Cell):
     def __init__(self, dim=8, heads=2):
         super().__init__()
@@ -15,10 +20,9 @@ class Attention(nn.Cell):
         return x.reshape(b, n, self.heads, d // self.heads).transpose(0, 2, 1, 3)
 
     def construct(self, x):
-        b, n, d = x.shape
         keys = self.split(self.qk(x))
         weights = ops.softmax(ops.matmul(keys, keys.swapaxes(-2, -1)) * 0.7, axis=-1)
-        return self.out(ops.matmul(weights, self.split(x)).transpose(0, 2, 1, 3).reshape(b, n, d))
+        return self.out(joined(ops.matmul(weights, self.split(x))))
 
 
 class Net(nn.Cell):
@@ -50,6 +54,38 @@ class Shared(nn.Cell):
 
     def construct(self, x):
         return self.mix(self.fc2(self.mix(self.fc1(x))))
+
+
+class Acted(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Dense(4, 4)
+        self.fc2 = nn.Dense(4, 4)
+        self.act = nn.ReLU()
+
+    def construct(self, x):
+        return self.act(self.fc2(self.act(self.fc1(x))))
+
+
+def conv(channels, out, kernel=1):
+    return nn.Conv2d(channels, out, kernel, pad_mode="same", has_bias=True)
+
+
+def block(width):
+    return nn.SequentialCell(conv(3, width, kernel=3), conv(width, 3), nn.ReLU())
+
+
+class Listed(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.SequentialCell(block(4), block(6))
+        layers = [nn.Dense(3, 8), nn.GELU(approximate=False)]
+        layers.append(nn.Dense(8, 5))
+        layers += [nn.Sigmoid(), nn.Tanh()]
+        self.head = nn.SequentialCell(layers)
+
+    def construct(self, x):
+        return self.head(self.features(x).mean((2, 3)))
 
 
 def build(kind=Net):
