@@ -33,11 +33,14 @@ settings.load_profile("no clock")
 
 
 def pytest_configure() -> None:
-    """Give each of several workers a processor core of its own, and keep compiled modules even if told not to.
+    """Give each of several workers a core of its own; keep compiled modules, and be interrupted, even if told not to.
 
     The threads of torch, of MindSpore and of BLAS wait in loops: on the same cores, two workers take twice the time.
-    Where Python is told to keep none, each of the programs that tests start would compile the package again.
+    Where Python is told to keep none, each of the programs that tests start would compile the package again. A shell
+    lets what it runs in the background, and all that this starts, ignore interrupts: tests send them to what they start.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
