@@ -8,8 +8,9 @@ import importlib.util
 import re
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -17,6 +18,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "align"
@@ -30,10 +34,15 @@ REGISTRY = PACKAGE / "core" / "registry.py"
 
 
 class Facts(NamedTuple):
-    """What the tests ask of a file: its docstring, the modules it imports, and the rooms its texts name a module of."""
+    """What the tests ask of a file.
+
+    Its docstring, the modules that it imports, those (or names in them) that it imports as soon as it is loaded, and
+    the rooms that its texts name a module of.
+    """
 
     docstring: str
     imports: frozenset[str]
+    at_once: frozenset[str]
     named: frozenset[str]
 
 
@@ -41,16 +50,29 @@ class Facts(NamedTuple):
 def facts(path: Path) -> Facts:
     """Read a file once for all tests: parsing all of them takes seconds, and keeping their trees 200 MB."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    imports, texts = [], []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            imports.append(node.module or "")
-        elif isinstance(node, ast.Import):
-            imports += [alias.name for alias in node.names]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            texts.append(node.value)
+    nodes = [*ast.walk(tree)]
+    imports = frozenset(name for node in nodes for name in imported(node)[:1])
+    at_once = frozenset(name for node in run_at_once(tree) for name in imported(node))
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     named = frozenset(room for text in texts for room in re.findall(r"^align\.(\w+)\.", text))
-    return Facts(ast.get_docstring(tree) or "", frozenset(imports), named)
+    return Facts(ast.get_docstring(tree) or "", imports, at_once, named)
+
+
+def imported(node: ast.AST) -> list[str]:
+    """The module that a statement imports, first, and what it takes from it, which may be a module too."""
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+def run_at_once(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a file that run when it is loaded: no functions, and nothing that is for type checkers."""
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.If) and getattr(inner.test, "id", "") == "TYPE_CHECKING":
+            for other in inner.orelse:
+                yield from (other, *run_at_once(other))
+        elif isinstance(inner, ast.stmt) and not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from (inner, *run_at_once(inner))
 
 
 def modules() -> list[Path]:
@@ -101,6 +123,16 @@ def test_no_module_imports_the_package_itself() -> None:
     inside = [path for path in modules() if path != PACKAGE / "__init__.py"]
     assert inside
     assert [path for path in inside if "align" in facts(path).imports] == []
+
+
+def test_no_module_needs_itself_by_way_of_others_when_it_is_loaded() -> None:
+    """So that it does not matter which module of the package a program imports first."""
+    names = {
+        path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in modules()
+    }
+    needed = {name: facts(path).at_once & {*names.values()} for path, name in names.items()}
+    assert sum(map(len, needed.values())) > len(needed)
+    assert len([*TopologicalSorter(needed).static_order()]) == len(names)
 
 
 def test_no_room_names_a_module_of_another_in_a_text() -> None:
