@@ -7,8 +7,10 @@ import importlib
 import importlib.util
 import re
 import sys
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -25,18 +27,56 @@ PACKAGE = ROOT / "align"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 MOST_ROOMS, MOST_MODULES = 24, 25
+MOST_PROSE, MOST_LINES = 8, 400
 # Not one room's: these hold all of them against something.
 ACROSS = {"attacks", "benchmarks", "conformance", "planted"}
 REGISTRY = PACKAGE / "core" / "registry.py"
 
 
-def imported(path: Path) -> Iterator[str]:
-    """All modules that a file imports, type checking included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+class Facts(NamedTuple):
+    """What the tests ask of a file.
+
+    Its docstring, the modules that it imports, those (or names in them) that it imports as soon as it is loaded, and
+    the rooms that its texts name a module of.
+    """
+
+    docstring: str
+    imports: frozenset[str]
+    at_once: frozenset[str]
+    named: frozenset[str]
+
+
+@cache
+def facts(path: Path) -> Facts:
+    """Read a file once for all tests: parsing all of them takes seconds, and keeping their trees 200 MB."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = [*ast.walk(tree)]
+    imports = frozenset(name for node in nodes for name in imported(node)[:1])
+    at_once = frozenset(name for node in run_at_once(tree) for name in imported(node))
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    named = frozenset(room for text in texts for room in re.findall(r"^align\.(\w+)\.", text))
+    return Facts(ast.get_docstring(tree) or "", imports, at_once, named)
+
+
+def imported(node: ast.AST) -> list[str]:
+    """The module that a statement imports, first, and what it takes from it, which may be a module too."""
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+def run_at_once(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a file that run when it is loaded: no functions, and nothing that is for type checkers."""
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.If) and getattr(inner.test, "id", "") == "TYPE_CHECKING":
+            for other in inner.orelse:
+                yield from (other, *run_at_once(other))
+        elif isinstance(inner, ast.stmt) and not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from (inner, *run_at_once(inner))
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
 
 
 def layers() -> list[list[str]]:
@@ -58,13 +98,11 @@ def test_no_folder_holds_more_modules_than_one_takes_in() -> None:
 
 @pytest.mark.parametrize("room", [room for room in ROOMS if room != "errors"])
 def test_a_room_uses_what_its_docstring_says(room: str) -> None:
-    docstring = " ".join(
-        (ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))) or "").split()
-    )
+    docstring = " ".join(facts(PACKAGE / room / "__init__.py").docstring.split())
     assert "Offers" in docstring
     said = set(re.findall(r"\w+", docstring.rpartition("Uses ")[2])) & set(ROOMS)
     files = (PACKAGE / room).rglob("*.py")
-    used = {name.split(".")[1] for path in files for name in imported(path) if name.startswith("align.")}
+    used = {name.split(".")[1] for path in files for name in facts(path).imports if name.startswith("align.")}
     assert said - {"errors"} == used - {room, "errors"}
 
 
@@ -78,26 +116,38 @@ def test_sub_rooms_are_guarded_and_open_nothing_at_their_door() -> None:
         name.split(".")[1] for name in guarded if name.endswith(".*.*")
     }
     # The contract sees what stands inside a sub-room, not the package: its door must lead nowhere.
-    assert [path for path in doors if len(path.relative_to(PACKAGE).parts) == 3 and [*imported(path)]] == []
+    assert [path for path in doors if len(path.relative_to(PACKAGE).parts) == 3 and facts(path).imports] == []
 
 
 def test_no_module_imports_the_package_itself() -> None:
-    inside = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
-    assert [path for path in inside if "align" in imported(path)] == []
+    inside = [path for path in modules() if path != PACKAGE / "__init__.py"]
+    assert inside
+    assert [path for path in inside if "align" in facts(path).imports] == []
+
+
+def test_no_module_needs_itself_by_way_of_others_when_it_is_loaded() -> None:
+    """So that it does not matter which module of the package a program imports first."""
+    names = {
+        path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in modules()
+    }
+    needed = {name: facts(path).at_once & {*names.values()} for path, name in names.items()}
+    assert sum(map(len, needed.values())) > len(needed)
+    assert len([*TopologicalSorter(needed).static_order()]) == len(names)
 
 
 def test_no_room_names_a_module_of_another_in_a_text() -> None:
     """Only the registry imports by name; a dotted name elsewhere would be an import that no contract sees."""
-    found = []
-    for path in set(PACKAGE.rglob("*.py")) - {REGISTRY}:
-        room = path.relative_to(PACKAGE).parts[0]
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        texts = [
-            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        ]
-        dotted = [name for text in texts for name in re.findall(r"^align\.(\w+)\.", text)]
-        found += [(path, name) for name in dotted if name in ROOMS and name != room]
-    assert found == []
+    rooms = {path: path.relative_to(PACKAGE).parts[0] for path in modules() if path != REGISTRY}
+    assert [(path, name) for path, own in rooms.items() for name in facts(path).named & {*ROOMS} - {own}] == []
+
+
+def test_each_module_says_why_in_few_lines_and_stays_small() -> None:
+    def is_as_it_should_be(path: Path) -> bool:
+        said = facts(path).docstring
+        prose = [line for line in said.splitlines() if line and not line.startswith(" ")]  # examples are indented
+        return 0 < len(prose) <= MOST_PROSE and len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+    assert [path for path in modules() if not is_as_it_should_be(path)] == []
 
 
 def test_tests_stand_where_the_rooms_do() -> None:

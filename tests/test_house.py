@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TEXT = {".py", ".md", ".toml", ".txt", ".cfg", ".yaml", ".yml", ".ipynb", ".html", ".css", ".svg", ".json", ""}
-MOST_LINES = 400
 # Written in pieces so that this file does not find itself.
 HOME_FOLDERS = re.compile(r"(?<![\w.])/(?:" + "|".join(["work", "home", "root", "Users"]) + r")/[\w.-]+")
 PRIVATE_HOSTS = re.compile(r"\b(?:\w[\w-]*\.)+(?:internal|corp|local|lan)\b(?!\w|\()")
@@ -19,10 +17,6 @@ def tracked_files() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False).stdout.decode()
     files = [ROOT / name for name in listed.split("\0") if name]
     return [path for path in files or ROOT.rglob("*") if path.is_file() and ".venv" not in path.parts]
-
-
-def modules() -> list[Path]:
-    return sorted((ROOT / "align").rglob("*.py"))
 
 
 def test_no_file_names_a_machine_or_a_persons_folder() -> None:
@@ -38,18 +32,6 @@ def test_no_file_names_a_machine_or_a_persons_folder() -> None:
 def test_the_search_for_machines_finds_one() -> None:
     assert HOME_FOLDERS.search("see /" + "home/somebody/model.pth")
     assert PRIVATE_HOSTS.search("https://mirror.company" + ".internal/simple")
-
-
-def test_each_module_says_why_in_few_lines_and_stays_small(assert_each) -> None:
-    def says_why_and_is_small(path: Path) -> None:
-        text = path.read_text(encoding="utf-8")
-        docstring = ast.get_docstring(ast.parse(text))
-        assert docstring
-        prose = [line for line in docstring.splitlines() if line and not line.startswith(" ")]  # examples are indented
-        assert len(prose) <= 8
-        assert len(text.splitlines()) <= MOST_LINES
-
-    assert_each(says_why_and_is_small, modules())
 
 
 def test_no_test_folder_has_a_package_file() -> None:

@@ -43,34 +43,22 @@ for name in names:
     importlib.import_module(name)
 print(json.dumps(names))
 """
-# Each code in a process that has nothing of align yet; what others made, which takes long to import, is there already.
-FORKS = f"""{BLOCK}
-import json, os, sys, tempfile, traceback, warnings
-import numpy, pandas, rich.console, scipy.optimize, typer
-
-def run(code):
-    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as failed:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which only NumPy's library has
-            child = os.fork()
-        if child == 0:
-            os.dup2(said.fileno(), 1), os.dup2(failed.fileno(), 2)
-            try:
-                exec(code, {{}})
-                status = 0
-            except SystemExit as end:
-                status = end.code or 0
-            except BaseException:
-                traceback.print_exc()
-                status = 1
-            sys.stdout.flush(), sys.stderr.flush()
-            os._exit(status)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        said.seek(0), failed.seek(0)
-        return status, said.read(), failed.read()
-
-assert not [name for name in sys.modules if name.startswith("align")]
-print(json.dumps([run(code) for code in json.loads(sys.argv[1])]))
+# In one process: no module needs itself (test_architecture.py), so that it does not matter what came before.
+EACH_HELP = f"""{BLOCK}
+import contextlib, io, json, sys
+from align.cli.main import main
+told = {{}}
+for verb in sys.argv[1:]:
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()) as failed:
+        code = main([verb, "--help"])
+    told[verb] = code, f"align {{verb}}" in said.getvalue(), failed.getvalue()
+print(json.dumps(told))
+"""
+EACH_NAME = f"""{BLOCK}
+import align
+assert align.__all__
+assert not [name for name in align.__all__ if name in vars(align)]
+assert [name for name in align.__all__ if name not in dir(align) or not callable(getattr(align, name))] == []
 """
 MAIN = f"{BLOCK}\nfrom align.cli.main import main\nsys.exit(main())"
 
@@ -78,13 +66,6 @@ MAIN = f"{BLOCK}\nfrom align.cli.main import main\nsys.exit(main())"
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
-def in_forks(codes: list[str]) -> list[tuple[int, str, str]]:
-    """Exit code, output and errors of each code."""
-    result = python(FORKS, json.dumps(codes))
-    assert result.returncode == 0, result.stderr
-    return [(status, said, failed) for status, said, failed in json.loads(result.stdout)]
 
 
 def test_the_blocker_really_blocks() -> None:
@@ -111,11 +92,10 @@ def test_importing_align_imports_nothing_heavy() -> None:
 
 
 def test_help_of_each_command_needs_no_framework_and_says_what_it_does() -> None:
-    start = "import sys\nfrom align.cli.main import main\nsys.exit(main([{verb!r}, '--help']))"
     assert VERBS
-    told = dict(zip(VERBS, in_forks([start.format(verb=verb) for verb in VERBS]), strict=True))
-    expected = dict.fromkeys(VERBS, (0, True, ""))
-    assert {verb: (code, f"align {verb}" in said, failed) for verb, (code, said, failed) in told.items()} == expected
+    result = python(EACH_HELP, *VERBS)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == {verb: [0, True, ""] for verb in VERBS}
 
 
 def test_help_lists_every_command() -> None:
@@ -159,10 +139,8 @@ def test_plugins_are_printed_as_a_table_too() -> None:
 
 
 def test_each_public_name_is_imported_on_first_use() -> None:
-    use = "import align\nassert {name!r} in dir(align)\nassert callable(align.{name}), align.{name}"
-    assert align.__all__
-    told = dict(zip(align.__all__, in_forks([use.format(name=name) for name in align.__all__]), strict=True))
-    assert {name: failed for name, (code, _, failed) in told.items() if code or failed} == {}
+    result = python(EACH_NAME)
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:

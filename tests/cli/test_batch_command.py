@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -103,22 +101,30 @@ def test_a_run_goes_on_where_it_was_and_repeats_what_changed(job: Path, capfd: p
     assert json.loads((job / "run" / "batch.json").read_text())["schema"] == found["schema"]
 
 
-def test_an_interrupt_says_how_to_go_on_and_keeps_what_is_done(job: Path) -> None:
-    for step in range(STEPS, 100):
-        for side in ("ref", "port"):
-            write(job / side / "rank0" / f"step{step}.npz", 0, step)
-    command = [sys.executable, "-m", "align.cli.main", "batch", "job.toml", "--workers", "1", "--run", "run"]
-    started = subprocess.Popen(command, cwd=job, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    kept = job / "run" / "tasks"
-    while started.poll() is None and not (kept.is_dir() and [*kept.glob("*.json")]):
-        time.sleep(0.002)
-    started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=60)
-    assert started.returncode == 130
-    assert "to go on: align batch job.toml --workers 1 --run run" in said
-    again = subprocess.run([*command, "--json"], cwd=job, capture_output=True, text=True, check=True)
-    tasks = json.loads(again.stdout)["tasks"]
-    assert 0 < sum(one["reused"] for one in tasks) < len(tasks) == RANKS * STEPS + 97
+# The command, interrupted by itself as soon as it has kept the first outcome: from outside it could have ended by then.
+INTERRUPTED = """
+import os, signal
+from align.batch.jobs.kept_outcomes import KeptOutcomes
+from align.cli.main import run
+keep = KeptOutcomes.keep
+def keep_and_interrupt(*arguments):
+    keep(*arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+KeptOutcomes.keep = keep_and_interrupt
+run()
+"""
+
+
+def test_an_interrupt_says_how_to_go_on_and_keeps_what_is_done(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    options = ["job.toml", "--workers", "1", "--run", "run"]
+    command = [sys.executable, "-c", INTERRUPTED, "batch", *options]
+    ended = subprocess.run(command, cwd=job, capture_output=True, text=True, check=False)
+    assert ended.returncode == 130
+    assert f"to go on: align batch {' '.join(options)}" in ended.stderr
+    code, found = batch(capfd, "--run", "run")
+    assert code == 0
+    assert [one["reused"] for one in found["tasks"]].count(True) == 1
+    assert len(found["tasks"]) == RANKS * STEPS
 
 
 def test_checkpoints_are_checked_and_converted_as_tasks(job: Path, capfd: pytest.CaptureFixture[str]) -> None:

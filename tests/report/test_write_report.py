@@ -43,12 +43,11 @@ print(*(cell.outputs[0].text for cell in notebook.cells[-2:]))
 
 @pytest.fixture(scope="module")
 def noted(samples, tmp_path_factory):
-    """The folder of a run that was only mapped, reported without a page though it had one, and all that was told."""
+    """What a run that was only mapped leaves, reported without a page though it had one, and all that was told."""
     run = samples.write_sample_run(tmp_path_factory.mktemp("noted") / "run", ("map",))
     (run / "report.html").write_text("old", encoding="utf-8")
     told = []
-    write_report(str(run), html=False, progress=lambda *step: told.append(step))
-    return run, told
+    return write_report(str(run), html=False, progress=lambda *step: told.append(step)), told
 
 
 def executed_outputs(path):
@@ -97,17 +96,17 @@ def test_the_notebook_reruns_with_both_frameworks_blocked(reported, tmp_path):
     assert done.stdout.split("\n")[:2] == ["torch is blocked", " mindspore is blocked"]
 
 
-def test_a_partial_run_is_reported_with_the_rest_not_run(samples, tmp_path):
-    paths = write_report(samples.write_sample_run(tmp_path / "run", ("forward",)), html=False)
+def test_a_partial_run_is_reported_with_the_rest_not_run(noted):
+    paths, _ = noted
     html = executed_outputs(paths.notebook)["open"][0].data["text/html"]
     assert html.count("not run") == 4
-    assert paths.html is None
 
 
 def test_without_a_page_an_older_page_does_not_stay(noted):
-    run, _ = noted
-    assert (run / "report.ipynb").is_file()
-    assert not (run / "report.html").exists()
+    paths, _ = noted
+    assert paths.html is None
+    assert paths.notebook.is_file()
+    assert not paths.notebook.with_name("report.html").exists()
 
 
 def test_nothing_but_the_three_files_is_left_in_the_run_folder(reported):

@@ -1,18 +1,19 @@
-"""The code of the tests themselves is nobody's side."""
+"""The code of the tests themselves, and of other tests, is nobody's side."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
-def _tests_are_no_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the hundreds of test files that a worker has loaded: each rung would be held against all of them."""
+def _other_code_is_no_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Leave out the hundreds of files that a worker has loaded: each rung would be held against all of them."""
     from align.runs import evidence
 
     loaded = evidence.user_files
-    monkeypatch.setattr(evidence, "user_files", lambda: [file for file in loaded() if TESTS not in file.parents])
+    monkeypatch.setattr(evidence, "user_files", lambda: [file for file in loaded() if tmp_path in file.parents])

@@ -6,7 +6,7 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -30,13 +30,40 @@ ERRORS = ("error", "hint", "fault", "faults", "problem", "problems", "msg")
 PLUGINS = ("summary", "printed", "script", "scriptforms")
 
 
+# Parts without a part of their own and without a text: most of a tree, which need not be asked.
+LEAVES = (ast.expr_context, ast.Name, ast.operator, ast.cmpop, ast.boolop, ast.unaryop, ast.alias)
+
+
+class Told(NamedTuple):
+    """What a file says: texts of three words and more, lines in which an error is given one, and ids."""
+
+    texts: tuple[str, ...]
+    errors: tuple[int, ...]
+    literals: frozenset[str]
+
+
+@cache
+def told(path: Path) -> Told:
+    """Read a file once for all tests, and keep nothing of its tree: all of them would fill 200 MB."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    texts = [text for text in _texts(tree, set()) if _is_sentence(text) and not EXPRESSION.search(text)]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Subscript))]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _name(node.func) in align_errors()]
+    literals = [node.slice for node in nodes if isinstance(node, ast.Subscript) and _name(node.value) == "Literal"]
+    return Told(
+        tuple(texts),
+        tuple(call.lineno for call in calls if any(_is_sentence(_text(one)) for one in ast.walk(call))),
+        frozenset(_text(word) for literal in literals for word in ast.walk(literal)),
+    )
+
+
 def sentences(path: Path) -> list[str]:
     """Texts of three words and more, but for docstrings, errors, words of plugins and regular expressions."""
-    return [
-        text
-        for text in _texts(_tree(path), set())
-        if len(WORD.findall(text)) > 2 and not EXPRESSION.search(text) and text not in _words_of_literals()
-    ]
+    return [text for text in told(path).texts if text not in _words_of_literals()]
+
+
+def _is_sentence(text: str) -> bool:
+    return len(WORD.findall(text)) > 2
 
 
 def _texts(node: ast.AST, apart: set[int]) -> Iterator[str]:
@@ -48,21 +75,14 @@ def _texts(node: ast.AST, apart: set[int]) -> Iterator[str]:
         yield text
     elif not isinstance(node, ast.JoinedStr):
         for inner in ast.iter_child_nodes(node):
-            yield from _texts(inner, apart)
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+            if not isinstance(inner, LEAVES):
+                yield from _texts(inner, apart)
 
 
 @cache
 def _words_of_literals() -> frozenset[str]:
     """Words of a `Literal` anywhere in the package: they are ids."""
-    paths = (path for path in ROOT.rglob("*.py") if "Literal[" in path.read_text(encoding="utf-8"))
-    nodes = (node for path in paths for node in ast.walk(_tree(path)) if isinstance(node, ast.Subscript))
-    literals = [node.slice for node in nodes if getattr(node.value, "id", "") == "Literal"]
-    return frozenset(_text(word) for literal in literals for word in ast.walk(literal))
+    return frozenset().union(*(told(path).literals for path in ROOT.rglob("*.py")))
 
 
 def _apart(node: ast.AST) -> list[ast.AST]:
@@ -90,9 +110,10 @@ def _is_apart(node: ast.AST) -> bool:
 
 def _given_to_errors(function: ast.FunctionDef) -> list[ast.AST]:
     """What is assigned to names that stand in a `raise`, or in the call of an error."""
-    raising = [node for node in ast.walk(function) if _raises(node)]
+    nodes = [node for node in ast.walk(function) if not isinstance(node, LEAVES)]
+    raising = [node for node in nodes if _raises(node)]
     given = {inner.id for node in raising for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-    assigned = [node for node in ast.walk(function) if any(_name(one) in given for one in _assigned(node))]
+    assigned = [node for node in nodes if any(_name(one) in given for one in _assigned(node))]
     return [
         node.value for node in assigned if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value
     ]
@@ -141,20 +162,13 @@ def test_a_room_words_no_more_than_it_is_known_to() -> None:
     assert {room: count for room, count in found.items() if count} == STILL_WORDED
 
 
-def worded_errors(path: Path) -> list[int]:
-    """Lines in which an error of the package is given a text of three words and more."""
-    calls = [
-        node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call) and _name(node.func) in align_errors()
-    ]
-    return [call.lineno for call in calls if any(len(WORD.findall(_text(one))) > 2 for one in ast.walk(call))]
-
-
+@cache
 def align_errors() -> set[str]:
     return {name for name, one in vars(align.errors).items() if isinstance(one, type) and issubclass(one, AlignError)}
 
 
 def test_a_room_words_no_more_errors_than_it_is_known_to() -> None:
-    found = {room: sum(len(worded_errors(path)) for path in paths) for room, paths in _rooms("errors", "words")}
+    found = {room: sum(len(told(path).errors) for path in paths) for room, paths in _rooms("errors", "words")}
     assert {room: count for room, count in found.items() if count} == STILL_WORDED_ERRORS
 
 

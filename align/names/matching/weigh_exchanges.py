@@ -276,6 +276,7 @@ class PairEvidence:
         self._together: Counter[tuple[str, str]] = Counter()
         self._ends: tuple[Counter[str], Counter[str]] = Counter(), Counter()
         self.around = SettledNeighbours()
+        self._exchanges: dict[tuple[str, ...], float] = {}
         for pair in pairs:
             left, right = map(path_ends, self._sized(pair))
             self._ends[0].update(left)
@@ -289,6 +290,12 @@ class PairEvidence:
         Each kind of evidence lies in [-2, 2]; kinds that contradict each other give 0: a block that moved in its list
         is known by what it holds, against its number. Beside numbers that are in order little else counts.
         """
+        key = (one[0].path, one[1].path, two[0].path, two[1].path)
+        if key not in self._exchanges:  # those that are not made are asked for again
+            self._exchanges[key] = _sum_unless_contradictory(self._of_exchange(one, two))
+        return self._exchanges[key]
+
+    def _of_exchange(self, one: Pair, two: Pair) -> list[float]:
         judged, exchanged = (one, two), ((one[0], two[1]), (two[0], one[1]))
         order = 1.0 if (one[0].position < two[0].position) == (one[1].position < two[1].position) else -1.0
         numbers, nested_alike = self._lists.agreement(one, two) if self._lists else (0, True)
@@ -307,7 +314,7 @@ class PairEvidence:
         if max(map(abs, evidence)) < CLEAR_BENEFIT:
             beside = self._next_to(judged)
             evidence.append(sum(map(beside, judged)) - sum(map(beside, exchanged)))
-        return _sum_unless_contradictory(evidence)
+        return evidence
 
     def replacement_benefit(self, pair: Pair, new: Pair) -> float:
         """What a pair has over a `new` one, in which an unpaired layer takes the place of its source or target."""
@@ -341,15 +348,8 @@ class PairEvidence:
             for layer, sized, common in zip(pair, self._sized(pair), shared, strict=True)
         )
         together, (left, right) = self._together, self._ends
-        return max(
-            (
-                together[x, y] / max(left[x], right[y])
-                for x in mine
-                for y in theirs
-                if together[x, y] >= TRANSLATION_SEEN
-            ),
-            default=0.0,
-        )
+        seen = ((x, y) for x in mine for y in theirs if together[x, y] >= TRANSLATION_SEEN)
+        return max((together[x, y] / max(left[x], right[y]) for x, y in seen), default=0.0)
 
     def _sized(self, pair: Pair) -> tuple[str, str]:
         """Both paths, with what an index is out of: the same words in a list of another length teach nothing."""

@@ -110,7 +110,7 @@ def test_no_process_outlives_the_one_that_started_it(how: signal.Signals, tmp_pa
         "from align.batch.task import Task\n"
         "from align.batch.open_workers import open_pool\n"
         "with open_pool(1) as pool:\n"
-        "    given = [Task('a', 'nothing', (), {}), Task('b', 'sleep', (), {'seconds': 60})]\n"
+        "    given = [Task('a', 'nothing', (), {}), Task('b', 'sleep', (), {'seconds': 600})]\n"
         "    for outcome in pool.run(given, 'deeds:deed'):\n"
         "        print(outcome.figures['pid'], flush=True)\n",
         encoding="utf-8",
@@ -119,8 +119,8 @@ def test_no_process_outlives_the_one_that_started_it(how: signal.Signals, tmp_pa
         assert parent.stdout is not None
         worker = Path("/proc", parent.stdout.readline().decode().strip())
         parent.send_signal(how)
-        parent.wait(20)
-    for _ in range(200):
+        parent.wait(120)  # far less than its last task takes
+    for _ in range(1200):
         if not worker.exists():
             break
         time.sleep(0.05)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from align.names.by_value.trial_runs import TrialSide
 from align.names.map_parameters import map_parameters
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ def _own_code() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("align.names.by_value.keep_trial.user_files", lambda: [Path(__file__)])
         patched.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
+        # The side that takes longer is run once: here both take equally long, so that it is the port that is counted.
+        measured = TrialSide.seconds
+        patched.setattr(TrialSide, "seconds", lambda side, inputs: measured(side, inputs) * 0)
         yield
 
 
