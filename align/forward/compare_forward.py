@@ -13,7 +13,7 @@ from align.core.protocols import SettingsReader
 from align.core.verdicts import Outcome
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
-from align.forward.causes.explain_culprits import explain_culprits
+from align.forward.causes.explain_culprits import explain_culprits, right_weights
 from align.forward.causes.settings_to_try import with_same_change
 from align.forward.causes.suspects import guess_causes, with_lines
 from align.forward.caveats import with_caveats
@@ -296,8 +296,10 @@ def _explain(
     looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget, records)
     lined = with_lines([one.culprit for one in looked.suspects], bench.side.model)
     told = [replace(one, culprit=own) for one, own in zip(looked.suspects, lined, strict=True)]
-    listed = try_missing_layers(task.sides[0], bench, alone, told, budget)
-    culprits = [one.culprit for one in try_edits(task.sides[0].model, bench, alone, listed, budget)]
+    with right_weights(bench.side, names.weights.weights):
+        listed = try_missing_layers(task.sides[0], bench, alone, told, budget)
+        edited = try_edits(task.sides[0].model, bench, alone, listed, budget)
+    culprits = [one.culprit for one in edited]
     culprits = with_same_change(culprits, names.settings, gathered.calls.pairs)
     return _Explained(culprits_in_batches(culprits, gathered.run.candidate), looked.findings)
 

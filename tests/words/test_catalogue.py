@@ -20,7 +20,7 @@ FILES = (".toml", ".json", ".csv")  # names of files are no keys
 # Two or more say it by their nature, or a text of its own says it of one; the totals are those of whole tensors.
 NEVER_ONE = {
     "job_fault.doubled", "json_file.too_many_values",
-    "culprit.unnamed", "step.several", "step.several_apart", "step.agreeing",
+    "culprit.unnamed", "culprit.unseen", "step.several", "step.several_apart", "step.agreeing",
     "plot.identical_elements",
 }  # fmt: skip
 CATALOGUES = sorted((Path(align.__file__).parent / "words").glob("*/*.toml"))

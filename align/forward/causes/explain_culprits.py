@@ -67,7 +67,7 @@ def explain_culprits(
     """
     trials = Trials(reference, bench, alone, weights, settings)
     suspects = suspects_of(alone.faults)
-    with _right_weights(bench.side, weights):
+    with right_weights(bench.side, weights):
         suspects = _explained(suspects, try_weights(trials, suspects))
         suspects = _explained(suspects, try_settings(trials, _open(suspects)))
         suspects = _explained(suspects, try_around(trials, _open(suspects)))
@@ -98,7 +98,7 @@ def _explained(suspects: Sequence[Suspect], found: Iterable[Suspect]) -> tuple[S
 
 
 @contextmanager
-def _right_weights(side: Side, weights: Weights) -> Iterator[None]:
+def right_weights(side: Side, weights: Weights) -> Iterator[None]:
     """Give the candidate the values that it should hold for a while."""
     if weights.meant:
         _load(side, {**weights.held, **weights.meant})

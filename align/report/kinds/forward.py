@@ -159,7 +159,7 @@ def _stretch_kind(layer: dict[str, Any]) -> str:
 
 def _stretch(layers: list[dict[str, Any]], outcome: str) -> Row:
     alone = [one for layer in layers if (one := layer.get("isolated"))]
-    text = say("forward.following" if outcome == "not aligned" else "forward.folded", count=format_number(len(layers)))
+    text = say("forward.following" if outcome == "not aligned" else "forward.folded", count=len(layers))
     return _gap(text, _largest(layers), _largest(alone), word("outcome", outcome))
 
 
@@ -180,7 +180,7 @@ def _cut(rows: list[tuple[Row, bool]]) -> list[Row]:
     shown: list[Row] = []
     for is_kept, group in groupby(zip(kept, rows, strict=True), key=lambda item: item[0]):
         own = [row for _, (row, _) in group]
-        shown += own if is_kept else [_gap(say("forward.cut", count=format_number(len(own))))]
+        shown += own if is_kept else [_gap(say("forward.cut", count=len(own)))]
     return shown
 
 

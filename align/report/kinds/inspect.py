@@ -57,7 +57,7 @@ def _checkpoint(document: dict[str, Any]) -> Facts:
 
 def _size_on_disk(files: dict[str, int]) -> str:
     total = format_bytes(sum(files.values()))
-    return total if len(files) == 1 else say("inspect.in_files", size=total, count=format_number(len(files)))
+    return total if len(files) == 1 else say("inspect.in_files", size=total, count=len(files))
 
 
 def _totals(tensors: list[dict[str, Any]]) -> str:
