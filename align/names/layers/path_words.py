@@ -131,6 +131,7 @@ def word_likeness(a: str, b: str) -> float:
     return LIKENESS_OF_PARTS if long.startswith(short) or long.endswith(short) else 0.0
 
 
+@lru_cache(maxsize=1 << 16)
 def contained(a: Tokens, b: Tokens) -> float:
     """Share of the words of `a` that find a like one in `b`, in [0, 1]; 0 if `a` has no words."""
     return sum(max((word_likeness(x, y) for y in b), default=0.0) for x in a) / len(a) if a else 0.0

@@ -18,7 +18,7 @@ from align.names.layers.path_words import is_number, modules_above
 from align.names.thresholds import AGREEING_BLOCKS, BENEFIT_OF_MAJORITY, LONGEST_END
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Iterable, Sequence
 
     from align.names.layers.read_layers import Layer, Pair
 
@@ -183,7 +183,7 @@ class SettledNeighbours:
         without, the module counts that holds the layer.
         """
         own = [(x.path, y.path) for x, y in judged if self.partner.get(x.position) == y.position]
-        left, right = ({layer.path for layer in side} for side in zip(*rivals, strict=True))
+        left, right = (frozenset(layer.path for layer in side) for side in zip(*rivals, strict=True))
         if not (apart := _apart(pair[0].path, left)) or not (around := _apart(pair[1].path, right)):
             return 0.0
         mine = _held(containers(pair[0].path), self.below_left, [x for x, _ in own])
@@ -221,7 +221,8 @@ def _nearest(around: Iterable[str], below: Counter[str], left_out: Sequence[str]
     return None
 
 
-def _apart(path: str, judged: Set[str]) -> tuple[str, ...]:
+@lru_cache  # of two pairs and their exchange each layer is asked for twice
+def _apart(path: str, judged: frozenset[str]) -> tuple[str, ...]:
     """Containers that tell a layer from the others judged; none if one of these has none that tells it.
 
     Beside no others, these are the containers up to the module that holds the layer itself.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -342,7 +343,8 @@ class PairEvidence:
         side, other lists do not teach.
         """
         ends = unnumbered_ends if uneven else path_ends
-        shared = [_shared_ends(layers, ends) for layers in zip(*judged, strict=True)] or [set(), set()]
+        sides = [frozenset(layer.path for layer in layers) for layers in zip(*judged, strict=True)]
+        shared = [_shared_ends(paths, ends) for paths in sides] or [set(), set()]
         mine, theirs = (
             [end for end, form in zip(path_ends(sized), ends(layer.path), strict=True) if form not in common]
             for layer, sized, common in zip(pair, self._sized(pair), shared, strict=True)
@@ -387,7 +389,7 @@ def _sum_unless_contradictory(evidence: list[float]) -> float:
     return sum(evidence)
 
 
-def _shared_ends(layers: Sequence[Layer], ends: Callable[[str], Sequence[str]]) -> Set[str]:
-    """Ends that the paths of several different layers have in common."""
-    paths = {layer.path for layer in layers}
+@lru_cache  # two pairs and their exchange have the same
+def _shared_ends(paths: frozenset[str], ends: Callable[[str], Sequence[str]]) -> Set[str]:
+    """Ends that several different paths have in common."""
     return set.intersection(*(set(ends(path)) for path in paths)) if len(paths) > 1 else set()
