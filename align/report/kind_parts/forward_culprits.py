@@ -166,9 +166,7 @@ def _part(group: list[Culprit]) -> str:
     far = say("culprit.beyond") if factor == float("inf") else say("culprit.times", factor=format_number(factor))
     if len(group) > 1:
         return say("culprit.far", part=word("part", group[0]["part"]), far=say("culprit.up_to", far=far))
-    calls = (
-        say("culprit.calls", count=group[0]["facts"]["calls"]) if "calls" in group[0]["facts"] else ""
-    )
+    calls = say("culprit.calls", count=group[0]["facts"]["calls"]) if "calls" in group[0]["facts"] else ""
     batch = say("culprit.batch", batch=group[0]["facts"]["batch"]) if "batch" in group[0]["facts"] else ""
     return say("culprit.far", part=word("part", group[0]["part"]), far=far) + calls + batch
 
