@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place", "policy", "pixels"]
+ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "shares", "text", "place", "policy", "pixels"]
 FOLDER: Final = "hyperparameters"
 PARAMETERS, WITHOUT_EFFECT, OPTIMIZERS = "parameters.toml", "without_effect.toml", "optimizers.toml"
 
@@ -94,7 +94,8 @@ class Trainer:
     """A trainer: the signs that it is known by, its own names, the defaults that hold if nothing is given.
 
     `implied` are defaults of what its program has no option for; `cases` are other defaults that hold if parameters fit
-    patterns; `library` says whose optimizers it makes, with their defaults.
+    patterns, and "" says that there is none then; `library` says whose optimizers it makes, with their defaults.
+    `drives` are trainers whose settings it reads besides its own; `transforms` are patterns of what it does to its data.
     """
 
     id: str
@@ -112,6 +113,8 @@ class Trainer:
     implied: frozenset[str] = frozenset()
     cases: tuple[DefaultCase, ...] = ()
     library: str = ""
+    drives: tuple[str, ...] = ()
+    transforms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -262,6 +265,8 @@ def _trainer(document: dict[str, Any]) -> Trainer:
         frozenset(document.get("implied", ())),
         tuple(DefaultCase(one.pop("if"), one) for one in document.get("cases", ())),
         document.get("library", ""),
+        tuple(document.get("drives", ())),
+        tuple(map(plain_name, document.get("transforms", ()))),
     )
 
 

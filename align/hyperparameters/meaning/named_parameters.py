@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.hyperparameters.meaning.ends_of_names import endings
 from align.hyperparameters.meaning.held_values import RATE, Held, held_value
+from align.hyperparameters.meaning.listed_transforms import hold_transforms
 from align.hyperparameters.meaning.name_conditions import holds
 from align.hyperparameters.meaning.setting_values import as_number, is_given, same_value, shown_value
 from align.hyperparameters.thresholds import LEAST_OPTIONS, RANK_OF_A_GENERAL_NAME
@@ -53,6 +54,7 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     meaning = Meaning(trainer)
     by_name = {plain_name(one.name): one for one in settings}
     left = _hold_by_names(by_name, meaning)
+    hold_transforms(by_name, trainer, meaning.held)
     taken = _take_by_ends([name for name in left if not _has_no_effect(name, trainer)], by_name, meaning)
     for name in left:
         if name not in taken:
