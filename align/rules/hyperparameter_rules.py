@@ -70,6 +70,7 @@ class Parameter:
     same: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     policies: tuple[Policy, ...] = ()
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,8 @@ def _named_weights(one: Held, other: Held) -> bool:
 
 def _counts(parameter: Parameter, meaning: Meaning) -> bool:
     """Tell whether what a parameter needs is so on a side, as far as that is known."""
+    if parameter.beside and "nothing" in dict(QUANTITIES)[parameter.beside](meaning).forms:
+        return False
     return all(
         _is_open(name, meaning) or _is_one_of(values, meaning.held[name]) for name, values in parameter.needs.items()
     )

@@ -21,21 +21,24 @@ TRANSFORMS = "transforms"
 
 
 def hold_transforms(by_name: Mapping[str, Setting], trainer: Trainer | None, held: dict[str, Held]) -> None:
-    """Hold the names in the list of transforms of a trainer, where its settings have one."""
-    found: dict[str, str] = {}
-    place = ""
+    """Hold the names in the first list of transforms of a trainer, where its settings have one."""
+    lists: dict[str, dict[str, str]] = {}
+    first: Setting | None = None
     for name, setting in by_name.items():
         if trainer is not None and fits_one_of(name, trainer.transforms):
-            at, called = _entry(setting, trainer.transforms)
-            found.setdefault(at, called)
-            place = place or setting.place
-    if found:
-        text = ", ".join(found.values())[:LONGEST_VALUE]
-        held[TRANSFORMS] = Held(", ".join(map(plain_choice, found.values())), text, place)
+            place, called = _entry(setting, trainer.transforms)
+            lists.setdefault(place.rpartition(".")[0], {}).setdefault(place, called)
+            first = first or setting
+    if first is not None:
+        called_so = next(iter(lists.values())).values()
+        text = ", ".join(called_so)[:LONGEST_VALUE]
+        held[TRANSFORMS] = Held(", ".join(map(plain_choice, called_so)), text, first.place)
 
 
 def _entry(setting: Setting, patterns: tuple[str, ...]) -> tuple[str, str]:
     """The place in the list and the name there: `transforms.1.Flip.prob` and `pipeline.1.type = Flip` are such."""
+    place, _, last = setting.name.rpartition(".")
+    if any(one.endswith(f".{last.lower()}") or one.endswith(f"*{last.lower()}") for one in patterns):
+        return place, str(setting.value)
     parts, depth = setting.name.split("."), max(one.count(".") for one in patterns) + 1
-    place, called = parts[: depth - 1], parts[depth - 1]
-    return ".".join(place), str(setting.value) if called.lower() in ("type", "func_name") else called
+    return ".".join(parts[: depth - 1]), parts[depth - 1]

@@ -57,6 +57,7 @@ NO_PROGRAMS = (
     "test",
 )
 TESTS = ("[", "[[")
+_REDIRECTION = re.compile(r"[0-9]?>|<(?!\()")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _NUMBER = re.compile(r"[-+]?\.?[0-9][\w.+-]*$")
 SCRIPTS = (".py", ".sh")
@@ -114,7 +115,7 @@ class ShellScript:
         return Setting(match["name"], match["value"], self._source.place(1 + text.count("\n", 0, match.start())))
 
     def _statement(self, words: list[Word]) -> Iterator[Setting]:
-        words = _behind_a_pattern(words)
+        words = _without_redirections(_behind_a_pattern(words))
         exported = bool(words) and words[0].raw in DECLARING
         rest = words[1:] if exported else words
         while rest and (match := _ASSIGNMENT.match(rest[0].raw)):
@@ -214,6 +215,13 @@ def _behind_a_pattern(words: list[Word]) -> list[Word]:
         return words
     end = next((at for at, word in enumerate(words) if word.raw.endswith(")") and "(" not in word.raw), -1)
     return words[end + 1 :]
+
+
+def _without_redirections(words: list[Word]) -> list[Word]:
+    """A statement without `> file`: what stands behind an option before it is no value of it."""
+    signs = {at for at, word in enumerate(words) if word.pieces[0][1] == "" and _REDIRECTION.match(word.raw)}
+    files = {at + 1 for at in signs if words[at].raw[-1] in "<>"}
+    return [word for at, word in enumerate(words) if at not in signs | files]
 
 
 def _trains(words: list[Word]) -> bool | None:
