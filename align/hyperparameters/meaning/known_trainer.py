@@ -45,6 +45,8 @@ def _with_driven(trainer: Trainer, driven: list[Trainer]) -> Trainer:
     """A trainer with the names of those that it drives: what their settings say is done, and its own are only asked."""
     for one in driven:
         off = {**one.off, **trainer.off}
-        names = {name: (*one.names.get(name, ()), *trainer.names.get(name, ())) for name in {*one.names, *trainer.names}}
+        names = {
+            name: (*one.names.get(name, ()), *trainer.names.get(name, ())) for name in {*one.names, *trainer.names}
+        }
         trainer = replace(trainer, names=names, off=off, ignored=(*one.ignored, *trainer.ignored))
     return trainer

@@ -1,6 +1,6 @@
 """What a program does to its data, one after the other: the names in a list of transforms, as one value.
 
-Each program has names of its own for them. So they are shown side by side, and are a difference within one program only.
+Each program has names of its own for them. So they are shown side by side, and differ within one program only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def hold_transforms(by_name: Mapping[str, Setting], trainer: Trainer | None, hel
 def _entry(setting: Setting, patterns: tuple[str, ...]) -> tuple[str, str]:
     """The place in the list and the name there: `transforms.1.Flip.prob` and `pipeline.1.type = Flip` are such."""
     place, _, last = setting.name.rpartition(".")
-    if any(one.endswith(f".{last.lower()}") or one.endswith(f"*{last.lower()}") for one in patterns):
+    if any(one.endswith((f".{last.lower()}", f"*{last.lower()}")) for one in patterns):
         return place, str(setting.value)
     parts, depth = setting.name.split("."), max(one.count(".") for one in patterns) + 1
     return ".".join(parts[: depth - 1]), parts[depth - 1]

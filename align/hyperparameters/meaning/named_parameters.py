@@ -59,6 +59,7 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     for name in left:
         if name not in taken:
             _leave_over(name, by_name[name], meaning)
+    _override(meaning)
     _scale_by_rate(meaning)
     _see_constant_rate(meaning)
     if sum(one.option for one in by_name.values()) >= LEAST_OPTIONS:
@@ -160,6 +161,14 @@ def _without_sections(name: str, beside: Mapping[str, Setting]) -> Iterator[str]
         if head not in hyperparameter_rules().sections and head not in chosen:
             return
         yield name
+
+
+def _override(meaning: Meaning) -> None:
+    """Leave out what counts for nothing beside another parameter that is given: epochs beside steps."""
+    for name, others in meaning.trainer.overrides.items() if meaning.trainer else ():
+        if name in meaning.held:
+            for other in others:
+                meaning.held.pop(other, None)
 
 
 def _scale_by_rate(meaning: Meaning) -> None:

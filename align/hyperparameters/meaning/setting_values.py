@@ -40,12 +40,8 @@ def in_one_form(value: Value, kind: ParameterKind, same: Mapping[str, str]) -> V
         return _choice(str(value), same)
     if kind == "pixels":
         return _pixels(value)
-    if kind == "shares":
-        return _shares(value)
-    if kind == "numbers":
-        listed = listed_values(value)
-        numbers = [as_number(one) for one in listed]
-        return tuple(one if one is not None else str(given) for one, given in zip(numbers, listed, strict=True))
+    if kind in ("numbers", "shares"):
+        return _numbers(value) if kind == "numbers" else _shares(value)
     return shown_value(value).strip()
 
 
@@ -60,8 +56,14 @@ def _pixels(value: Value) -> Value:
     return tuple(shares[:1] if len({*shares}) == 1 else shares)  # one number stands for all channels
 
 
+def _numbers(value: Value) -> Value:
+    listed = listed_values(value)
+    numbers = [as_number(one) for one in listed]
+    return tuple(one if one is not None else str(given) for one, given in zip(numbers, listed, strict=True))
+
+
 def _shares(value: Value) -> Value:
-    """Numbers as parts of their sum, those of nothing at the end left out: 100,0,0 is 1, 0, 0."""
+    """Numbers as parts of their sum: 100,0,0 is 1, 0, 0."""
     numbers = [as_number(one) for one in listed_values(value)]
     known = [one for one in numbers if one is not None and isfinite(one)]
     whole = sum(known)
