@@ -73,6 +73,7 @@ class Parameter:
     needs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     policies: tuple[Policy, ...] = ()
     beside: str = ""
+    background: bool = False
 
 
 @dataclass(frozen=True, slots=True)

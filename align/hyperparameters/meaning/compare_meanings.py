@@ -124,6 +124,8 @@ def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer:
     """Say why unlike texts may stand for the same: paths, and names that a trainer gives; "" for all else."""
     if one.computed or other.computed:
         return sentence("hyperparameters.computed")
+    if parameter.background and {one.value, other.value} == _with_next(one, other):
+        return sentence("hyperparameters.background")
     if parameter.kind == "pixels":
         return _open_colours(one, other)
     if parameter.kind == "switch" and not any(isinstance(held.value, bool) for held in (one, other)):
@@ -134,6 +136,12 @@ def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer:
     if parameter.kind == "place" and not (parameter.group == STARTING_POINT and _named_weights(one, other)):
         return sentence("hyperparameters.place")
     return "" if parameter.kind != "own name" or same_trainer else sentence("hyperparameters.own_name")
+
+
+def _with_next(*held: Held) -> set[object]:
+    """The smaller of two numbers and the one behind it; nothing if they are none."""
+    numbers = [one.value for one in held if isinstance(one.value, float)]
+    return {min(numbers), min(numbers) + 1} if len(numbers) == len(held) else set()
 
 
 def _open_colours(one: Held, other: Held) -> str:
