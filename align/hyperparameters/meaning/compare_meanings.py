@@ -124,10 +124,8 @@ def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer:
     """Say why unlike texts may stand for the same: paths, and names that a trainer gives; "" for all else."""
     if one.computed or other.computed:
         return sentence("hyperparameters.computed")
-    if parameter.background and {one.value, other.value} == _with_next(one, other):
-        return sentence("hyperparameters.background")
-    if parameter.kind == "pixels":
-        return _open_colours(one, other)
+    if parameter.kind == "pixels" or parameter.background:
+        return _open_colours(one, other) if parameter.kind == "pixels" else _open_background(one, other)
     if parameter.kind == "switch" and not any(isinstance(held.value, bool) for held in (one, other)):
         return sentence("hyperparameters.place")
     known = parameter.same.values()
@@ -138,10 +136,11 @@ def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer:
     return "" if parameter.kind != "own name" or same_trainer else sentence("hyperparameters.own_name")
 
 
-def _with_next(*held: Held) -> set[object]:
-    """The smaller of two numbers and the one behind it; nothing if they are none."""
-    numbers = [one.value for one in held if isinstance(one.value, float)]
-    return {min(numbers), min(numbers) + 1} if len(numbers) == len(held) else set()
+def _open_background(one: Held, other: Held) -> str:
+    """Say what is not known of numbers of classes that are unlike by one."""
+    numbers = [held.value for held in (one, other) if isinstance(held.value, float)]
+    near = len(numbers) == 2 and abs(numbers[0] - numbers[1]) == 1
+    return sentence("hyperparameters.background") if near else ""
 
 
 def _open_colours(one: Held, other: Held) -> str:
