@@ -275,15 +275,17 @@ def test_programs_with_tables_of_their_own(
 
 def test_what_deepspeed_is_given_by_a_trainer_that_drives_it_counts(settings: Any) -> None:
     """Defaults are the trainer's, `auto` is what it asks for, and the scheduler is DeepSpeed's."""
-    engine = '{"zero_optimization": {"stage": 2}, "fp16": {"enabled": "auto"}, "train_batch_size": "auto", "SCHEDULER}'
-    asked = "deepspeed run.py --per_device_train_batch_size 2 --logging_steps 1 --lr_scheduler_type cosine --fp16\n"
-    files = [settings.file("ds.json", engine.replace("SCHEDULER", 'scheduler": {"type": "WarmupLR"}'))]
-    files.append(settings.file("run.sh", asked))
-    port = settings.file("b.yaml", "lr_scheduler: cosine\nfp16: true\nmax_grad_norm: 1.0\nbatch_size: 2\nlr: 5e-5\n")
-    result = compare_hyperparameters(",".join(map(str, files)), port)
+    engine = '{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto", "fp16": {"enabled": "auto"}, '
+    engine += '"scheduler": {"type": "WarmupLR"}}'
+    asked = "deepspeed run.py --per_device_train_batch_size 2 --lr_scheduler_type cosine --fp16 "
+    asked += "--gradient_accumulation_steps 4\n"
+    files = [settings.file("run.sh", asked)]
+    files.append(settings.file("ds.json", engine))
+    port = "lr_scheduler: cosine\nfp16: true\nmax_grad_norm: 1.0\nbatch_size: 2\naccumulation_steps: 4\nlr: 5e-5\n"
+    result = compare_hyperparameters(",".join(map(str, files)), settings.file("b.yaml", port))
     assert result.reference.trainer == "Hugging Face Trainer"
     assert [(one.parameter, one.reference.value) for one in result.differences] == [("lr_schedule", "WarmupLR")]
-    assert {"clip_norm", "precision", "learning_rate"} <= {one.parameter for one in result.equal}
+    assert {"clip_norm", "precision", "learning_rate", "global_batch"} <= {one.parameter for one in result.equal}
 
 
 def test_transforms_of_two_programs_are_looked_at_and_of_one_differ(settings: Any) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SCHEDULE = "lr_schedule"
 DECAYING = ("cosine", "linear", "polynomial", "exponential")
+AUTO = "auto"  # in a JSON of DeepSpeed: what its trainer says
 OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses one
 
 
@@ -52,7 +53,7 @@ class Meaning:
 def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     """Give each setting its parameter; of several settings of one parameter the table's first name counts."""
     meaning = Meaning(trainer)
-    by_name = {plain_name(one.name): one for one in settings}
+    by_name = _last_of_each(settings)
     left = _hold_by_names(by_name, meaning)
     hold_transforms(by_name, trainer, meaning.held)
     taken = _take_by_ends([name for name in left if not _has_no_effect(name, trainer)], by_name, meaning)
@@ -65,6 +66,16 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     if sum(one.option for one in by_name.values()) >= LEAST_OPTIONS:
         meaning.lacking = _without_option(by_name.keys(), trainer)
     return meaning
+
+
+def _last_of_each(settings: list[Setting]) -> dict[str, Setting]:
+    """The settings by plain name, the last of each; one that is `auto` leaves it to what stands before."""
+    found: dict[str, Setting] = {}
+    for one in settings:
+        name = plain_name(one.name)
+        if name not in found or str(one.value).lower() != AUTO:
+            found[name] = one
+    return found
 
 
 def _hold_by_names(by_name: Mapping[str, Setting], meaning: Meaning) -> list[str]:

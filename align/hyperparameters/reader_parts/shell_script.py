@@ -57,7 +57,7 @@ NO_PROGRAMS = (
     "test",
 )
 TESTS = ("[", "[[")
-_REDIRECTION = re.compile(r"[0-9]?>|<(?!\()")
+_REDIRECTION = re.compile(r"(?:[0-9]?>>?|<)[^<>()]*$")  # not `<path>`, which stands for a path
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _NUMBER = re.compile(r"[-+]?\.?[0-9][\w.+-]*$")
 SCRIPTS = (".py", ".sh")
