@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-ParameterKind = Literal["number", "choice", "own name", "switch", "numbers", "text", "place", "policy", "pixels"]
+ParameterKind = Literal[
+    "number", "choice", "own name", "switch", "numbers", "shares", "text", "place", "policy", "pixels"
+]
 FOLDER: Final = "hyperparameters"
 PARAMETERS, WITHOUT_EFFECT, OPTIMIZERS = "parameters.toml", "without_effect.toml", "optimizers.toml"
 
@@ -70,6 +72,8 @@ class Parameter:
     same: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     policies: tuple[Policy, ...] = ()
+    beside: str = ""
+    background: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,9 @@ class Trainer:
     """A trainer: the signs that it is known by, its own names, the defaults that hold if nothing is given.
 
     `implied` are defaults of what its program has no option for; `cases` are other defaults that hold if parameters fit
-    patterns; `library` says whose optimizers it makes, with their defaults.
+    patterns, and "" says that there is none then; `library` says whose optimizers it makes, with their defaults.
+    `drives` are trainers whose settings it reads besides its own; `transforms` are patterns of what it does to data.
+    Of what `overrides` says, what is given makes others count for nothing.
     """
 
     id: str
@@ -112,6 +118,9 @@ class Trainer:
     implied: frozenset[str] = frozenset()
     cases: tuple[DefaultCase, ...] = ()
     library: str = ""
+    drives: tuple[str, ...] = ()
+    transforms: tuple[str, ...] = ()
+    overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -262,6 +271,9 @@ def _trainer(document: dict[str, Any]) -> Trainer:
         frozenset(document.get("implied", ())),
         tuple(DefaultCase(one.pop("if"), one) for one in document.get("cases", ())),
         document.get("library", ""),
+        tuple(document.get("drives", ())),
+        tuple(map(plain_name, document.get("transforms", ()))),
+        {name: tuple(others) for name, others in document.get("overrides", {}).items()},
     )
 
 
@@ -283,6 +295,7 @@ def _like(trainer: Trainer, trainers: list[Trainer]) -> Trainer:
 
 def _checked(path: Path, trainer: Trainer, known: set[str]) -> Trainer:
     named = {*trainer.names, *trainer.defaults, *trainer.values, *trainer.off, *trainer.sources, *trainer.implied}
+    named |= {name for one, others in trainer.overrides.items() for name in (one, *others)}
     named |= {name for case in trainer.cases for name in (*case.when, *case.defaults)}
     if strange := sorted(named - known):
         raise MappingRuleError(path, say("rule_file.unknown_parameters", names=strange))

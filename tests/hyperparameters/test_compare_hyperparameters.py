@@ -130,6 +130,9 @@ SPELLINGS = [
         "batch_size: 8\naccumulation_steps: 8",
     ),
     ("lr: 0.1\nlrf: 0.01", "lr: 0.1\nmin_lr: 0.001", "lr: 0.1\nmin_lr: 0.01"),
+    ("split: 100,0,0", "split: '1, 0, 0'", "split: 949,50,1"),
+    ("use_lora: true\nlora_rank: 8", "finetuning_type: lora\nlora_r: 8", "use_lora: true\nlora_r: 4"),
+    ("warmup_epochs: 0\nwarmup_lr: 1e-6", "warmup_epochs: 0\nwarmup_lr: 1e-6", "warmup_epochs: 1\nwarmup_lr: 0"),
 ]
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from align.hyperparameters.compare_hyperparameters import compare_hyperparameters
+
 SWIN = """_C = CN()
 _C.DATA = CN()
 _C.DATA.BATCH_SIZE = 128
@@ -210,11 +212,51 @@ lr_scale_factor: 256
 runner_config: {epochs: 10, batch_size: 64}
 model: {model_config: {mask_ratio: 0.7}}
 """
+ULTRALYTICS = (
+    "lr0: 0.01\nlrf: 0.01\nclose_mosaic: 10\ncos_lr: false\nbatch: 16\nimgsz: 640\noptimizer: OPT\nsplit: val\n"
+)
+MINDYOLO = """optimizer: {optimizer: momentum, lr_init: 0.02, end_factor: 0.01, group_param: yolov8}
+data: {train_transforms: {stage_epochs: [490, 15], trans_list: [[{func_name: random_perspective, scale: 0.5}]]}}
+epochs: 100
+per_batch_size: 16
+"""
+DIFFUSERS = """accelerate launch train.py --max_train_steps=400 --num_train_epochs 1 --lr_scheduler=constant --rank 4 \\
+  --lr_warmup_steps=500 --snr_gamma 5 --random_flip
+"""
+DETECTOR = """rpn_proposal_max_num: 2000
+anchor_scales: [8]
+neg_iou_thr_stage2: 0.5
+base_lr: 0.02
+lr_type: dynamic
+num_classes: 81
+img_width: 1280
+"""
+MMDET = """default_scope = 'mmdet'
+optim_wrapper = dict(optimizer=dict(type='SGD', lr=0.02, momentum=0.9))
+param_scheduler = [dict(type='ConstantLR', factor=0.1, by_epoch=False, end=500), dict(type='CosineAnnealingLR')]
+model = dict(train_cfg=dict(rpn_proposal=dict(max_per_img=1000)), roi_head=dict(bbox_head=dict(num_classes=80)))
+train_dataloader = dict(dataset=dict(pipeline=[dict(type='Resize', scale=(1333, 800), keep_ratio=True)]))
+"""
+NEOX = "optimizer: {type: Adam, params: {lr: 0.1}}\ngradient_clipping: 1.0\npos_emb: rotary\ninit_method: small_init\n"
+HUGGING_FACE = "per_device_train_batch_size: 2\nlogging_steps: 1\n"
 
 
 @pytest.mark.parametrize(
     ("trainer", "first", "second", "expected"),
     [
+        ("Ultralytics", ("a.yaml", ULTRALYTICS.replace("OPT", "SGD")), MINDYOLO,
+         {"learning_rate": ("0.01", "0.02"), "plain_epochs": ("10", "15"),
+          "precision": ("float16", "float32"), "seed": ("0", "2")}),
+        ("Ultralytics", ("a.yaml", ULTRALYTICS.replace("OPT", "auto")), MINDYOLO,
+         {"plain_epochs": ("10", "15"), "precision": ("float16", "float32"), "seed": ("0", "2")}),
+        ("diffusers' examples", ("a.sh", DIFFUSERS), "max_steps: 500\nwarmup_steps: 0\nlora_rank: 8\nhflip: 0.5\n",
+         {"max_steps": ("400 steps", "500 steps"), "lora_rank": ("4", "8")}),
+        ("mmengine", ("a.py", MMDET), DETECTOR, {"proposals": ("1000", "2000"), "image_width": ("1333", "1280")}),
+        ("mmengine", ("a.py", MMDET), "warmup_steps: 400\nwarmup_lr: 0.001\n",
+         {"warmup_steps": ("500 steps", "400 steps"), "warmup_start": ("0.002", "0.001")}),
+        ("GPT-NeoX", ("a.yaml", NEOX), "optimizer: adamw\ninit_std: 0.006\nsplit: 969, 30, 1\n", {}),
+        ("Hugging Face Trainer", ("a.yaml", HUGGING_FACE), "max_grad_norm: 2\nlr_end: 1e-5\nlr: 5e-5\n",
+         {"min_learning_rate": ("0", "1e-05"), "clip_norm": ("1", "2")}),
         ("detectron2", ("a.yaml", DETECTRON2), "lr: 0.02\nglobal_batch_size: 8\nmomentum: 0.9\nseed: 1\n",
          {"global_batch": ("16", "8")}),
         ("open_clip", ("a.sh", CLIP), "beta2: 0.999\neps: 1e-6\nwarmup_steps: 20\n", {"beta2": ("0.98", "0.999")}),
@@ -229,6 +271,29 @@ def test_programs_with_tables_of_their_own(
     result = settings.compare(first, ("b.yaml", second))
     assert result.reference.trainer == trainer
     assert {one.parameter: (one.reference.value, one.candidate.value) for one in result.differences} == expected
+
+
+def test_what_deepspeed_is_given_by_a_trainer_that_drives_it_counts(settings: Any) -> None:
+    """Defaults are the trainer's, `auto` is what it asks for, and the scheduler is DeepSpeed's."""
+    engine = '{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto", "fp16": {"enabled": "auto"}, '
+    engine += '"scheduler": {"type": "WarmupLR"}}'
+    asked = "deepspeed run.py --per_device_train_batch_size 2 --lr_scheduler_type cosine --fp16 "
+    asked += "--gradient_accumulation_steps 4\n"
+    files = [settings.file("run.sh", asked)]
+    files.append(settings.file("ds.json", engine))
+    port = "lr_scheduler: cosine\nfp16: true\nmax_grad_norm: 1.0\nbatch_size: 2\naccumulation_steps: 4\nlr: 5e-5\n"
+    result = compare_hyperparameters(",".join(map(str, files)), settings.file("b.yaml", port))
+    assert result.reference.trainer == "Hugging Face Trainer"
+    assert [(one.parameter, one.reference.value) for one in result.differences] == [("lr_schedule", "WarmupLR")]
+    assert {"clip_norm", "precision", "learning_rate", "global_batch"} <= {one.parameter for one in result.equal}
+
+
+def test_transforms_of_two_programs_are_looked_at_and_of_one_differ(settings: Any) -> None:
+    paddle = "Global: {epoch_num: 1, save_model_dir: x}\nTrain: {dataset: {transforms: [A: {x: 1}, B: , C: ]}}\n"
+    port = "system: {distribute: true}\ntrain: {dataset: {transform_pipeline: [A: {x: 1}, D: ]}, ckpt_save_dir: x}\n"
+    row = next(one for one in settings.compare(("a.yml", paddle), ("b.yaml", port)).unsettled)
+    assert (row.parameter, row.reference.value, row.candidate.value) == ("transforms", "A, B, C", "A, D")
+    assert settings.differing(("a.yml", paddle), ("b.yml", paddle.replace("C:", "E:"))).keys() == {"transforms"}
 
 
 def test_a_sign_counts_with_its_case(settings: Any) -> None:

@@ -48,7 +48,7 @@ def test_every_default_has_an_address_and_a_value_of_its_kind() -> None:
         for name, value in trainer.defaults.items():
             parameter = found.parameter(name)
             known = in_one_form(value, parameter.kind, parameter.same)  # type: ignore[arg-type]
-            kinds = {"number": float, "switch": bool, "choice": str, "numbers": tuple, "text": str}
+            kinds = {"number": float, "switch": bool, "choice": str, "numbers": tuple, "shares": tuple, "text": str}
             assert isinstance(known, kinds[parameter.kind]), (trainer.id, name, value)
 
 

@@ -124,8 +124,8 @@ def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer:
     """Say why unlike texts may stand for the same: paths, and names that a trainer gives; "" for all else."""
     if one.computed or other.computed:
         return sentence("hyperparameters.computed")
-    if parameter.kind == "pixels":
-        return _open_colours(one, other)
+    if parameter.kind == "pixels" or parameter.background:
+        return _open_colours(one, other) if parameter.kind == "pixels" else _open_background(one, other)
     if parameter.kind == "switch" and not any(isinstance(held.value, bool) for held in (one, other)):
         return sentence("hyperparameters.place")
     known = parameter.same.values()
@@ -134,6 +134,13 @@ def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer:
     if parameter.kind == "place" and not (parameter.group == STARTING_POINT and _named_weights(one, other)):
         return sentence("hyperparameters.place")
     return "" if parameter.kind != "own name" or same_trainer else sentence("hyperparameters.own_name")
+
+
+def _open_background(one: Held, other: Held) -> str:
+    """Say what is not known of numbers of classes that are unlike by one."""
+    numbers = [held.value for held in (one, other) if isinstance(held.value, float)]
+    near = len(numbers) == 2 and abs(numbers[0] - numbers[1]) == 1
+    return sentence("hyperparameters.background") if near else ""
 
 
 def _open_colours(one: Held, other: Held) -> str:
@@ -152,6 +159,8 @@ def _named_weights(one: Held, other: Held) -> bool:
 
 def _counts(parameter: Parameter, meaning: Meaning) -> bool:
     """Tell whether what a parameter needs is so on a side, as far as that is known."""
+    if parameter.beside and "nothing" in dict(QUANTITIES)[parameter.beside](meaning).forms:
+        return False
     return all(
         _is_open(name, meaning) or _is_one_of(values, meaning.held[name]) for name, values in parameter.needs.items()
     )

@@ -97,6 +97,7 @@ def _counted(value: Value) -> tuple[Value, str]:
 
 _CONVERSIONS: dict[str, Callable[[float, str], tuple[Value, str]]] = {
     "one_minus": lambda number, text: (1.0 - number, f"1 - {text}"),
+    "minus_one": lambda number, text: (number - 1, f"{text} - 1"),
     "percent": lambda number, text: (number / 100, f"{text} / 100"),
     "power_of_two": lambda number, text: (2.0 ** min(number, 127.0), f"2^{text}"),
     "times_rate": lambda number, text: (number, f"{text} × {RATE}"),

@@ -25,8 +25,11 @@ _FORMS = {
 def fill_defaults(meaning: Meaning) -> None:
     """Take the defaults for what is not given; one of several forms of a thing stands for all of them."""
     given = set(meaning.held)
+    ruled_out: set[str] = set(meaning.lacking)
     for name, value, place in [*_of_trainer(meaning), *_of_optimizer(meaning)]:
-        if name not in meaning.held and name not in meaning.lacking and not given & _FORMS.get(name, set()):
+        if value == "":
+            ruled_out.add(name)
+        elif name not in meaning.held and name not in ruled_out and not given & _FORMS.get(name, set()):
             parameter = hyperparameter_rules().parameter(name)
             found = in_one_form(value, parameter.kind, parameter.same)  # type: ignore[arg-type]
             meaning.held[name] = Held(found, shown_value(value), place, "default")  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.hyperparameters.meaning.ends_of_names import endings
 from align.hyperparameters.meaning.held_values import RATE, Held, held_value
+from align.hyperparameters.meaning.listed_transforms import hold_transforms
 from align.hyperparameters.meaning.name_conditions import holds
 from align.hyperparameters.meaning.setting_values import as_number, is_given, same_value, shown_value
 from align.hyperparameters.thresholds import LEAST_OPTIONS, RANK_OF_A_GENERAL_NAME
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 SCHEDULE = "lr_schedule"
 DECAYING = ("cosine", "linear", "polynomial", "exponential")
+AUTO = "auto"  # in a JSON of DeepSpeed: what its trainer says
 OPTIMIZERS = ("optimizer", "optim", "opt")  # names of a setting that chooses one
 
 
@@ -51,17 +53,29 @@ class Meaning:
 def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     """Give each setting its parameter; of several settings of one parameter the table's first name counts."""
     meaning = Meaning(trainer)
-    by_name = {plain_name(one.name): one for one in settings}
+    by_name = _last_of_each(settings)
     left = _hold_by_names(by_name, meaning)
+    hold_transforms(by_name, trainer, meaning.held)
     taken = _take_by_ends([name for name in left if not _has_no_effect(name, trainer)], by_name, meaning)
     for name in left:
         if name not in taken:
             _leave_over(name, by_name[name], meaning)
+    _override(meaning)
     _scale_by_rate(meaning)
     _see_constant_rate(meaning)
     if sum(one.option for one in by_name.values()) >= LEAST_OPTIONS:
         meaning.lacking = _without_option(by_name.keys(), trainer)
     return meaning
+
+
+def _last_of_each(settings: list[Setting]) -> dict[str, Setting]:
+    """The settings by plain name, the last of each; one that is `auto` leaves it to what stands before."""
+    found: dict[str, Setting] = {}
+    for one in settings:
+        name = plain_name(one.name)
+        if name not in found or str(one.value).lower() != AUTO:
+            found[name] = one
+    return found
 
 
 def _hold_by_names(by_name: Mapping[str, Setting], meaning: Meaning) -> list[str]:
@@ -158,6 +172,14 @@ def _without_sections(name: str, beside: Mapping[str, Setting]) -> Iterator[str]
         if head not in hyperparameter_rules().sections and head not in chosen:
             return
         yield name
+
+
+def _override(meaning: Meaning) -> None:
+    """Leave out what counts for nothing beside another parameter that is given: epochs beside steps."""
+    for name, others in meaning.trainer.overrides.items() if meaning.trainer else ():
+        if name in meaning.held:
+            for other in others:
+                meaning.held.pop(other, None)
 
 
 def _scale_by_rate(meaning: Meaning) -> None:

@@ -40,10 +40,8 @@ def in_one_form(value: Value, kind: ParameterKind, same: Mapping[str, str]) -> V
         return _choice(str(value), same)
     if kind == "pixels":
         return _pixels(value)
-    if kind == "numbers":
-        listed = listed_values(value)
-        numbers = [as_number(one) for one in listed]
-        return tuple(one if one is not None else str(given) for one, given in zip(numbers, listed, strict=True))
+    if kind in ("numbers", "shares"):
+        return _numbers(value) if kind == "numbers" else _shares(value)
     return shown_value(value).strip()
 
 
@@ -56,6 +54,22 @@ def _pixels(value: Value) -> Value:
     whole = LARGEST_COLOUR if max(map(abs, known)) > 1 else 1.0
     shares = [round(one / whole, 3) for one in known]
     return tuple(shares[:1] if len({*shares}) == 1 else shares)  # one number stands for all channels
+
+
+def _numbers(value: Value) -> Value:
+    listed = listed_values(value)
+    numbers = [as_number(one) for one in listed]
+    return tuple(one if one is not None else str(given) for one, given in zip(numbers, listed, strict=True))
+
+
+def _shares(value: Value) -> Value:
+    """Numbers as parts of their sum: 100,0,0 is 1, 0, 0."""
+    numbers = [as_number(one) for one in listed_values(value)]
+    known = [one for one in numbers if one is not None and isfinite(one)]
+    whole = sum(known)
+    if len(known) < 2 or len(known) < len(numbers) or whole <= 0:
+        return shown_value(value).strip()
+    return tuple(round(one / whole, 6) for one in known)
 
 
 def _choice(value: str, same: Mapping[str, str]) -> str:

@@ -57,6 +57,7 @@ NO_PROGRAMS = (
     "test",
 )
 TESTS = ("[", "[[")
+_REDIRECTION = re.compile(r"(?:[0-9]?>>?|<)[^<>()]*$")  # not `<path>`, which stands for a path
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _NUMBER = re.compile(r"[-+]?\.?[0-9][\w.+-]*$")
 SCRIPTS = (".py", ".sh")
@@ -114,6 +115,7 @@ class ShellScript:
         return Setting(match["name"], match["value"], self._source.place(1 + text.count("\n", 0, match.start())))
 
     def _statement(self, words: list[Word]) -> Iterator[Setting]:
+        words = _without_redirections(_behind_a_pattern(words))
         exported = bool(words) and words[0].raw in DECLARING
         rest = words[1:] if exported else words
         while rest and (match := _ASSIGNMENT.match(rest[0].raw)):
@@ -205,6 +207,21 @@ class ShellScript:
         if len(known) == len(values):
             value = True if not values else values[0] if len(values) == 1 else tuple(values)
             yield Setting(name, value, self._source.place(line))
+
+
+def _behind_a_pattern(words: list[Word]) -> list[Word]:
+    """A statement without the pattern of a `case` before it: `--model )` asks for an option and gives none."""
+    if not words or not words[0].raw.startswith("-"):
+        return words
+    end = next((at for at, word in enumerate(words) if word.raw.endswith(")") and "(" not in word.raw), -1)
+    return words[end + 1 :]
+
+
+def _without_redirections(words: list[Word]) -> list[Word]:
+    """A statement without `> file`: what stands behind an option before it is no value of it."""
+    signs = {at for at, word in enumerate(words) if word.pieces[0][1] == "" and _REDIRECTION.match(word.raw)}
+    files = {at + 1 for at in signs if words[at].raw[-1] in "<>"}
+    return [word for at, word in enumerate(words) if at not in signs | files]
 
 
 def _trains(words: list[Word]) -> bool | None:

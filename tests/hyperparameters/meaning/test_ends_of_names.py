@@ -78,7 +78,9 @@ def test_rivals_of_two_runs_of_one_program_are_each_held_against_their_own(setti
     ("first", "second", "why"),
     [
         ("optimizer: MyAdam\n", "optimizer: HerAdam\n", "names of its own"),
+        ("weight_decay_filter: norms\n", "bias_decay: 0\n", "names of its own"),
         ("depth: -1\n", "depth: 12\n", "-1 mostly means"),
+        ("num_classes: 80\n", "class_num: 81\n", "the background"),
         ("image_mean: [0.4, 0.5, 0.6]\n", "image_mean: [153, 127.5, 102]\n", "another order"),
         ("image_mean: imagenet\n", "image_mean: [0.4, 0.5, 0.6]\n", "names of its own"),
         ("mask_ratio: 0.5\n", "a: {mask_ratio: 0.6}\n", "a.mask_ratio"),

@@ -67,6 +67,10 @@ def test_a_script_with_all_that_scripts_have(settings: Any) -> None:
         ("python t.py --min -1.5", {"min": "-1.5"}),
         ("lr=${1:-'6e-3'}\nsteps=${2:-100}", {"lr": "6e-3", "steps": "100"}),
         ("A=1\nB=${A}2\npython t.py --x $B --y ${C:-$A}", {"x": "12", "y": "1"}),
+        ("python t.py --fp16 > logs/$(date).log 2>&1", {"fp16": True}),
+        ("python t.py --fp16 2>err --lr 0.1 <in", {"fp16": True, "lr": "0.1"}),
+        ("python t.py --load <path> --lr 0.1 >> log", {"load": "<path>", "lr": "0.1"}),
+        ("case $1 in\n  --model )\n    shift ;;\nesac\npython t.py --lr 0.1", {"lr": "0.1"}),
     ],
 )
 def test_options_in_other_forms(settings: Any, line: str, found: dict[str, object]) -> None:
