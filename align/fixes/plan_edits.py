@@ -20,7 +20,7 @@ from align.fixes.planned_edits import PlannedEdits, RefusedFix, SourceEdit
 from align.fixes.source_bytes import decoded
 from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced
 from align.models.edited_code import class_of, keywords, name_in, written
-from align.models.function_source import called_name, methods_of, own_classes
+from align.models.function_source import CONSTRUCTOR, called_name, methods_of, own_classes
 from align.models.source_lines import agrees_with
 
 if TYPE_CHECKING:
@@ -274,8 +274,8 @@ class _Plan:
 
 
 def _runs(layer: object, change: CodeChange) -> bool:
-    """Tell whether a method of a layer's classes holds the changed line."""
-    methods = (source for cls in own_classes(layer) for source in methods_of(cls))
+    """Tell whether a method of a layer's classes holds the changed line; what a constructor makes is another layer."""
+    methods = (one for cls in own_classes(layer) for one in methods_of(cls) if one.node.name != CONSTRUCTOR)
     return any(
         one.file == change.file and one.node.lineno <= change.line <= (one.node.end_lineno or 0) for one in methods
     )

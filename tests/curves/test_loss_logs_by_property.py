@@ -179,7 +179,7 @@ def test_a_run_resumed_with_other_losses_is_judged_by_the_later_ones(values: lis
     comparison = _compare(write(curve), resumed)
     assert not isinstance(comparison, CannotRunError)
     assert comparison.verdict.outcome is Outcome.ALIGNED
-    assert any("goes back 1 times" in note for note in comparison.candidate.notes)
+    assert any("goes back 1 time" in note for note in comparison.candidate.notes)
 
 
 @given(descents, st.integers(2, 8))

@@ -10,6 +10,7 @@ import pytest
 
 from align.core.verdicts import Outcome
 from align.curves.compare_losses import compare_losses, describe_log
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -110,7 +111,7 @@ def test_a_few_skipped_steps_of_one_side_are_counted_and_are_no_missing_points(
     runs = ("mindformers", ()), ("megatron 1", skipped)
     comparison = compare(*(runs if only == "candidate" else runs[::-1]))
     assert comparison.verdict.outcome is Outcome.ALIGNED
-    assert f"{len(skipped)} steps changed no weight in the {only} only" in _notes(comparison)
+    assert f"{counted(len(skipped), 'step')} changed no weight in the {only} only" in _notes(comparison)
     assert "on both sides" not in _notes(comparison)
 
 

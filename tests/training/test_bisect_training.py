@@ -155,7 +155,7 @@ def test_the_command_keeps_its_result_and_refuses_options_of_others(
     np.savez("batch.npz", **BATCH)
     command = ["bisect", "--train", "train.py:build", "--batch", "batch.npz", "--steps", "2"]
     assert main([*command, "--precision", "bfloat16", "--run", "run"]) == 0
-    assert "aligned: with all 1 layers in bfloat16 the loss stays within the limit" in capsys.readouterr().out
+    assert "aligned: with all 1 layer in bfloat16 the loss stays within the limit" in capsys.readouterr().out
     document = json.loads(Path("run/training.json").read_text(encoding="utf-8"))
     assert (document["schema"], document["steps"]) == ("mindalign.training/2", 2)
     assert main([*command, "--precision", "bfloat16", "--input", "x=float32[2]", "--loss", "a:b"]) == 2

@@ -49,7 +49,7 @@ def try_missing_layers(
     tried = (one for one in suspects if known and one.culprit.sureness != "confirmed" and one.fault.part != "layer")
     found: dict[tuple[str, str], Suspect] = {}
     for suspect in tried:
-        if not budget.is_spent and (named := lists.tried(suspect)) is not None:
+        if (named := lists.tried(suspect, budget)) is not None:
             found[suspect.key] = named
     return tuple(found.get(one.key, one) for one in suspects)
 
@@ -70,12 +70,12 @@ class _Lists:
     def __init__(self, reference: Side, bench: Bench, alone: IsolatedLayers) -> None:
         self._reference, self._bench, self._alone = reference, bench, alone
 
-    def tried(self, suspect: Suspect) -> Suspect | None:
-        """The suspect with the layers whose presence ends its fault; None where none do."""
-        lacking = list(self._lacking(suspect.fault))
+    def tried(self, suspect: Suspect, budget: Budget) -> Suspect | None:
+        """The suspect with the layers whose presence ends its fault; None where none do, or the time is over."""
+        lacking = [] if budget.is_spent else list(self._lacking(suspect.fault))
         places = list(_ends_before(self._bench.side.model, suspect.fault)) if lacking else []
         for path, plans in product(places, lacking):
-            missing = self._missing(path, plans)
+            missing = self._missing(path, plans) if not budget.is_spent else None
             if missing is not None and self._mends(suspect, missing):
                 return self._named(suspect, missing)
         return None

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from align.curves.axis.place_on_axis import pair_curves
 from align.curves.loss_log import EPOCH_MEAN, EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, Curve, Skips, Window
 from align.errors import UnlikeCurvesError
+from align.words.message_words import counted
 
 NAN = math.nan
 losses = st.one_of(st.floats(0.01, 20.0), st.sampled_from([NAN, math.inf]))
@@ -85,7 +86,7 @@ def test_a_mean_that_lacks_a_step_is_left_out_and_counted(lost: int, every: int)
     assert pairs.steps.tolist() == [step for step in printed.steps.tolist() if step != without]
     assert np.array_equal(pairs.reference, pairs.candidate)
     left_out = without <= printed.steps[-1]
-    assert any("1 values of the candidate are left out" in note for note in pairs.notes) == left_out
+    assert any("1 value of the candidate is left out" in note for note in pairs.notes) == left_out
 
 
 def test_a_nan_stays_in_the_means_that_hold_it() -> None:
@@ -133,9 +134,9 @@ def test_means_without_skipped_steps_agree_with_finer_ones_that_skipped_the_same
             assert pairs.steps.tolist() == wide.steps.tolist()
             np.testing.assert_allclose(pairs.reference, pairs.candidate, rtol=1e-12)
             assert pairs.unmatched_candidate == 0
-            assert any(f"{len(skipped)} steps changed no weight on both" in note for note in pairs.notes) == bool(
-                skipped
-            )
+            assert any(
+                f"{counted(len(skipped), 'step')} changed no weight on both" in note for note in pairs.notes
+            ) == bool(skipped)
 
 
 @pytest.mark.parametrize("only", ["reference", "candidate"])
@@ -148,7 +149,7 @@ def test_means_that_leave_out_what_the_other_side_does_not_are_left_out_and_coun
     assert any(f"changed no weight in the {only} only" in note for note in pairs.notes)
     assert pairs.steps.tolist() == ([10, 30] if only == "candidate" else [10, 20, 30])
     assert pairs.reference.tolist() == pairs.candidate.tolist()
-    assert any("1 values of the candidate are left out" in note for note in pairs.notes) == (only == "candidate")
+    assert any("1 value of the candidate is left out" in note for note in pairs.notes) == (only == "candidate")
 
 
 def test_where_all_means_leave_out_what_the_other_side_does_not_it_is_refused_with_the_reason() -> None:

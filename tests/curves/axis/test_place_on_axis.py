@@ -73,7 +73,7 @@ def test_means_over_the_same_steps_are_compared_and_others_left_out_with_a_note(
     left, right = (_curve(steps, window=SINCE_LAST_PRINT) for steps in ([2, 4, 6, 8], [2, 4, 8]))
     pairs = pair_curves(left, right)
     assert pairs.steps.tolist() == [2, 4]
-    assert "1 values of the candidate are left out" in pairs.notes[0]
+    assert "1 value of the candidate is left out" in pairs.notes[0]
 
 
 def test_epochs_against_steps_are_refused_with_the_option_that_helps() -> None:

@@ -84,7 +84,7 @@ def test_the_same_non_finite_value_on_both_sides_is_a_stated_exception(value: fl
     assert comparison.verdict.outcome is Outcome.ALIGNED
     assert comparison.verdict.coverage.compared == STEPS - 1
     assert comparison.verdict.coverage.excluded == 1
-    assert any("exception: NaN or Inf alike on both sides at 1 steps, first 41" in note for note in comparison.notes)
+    assert any("exception: NaN or Inf alike on both sides at 1 step, first 41" in note for note in comparison.notes)
 
 
 @pytest.mark.parametrize(("left", "right"), [(INF, -INF), (NAN, INF), (NAN, -INF)])

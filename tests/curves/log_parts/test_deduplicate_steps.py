@@ -33,7 +33,7 @@ def test_the_same_point_twice_is_one_point() -> None:
 def test_after_a_resume_the_later_point_replaces_the_earlier() -> None:
     points, notes = _kept([1, 2, 3, 4, 3, 4, 5], [1.0, 2.0, 3.0, 4.0, 3.5, 4.5, 5.5])
     assert points == [(1, 1.0), (2, 2.0), (3, 3.5), (4, 4.5), (5, 5.5)]
-    assert "goes back 1 times (first to step 3)" in notes
+    assert "goes back 1 time (first to step 3)" in notes
 
 
 def test_the_point_with_which_a_resumed_log_goes_on_is_marked() -> None:
@@ -61,7 +61,7 @@ def test_a_step_printed_again_in_disorder_drops_no_other_step() -> None:
 def test_a_repeated_line_in_a_resumed_log_drops_no_step() -> None:
     points, notes = _kept([1, 2, 3, 2, 4, 5, 4, 5], [1.0, 2.0, 3.0, 2.0, 4.0, 5.0, 4.5, 5.5])
     assert points == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.5), (5, 5.5)]
-    assert "goes back 1 times (first to step 4)" in notes
+    assert "goes back 1 time (first to step 4)" in notes
 
 
 def _interleaved(processes: int, behind: int) -> tuple[np.ndarray, np.ndarray]:

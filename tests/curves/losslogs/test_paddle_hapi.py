@@ -85,7 +85,7 @@ def test_a_nan_loss_is_a_point() -> None:
 def test_steps_whose_epoch_was_cut_off_are_left_out_and_told() -> None:
     log = _read("step 9/10 - loss: 0.7000 - 3ms/step\nEpoch 2/2\nstep 1/10 - loss: 0.5000 - 3ms/step\n")
     assert log.table.metrics["loss"].values.tolist() == [0.5]
-    assert log.notes == ("1 steps before the first line of an epoch are left out",)
+    assert log.notes == ("1 step before the first line of an epoch is left out",)
 
 
 def test_an_epoch_of_unknown_length_is_read() -> None:
