@@ -28,7 +28,7 @@ from align.models.source_lines import Construction, construction_of, may_call_cl
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-Key = tuple[str, int, int]
+    from align.models.source_lines import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Site:
     node: ast.expr
 
     @property
-    def key(self) -> Key:
+    def key(self) -> Place:
         """What tells it from all others: trees are read anew, so nodes do not."""
         return self.file, self.node.lineno, self.node.col_offset
 
@@ -66,7 +66,7 @@ class CallsOfLayers:
     def __init__(self, layers: Mapping[str, Any]) -> None:
         self._layers = layers
         self._made: dict[str, LayerCall | None] = {}
-        self._places: dict[Key, set[str]] | None = None
+        self._places: dict[Place, set[str]] | None = None
 
     def construction(self, path: str) -> LayerCall | None:
         """The call that makes a layer, with the class's own arguments; None where none is found."""
@@ -83,7 +83,7 @@ class CallsOfLayers:
                     return LayerCall(source, node, path)
         return None
 
-    def made_at(self, key: Key) -> set[str]:
+    def made_at(self, key: Place) -> set[str]:
         """All layers whose calls, or what these are given, stand at a place."""
         if self._places is None:
             self._places = {}
@@ -93,7 +93,7 @@ class CallsOfLayers:
                     self._places.setdefault(place, set()).add(path)
         return self._places.get(key, set())
 
-    def _all_places(self, path: str) -> Iterator[Key]:
+    def _all_places(self, path: str) -> Iterator[Place]:
         for made in (self.construction(path), self.super_call(path)):
             if made is None:
                 continue

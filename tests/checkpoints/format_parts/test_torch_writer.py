@@ -152,7 +152,7 @@ def test_more_tensors_than_a_plain_zip_file_can_count_cost_little_more_than_thei
     assert path.stat().st_size < 450 * len(tensors)
     names = [tensor.name for tensor in tensors]
     assert list(open_checkpoint(path).tensors) == names
-    found = torch.load(path, weights_only=False)  # reads the same archive; its other unpickler is written in Python
+    found = torch.load(path, weights_only=True)
     assert list(found) == names
     assert found[names[-1]].tolist() == [1, 1, 1, 1]
 

@@ -25,10 +25,10 @@ def wrong(name_map, truth):
 
 
 @pytest.mark.usefixtures("guarded")
-def test_ten_thousand_parameters_are_mapped_as_a_few_are(moe, written, growth):
+def test_fifty_thousand_parameters_are_mapped_as_a_few_are(moe, written, growth):
     assert growth(lambda experts: written.matched(*moe.mixture(2, experts)[:2]), 16) < 3
     assert growth(lambda layers: written.matched(*moe.mixture(layers, 4)[:2]), 6) < 3
-    source, target, truth = moe.mixture(60, 56)
+    source, target, truth = moe.mixture(60, 256)
     found = written.matched(source, target)
     assert not wrong(found, truth)
     assert len(truth) - len(found.pairings) == len(written.open_names(found)) == 60 * 4
