@@ -163,7 +163,6 @@ def test_code_at_fault_is_named_where_it_hands_on_what_is_wrong(
     assert_told(compared(name, defect), expected)
 
 
-@pytest.mark.usefixtures("changes_untried")
 def test_what_the_stream_carries_on_accuses_no_later_block(compared: Any) -> None:
     result = compared("Encoder", "residual dropped", depth=4)
     assert [one.candidate for one in result.culprits] == ["stack.1.between"]
@@ -178,7 +177,6 @@ def test_repeated_calls_of_one_layer_are_one_culprit_that_counts_them(compared: 
     assert (culprit.call, culprit.facts["calls"]) == (0, faulty.UNROLLED)
 
 
-@pytest.mark.usefixtures("changes_untried")
 def test_faults_behind_each_other_are_all_named_and_no_stranger(pairs: Any, compared: Any) -> None:
     """A setting, code and weights in one port; the second and third are reached by wrong values only."""
 
@@ -338,7 +336,6 @@ def test_torch_against_torch_names_all_faults_at_once(pairs: Any) -> None:
     )
 
 
-@pytest.mark.usefixtures("changes_untried")
 def test_a_layer_and_the_code_in_front_of_it_are_both_named(compared: Any) -> None:
     from mindspore import nn
 

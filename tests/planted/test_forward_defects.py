@@ -13,7 +13,7 @@ from align.forward.compare_forward import compare_forward
 if TYPE_CHECKING:
     from align.forward.forward_result import ForwardComparison
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.usefixtures("changes_untried")]
+pytestmark = pytest.mark.frameworks
 
 
 def place(pairs: Any, result: ForwardComparison) -> tuple[str, str]:

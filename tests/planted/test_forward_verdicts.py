@@ -13,7 +13,7 @@ from small_nets import ALIGNED, WRONG, compared, inputs, net
 from align.errors import CannotRunError
 from align.forward.allowances import Allowances
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.usefixtures("changes_untried")]
+pytestmark = pytest.mark.frameworks
 
 
 def relu_times(factor: float) -> Any:
