@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from align.errors.thresholds import ERROR_LINES
 from align.words.catalogue import texts
+from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,11 @@ def as_lines(lines: Sequence[str], most: int = ERROR_LINES) -> str:
     """The lines of a list, indented, each after a line break; of a long one the first, and how many more there are."""
     more = [f"and {len(lines) - most:,} more"] if len(lines) > most else []
     return "".join(f"\n  {line}" for line in (*lines[:most], *more))
+
+
+def with_lines(head: str, lines: Sequence[str], most: int = ERROR_LINES, what: str = "fault") -> str:
+    """A message of several faults, whose first line says enough alone: a single fault, or how many are listed below."""
+    return f"{head}: {lines[0]}" if len(lines) == 1 else f"{head} ({counted(len(lines), what)}){as_lines(lines, most)}"
 
 
 class AlignError(Exception):

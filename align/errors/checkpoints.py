@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.errors.base import CannotRunError, as_lines
+from align.errors.base import CannotRunError, with_lines
 from align.errors.thresholds import ERROR_NAMES, FILE_PROBLEM_LINES
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ShardsError(NotACheckpointError):
     """An index and files that do not make one checkpoint; what is wrong is listed."""
 
     def __init__(self, path: Path | str, problems: Sequence[str]) -> None:
-        super().__init__(path, f"its files do not make one checkpoint:{as_lines(problems, FILE_PROBLEM_LINES)}")
+        super().__init__(path, with_lines("its files do not make one checkpoint", problems, FILE_PROBLEM_LINES))
         self.hint = "put all files of one download or save beside the index, and nothing of another"
         self.problems = tuple(problems)
 
@@ -135,6 +135,6 @@ class VerificationError(CannotRunError):
 
     def __init__(self, path: Path | str, problems: Sequence[str]) -> None:
         super().__init__(
-            f"{path} does not hold what was to be written; it was removed:{as_lines(problems)}",
+            with_lines(f"{path} does not hold what was to be written, and was removed", problems),
             "the disk or the memory may be failing; convert again",
         )

@@ -13,7 +13,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from align.errors.base import CannotRunError, as_lines
+from align.errors.base import CannotRunError, with_lines
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class UnreadableModelError(CannotRunError):
     """A live model that cannot be read as it stands; `lines` name all of its tensors that are the reason."""
 
     def __init__(self, reason: str, hint: str, lines: Sequence[str]) -> None:
-        super().__init__(f"{reason}:{as_lines(lines)}", hint)
+        super().__init__(with_lines(reason, lines, what="tensor"), hint)
         self.lines = tuple(lines)
 
 
@@ -87,7 +87,7 @@ class InputsError(CannotRunError):
     """Inputs that do not exist, cannot be read or do not fit the model; `faults` are all of several."""
 
     def __init__(self, message: str, hint: str, faults: Sequence[str] = ()) -> None:
-        super().__init__(f"{message}{as_lines(faults)}", hint)
+        super().__init__(with_lines(message, faults) if faults else message, hint)
         self.faults = tuple(faults)
 
 
@@ -105,7 +105,7 @@ class UnlikeTracesError(CannotRunError):
     """Two traces that must not be compared; all reasons are listed."""
 
     def __init__(self, both: str, faults: Sequence[str], hint: str) -> None:
-        super().__init__(f"the traces {both} cannot be compared: {as_lines(faults) if faults[1:] else faults[0]}", hint)
+        super().__init__(with_lines(f"the traces {both} cannot be compared", faults), hint)
 
 
 FailureKind = Literal[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.errors.base import CannotRunError, as_lines
+from align.errors.base import CannotRunError, as_lines, with_lines
 from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class OpenNamesError(CannotRunError):
 
     def __init__(self, lines: Sequence[str], hint: str, folded: Sequence[str] = ()) -> None:
         are_open = "1 name is open" if len(lines) == 1 else f"{len(lines):,} names are open"
-        super().__init__(f"{are_open}, nothing was written:{as_lines(folded or lines)}", hint)
+        super().__init__(f"{are_open}, nothing was written{as_lines(folded or lines)}", hint)
         self.lines = tuple(lines)
 
 
@@ -29,7 +29,7 @@ class MapError(CannotRunError):
     """A name map or rule file with faults; `faults` are all of them."""
 
     def __init__(self, source: Path | str, faults: Sequence[str], hint: str = "docs/map.md describes the file") -> None:
-        super().__init__(f"{source} cannot be used as a name map:{as_lines(faults)}", hint)
+        super().__init__(with_lines(f"{source} cannot be used as a name map", faults), hint)
         self.faults = tuple(faults)
 
     @classmethod
@@ -58,7 +58,7 @@ class PitfallFileError(CannotRunError):
     """Rule files under `mappings/pitfalls` with faults; all of them are listed."""
 
     def __init__(self, folder: Path | str, faults: Sequence[str]) -> None:
-        message = f"rules in {folder} break the schema:{as_lines(faults)}"
+        message = with_lines(f"rules in {folder} break the schema", faults)
         super().__init__(message, "CONTRIBUTING.md describes the rule files")
         self.faults = tuple(faults)
 
@@ -69,7 +69,7 @@ class ProjectFileError(CannotRunError):
     def __init__(
         self, path: Path | str, faults: Sequence[str], hint: str = "docs/project-file.md describes the file"
     ) -> None:
-        super().__init__(f"{path} cannot be used:{as_lines(faults)}", hint)
+        super().__init__(with_lines(f"{path} cannot be used", faults), hint)
         self.faults = tuple(faults)
 
 
@@ -79,7 +79,7 @@ class UnusedPatternsError(CannotRunError):
     def __init__(self, close: Mapping[str, Sequence[str]]) -> None:
         lines = [f"{glob!r}" + (f": close are {', '.join(names)}" if names else "") for glob, names in close.items()]
         hint = "write the path of a layer of either side, or a glob such as `decoder.*.norm`"
-        super().__init__(f"limits or accepted deviations fit no paired layer:{as_lines(lines)}", hint)
+        super().__init__(with_lines("limits or accepted deviations fit no paired layer", lines), hint)
         self.close = dict(close)
 
 

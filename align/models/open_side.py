@@ -20,7 +20,7 @@ from align.core.atomic_files import existing_file
 from align.core.import_user_code import require_file
 from align.core.protocols import GraphRunner, ModelCopier, ModelPlacer, ModelRunner
 from align.core.registry import check_packages, file_models, model_readers
-from align.errors import CannotRunError, SharedModelError, SideError, UsageError
+from align.errors import CannotRunError, InputsError, SharedModelError, SideError, UsageError
 from align.models.user_code import load_function, run_user_code
 from align.words.catalogue import say, sentence, texts
 from align.words.message_words import counted, first_few
@@ -366,7 +366,11 @@ def _filled(side: Side, checkpoint: Path | str) -> Side:
     beside = [name for name in state_beside_weights(opened) if name not in wanted]
     tensors = {name: tensor for name, tensor in opened.tensors.items() if name not in beside}
     names = matched_without_wrappers(tensors, wanted)
-    side.reader.load_values(side.model, {names[name]: tensor.load() for name, tensor in tensors.items()})
+    try:
+        side.reader.load_values(side.model, {names[name]: tensor.load() for name, tensor in tensors.items()})
+    except InputsError as error:
+        told = texts("model_fault.other_checkpoint", path=checkpoint, label=side.label)
+        raise InputsError(*told, faults=error.faults) from error
     left_out = f"{counted(len(beside), 'tensor')} ({first_few(beside)})" if beside else ""
     return replace(side, unwrapped=wrapper_words(names), not_loaded=left_out)
 

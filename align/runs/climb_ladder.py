@@ -286,6 +286,10 @@ def _stale(earlier: RungResult | None) -> RungResult | None:
 
 
 def _line_of(errors: str, start: str) -> str:
-    """The last line of what a command printed of errors that starts so, without that."""
-    lines = [line for line in errors.splitlines() if line.startswith(start)]
-    return lines[-1].removeprefix(start) if lines else ""
+    """The last line of errors that starts so, without that; with the next one where it ends in a colon."""
+    lines = [*errors.splitlines(), ""]
+    found = [number for number, line in enumerate(lines) if line.startswith(start)]
+    if not found:
+        return ""
+    line = lines[found[-1]].removeprefix(start)
+    return f"{line} {lines[found[-1] + 1].strip()}".rstrip(": ") if line.endswith(":") else line

@@ -20,7 +20,7 @@ from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.registry import checkpoint_formats
 from align.core.transforms import Permute, Reshape
 from align.core.verdicts import Outcome
-from align.errors import MapError, NotACheckpointError, UsageError
+from align.errors import CannotRunError, MapError, NotACheckpointError, UsageError
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import SHARED_BLOCK
 
@@ -41,8 +41,11 @@ def saved(path: Path, values: Values) -> Path:
     return path
 
 
+FILES = ("a.safetensors", "b.safetensors")
+
+
 def diffed(folder: Path, reference: Values, candidate: Values, **options: Any) -> CheckpointDiff:
-    paths = saved(folder / "a.safetensors", reference), saved(folder / "b.safetensors", candidate)
+    paths = saved(folder / FILES[0], reference), saved(folder / FILES[1], candidate)
     return diff_checkpoints(*paths, **options)
 
 
@@ -203,10 +206,24 @@ def test_a_map_that_leaves_a_tensor_out_leaves_it_missing(tmp_path: Path) -> Non
     assert diff.verdict.outcome is Outcome.NOT_ALIGNED
 
 
-def test_a_map_of_other_names_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "map.toml").write_text('[names]\n"other" = "x"\n')
-    with pytest.raises(MapError, match="followed either way, it leads from no name"):
-        diffed(tmp_path, {"a": normal(2)}, {"x": normal(2)}, name_map=tmp_path / "map.toml")
+@pytest.mark.parametrize(("names", "at_fault"), [(("b", "x"), 0), (("a", "y"), 1)])
+def test_a_file_of_other_names_than_the_maps_is_named_not_the_map(
+    names: tuple[str, str], at_fault: int, tmp_path: Path
+) -> None:
+    (tmp_path / "map.toml").write_text('[names]\na = "x"\n')
+    with pytest.raises(CannotRunError) as raised:
+        diffed(tmp_path, {names[0]: normal(2)}, {names[1]: normal(2)}, name_map=tmp_path / "map.toml")
+    wanted, there = (("a", "b"), ("x", "y"))[at_fault]
+    said = raised.value.message
+    assert said.endswith(f"map.toml leads ({wanted}); it has {there}")
+    assert said.startswith(str(tmp_path / FILES[at_fault]))
+    assert "remove its line `checkpoint`" in raised.value.hint
+
+
+def test_a_map_of_names_that_neither_file_has_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('[names]\na = "x"\n')
+    with pytest.raises(MapError, match="its names are those of neither"):
+        diffed(tmp_path, {"b": normal(2)}, {"y": normal(2)}, name_map=tmp_path / "map.toml")
 
 
 MAP = """

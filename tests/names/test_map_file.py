@@ -169,7 +169,7 @@ def test_all_faults_of_a_file_are_listed_together_under_its_name(tmp_path: Path)
     )
     with pytest.raises(MapError) as caught:
         read_rules(path)
-    assert str(caught.value).startswith(f"{path} cannot be used as a name map:\n")
+    assert str(caught.value).startswith(f"{path} cannot be used as a name map (")
     said = "\n".join(caught.value.faults)
     for word in (
         "line 3: colour",

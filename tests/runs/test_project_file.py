@@ -99,7 +99,7 @@ def test_all_faults_are_listed_together(tmp_path: Path) -> None:
         "[forward] map must be text, not ''",
         f"unknown table or key 'forwards'; known: {TABLES}",
     )
-    assert str(caught.value).startswith(f"{path} cannot be used:\n")
+    assert str(caught.value).startswith(f"{path} cannot be used (7 faults)\n")
     assert "docs/project-file.md" in caught.value.hint
 
 

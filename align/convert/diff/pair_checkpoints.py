@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from align.measure.measure_arrays import RunningSums
 
 MATCHED = sentence("diff_warning.without_wrappers")
-MEETS_NOTHING_FAULT = "followed either way, it leads from no name of the reference to one of the candidate"
 
 
 def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
@@ -83,24 +82,26 @@ def pair_checkpoints(
 
     two_way = read_given_map(name_map)
     try:
-        way = _map_between(two_way, ours.tensors, theirs.tensors)
-    except MapError:
+        way = _map_between(two_way, ours, theirs)
+    except CannotRunError:
         ours, theirs, said = _unwrapped(ours, theirs)
         if not said:
             raise
-        way = _map_between(two_way, ours.tensors, theirs.tensors)
+        way = _map_between(two_way, ours, theirs)
         way = replace(way, warnings=(said, *way.warnings))
     return ours, theirs, way.warnings, pair_tensors(ours.tensors, theirs.tensors, way.name_map)
 
 
-def _map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> DirectedMap:
+def _map_between(two_way: TwoWayMap, ours: Checkpoint, theirs: Checkpoint) -> DirectedMap:
     """Follow the map from the reference's names to the candidate's, in the direction in which more tensors meet.
 
     `dropped` holds what is left out on both sides, tensors that a conversion fills among them; `warnings` name the
     reference's tensors for which the map has no counterpart, by reason. Raises MapError for a map that contradicts
-    itself, or on which nothing meets.
+    itself or has the names of neither side, CannotRunError for a side that has none of the names to which it leads.
     """
     from align.convert.planning.two_way_map import follow_backward, follow_forward
+
+    reference, candidate = ours.tensors, theirs.tensors
 
     def meeting(way: DirectedMap) -> tuple[int, int, int]:
         found = pair_tensors(reference, candidate, way.name_map)
@@ -109,9 +110,24 @@ def _map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> 
 
     ways = (follow(two_way, reference) for follow in (follow_forward, follow_backward))
     way = max((_with_drops(way, two_way.rules, reference, candidate) for way in ways), key=meeting)
-    if way.problems or not meeting(way)[1]:
-        raise MapError(two_way.rules.label, way.problems or [MEETS_NOTHING_FAULT])
+    if way.problems:
+        raise MapError(two_way.rules.label, way.problems)
+    if not meeting(way)[1]:
+        raise _of_other_names(two_way, ours, theirs)
     return replace(way, warnings=tuple(_warnings(two_way, way)))
+
+
+def _of_other_names(two_way: TwoWayMap, ours: Checkpoint, theirs: Checkpoint) -> CannotRunError:
+    """The side that lacks the names to which those of the other lead is at fault, and not the map."""
+    from align.convert.planning.two_way_map import follow_backward, follow_forward
+
+    for known, other in ((ours, theirs), (theirs, ours)):
+        for follow in (follow_forward, follow_backward):
+            pairings = follow(two_way, known.tensors).name_map.pairings
+            if wanted := [pairing.target for pairing in pairings if pairing.source in known.tensors]:
+                facts = {"path": other.path, "other": known.path, "map": two_way.rules.label}
+                return CannotRunError.of("diff_error.other_names", wanted=wanted, names=list(other.tensors), **facts)
+    return MapError.of_one(two_way.rules.label, "diff_error.names_of_neither", sides=[str(ours.path), str(theirs.path)])
 
 
 def _with_drops(way: DirectedMap, rules: NameRules, reference: Tensors, candidate: Tensors) -> DirectedMap:

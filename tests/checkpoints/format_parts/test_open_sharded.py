@@ -79,7 +79,7 @@ def test_a_folder_with_one_index_is_a_checkpoint(folder) -> None:
 
 def test_a_checkpoint_beside_an_index_that_does_not_list_it_is_named(folder) -> None:
     write(folder / "model.safetensors", VALUES)
-    with pytest.raises(UsageError, match=r"holds 2 checkpoints:\n  model.safetensors\n  model.safetensors.index.json"):
+    with pytest.raises(UsageError, match=r"holds 2 checkpoints\n  model.safetensors\n  model.safetensors.index.json"):
         open_checkpoint(folder)
     assert_holds_the_values(open_checkpoint(folder / INDEX))
     assert open_checkpoint(folder / "model.safetensors").notes == ()
