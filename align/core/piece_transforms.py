@@ -7,11 +7,12 @@ undone by itself: the inverse of a slice is a part of the source's shape, and th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.transforms import OneStep, Transform, chained
+from align.core.transforms import Chain, OneStep, Transform, chained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +64,7 @@ class Slice(OneStep):
 class Part(OneStep):
     """The source is the piece from `start` to `stop` of a target of this shape, whose rest other sources make.
 
-    It is the last step of a chain.
+    It is the last step of a chain, or before another part, which says where this whole lies in a larger one.
     """
 
     axis: int
@@ -98,6 +99,30 @@ class Part(OneStep):
     def as_table(self) -> dict[str, Any]:
         """Return the table form."""
         return {"op": self.op, "axis": self.axis, "start": self.start, "stop": self.stop, "shape": list(self.shape)}
+
+
+@dataclass(frozen=True, slots=True)
+class NestedPart(Chain):
+    """Parts within parts, the innermost first: rows of one expert among those of all."""
+
+    steps: tuple[Part, ...]
+
+    @property
+    def region(self) -> Region:
+        """Where in the outermost target the piece lies."""
+        spans = [(0, size) for size in self.shape]
+        for part in reversed(self.steps):
+            first = spans[part.axis][0]
+            spans[part.axis] = first + part.start, first + part.stop
+        return tuple(slice(*span) for span in spans)
+
+    @property
+    def shape(self) -> Shape:
+        """That of the outermost target."""
+        return self.steps[-1].shape
+
+
+Place = Part | NestedPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +221,31 @@ def region(axis: int, start: int, stop: int) -> Region:
     return (*(slice(None),) * axis, slice(start, stop))
 
 
-def apart_from_whole(transform: Transform) -> tuple[Transform, Part | None]:
+def apart_from_whole(transform: Transform) -> tuple[Transform, Place | None]:
     """What makes the piece of a part, and its place; a transform that makes the whole target has no place."""
-    *before, last = transform.steps or (transform,)
-    return (chained(*before), last) if isinstance(last, Part) else (transform, None)
+    parts = _parts(transform)
+    before = transform.steps[: len(transform.steps) - len(parts)]
+    if not parts:
+        return transform, None
+    return chained(*before), parts[0] if len(parts) == 1 else NestedPart(parts)
+
+
+def apart_from_cut(transform: Transform) -> tuple[Transform, Transform]:
+    """What takes a piece out of the source, and what is done to it."""
+    cuts = _cuts(transform)
+    return chained(*cuts), chained(*transform.steps[len(cuts) :])
+
+
+def _parts(transform: Transform) -> tuple[Part, ...]:
+    """The parts that a transform ends in, the innermost first."""
+    steps = takewhile(lambda step: isinstance(step, Part), reversed(transform.steps))
+    return tuple(step for step in steps if isinstance(step, Part))[::-1]
+
+
+def _cuts(transform: Transform) -> tuple[Slice, ...]:
+    """The slices that a transform begins with."""
+    steps = takewhile(lambda step: isinstance(step, Slice), transform.steps)
+    return tuple(step for step in steps if isinstance(step, Slice))
 
 
 def is_cut(transform: Transform) -> bool:
@@ -214,13 +260,55 @@ def filled_up(transform: Transform) -> bool:
 
 def join_fault(transforms: Sequence[Transform]) -> str:
     """What keeps these from making one target together, "" if they are the parts of one whole and tile it."""
-    parts = [apart_from_whole(transform)[1] for transform in transforms]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    parts = [_parts(transform) for transform in transforms]
+    if not all(parts):
         return "not all of them are parts of it"
-    if len({(part.axis, part.shape) for part in known}) > 1:
+    if len({(own[-1].axis, own[-1].shape) for own in parts}) > 1:
         return "they are parts of different wholes"
-    return tiling_fault([(part.start, part.stop) for part in known], known[0].shape[known[0].axis])
+    return _nested_fault([own[::-1] for own in parts], parts[0][-1].shape)
+
+
+def overlap(transforms: Sequence[Transform]) -> bool:
+    """Tell whether these, which make one target, make anything in it twice: only parts that lie apart do not."""
+    parts = [_parts(transform) for transform in transforms]
+    if not all(parts) or len({(own[-1].axis, own[-1].shape) for own in parts}) > 1:
+        return True
+    return _lie_over([own[::-1] for own in parts])
+
+
+def _lie_over(places: Sequence[Sequence[Slice | Part]]) -> bool:
+    within = _by_span(places)
+    spans = sorted(within)
+    if any(later[0] < earlier[1] for earlier, later in pairwise(spans)):
+        return True
+    several = [inner for inner in within.values() if len(inner) > 1]
+    return any(not all(inner) or len({one[0].axis for one in inner}) > 1 or _lie_over(inner) for inner in several)
+
+
+def _by_span(places: Sequence[Sequence[Slice | Part]]) -> dict[Span, list[Sequence[Slice | Part]]]:
+    """What further pieces are taken within each span, which the first of each tells."""
+    within: dict[Span, list[Sequence[Slice | Part]]] = {}
+    for first, *more in places:
+        within.setdefault((first.start, first.stop), []).append(more)
+    return within
+
+
+def _nested_fault(places: Sequence[Sequence[Slice | Part]], shape: Shape) -> str:
+    """What keeps pieces from tiling a tensor, each told by a span of it, and by others within that."""
+    axis = places[0][0].axis
+    if axis >= len(shape):
+        return ""
+    within = _by_span(places)
+    spans = [span for span, inner in within.items() for _ in range(1 if all(inner) else len(inner))]
+    if fault := tiling_fault(spans, shape[axis]):
+        return fault
+    for (start, stop), inner in within.items():
+        if all(inner):
+            if len({one[0].axis for one in inner}) > 1:
+                return f"{start}:{stop} is cut along different axes"
+            if fault := _nested_fault(inner, _resized(shape, axis, stop - start)):
+                return f"in {start}:{stop} {fault}"
+    return ""
 
 
 def cut_faults(pairings: Iterable[Pairing], shapes: Mapping[str, Shape]) -> dict[str, str]:
@@ -236,14 +324,13 @@ def cut_faults(pairings: Iterable[Pairing], shapes: Mapping[str, Shape]) -> dict
 
 
 def _cut_fault(transforms: Sequence[Transform], shape: Shape) -> str:
-    cuts = [step for transform in transforms for step in transform.steps[:1] if isinstance(step, Slice)]
+    cuts = [own for transform in transforms if (own := _cuts(transform))]
     if not cuts or len(cuts) < len(transforms):
         return ""
-    if len(axes := {cut.axis for cut in cuts}) > 1:
+    if len(axes := {own[0].axis for own in cuts}) > 1:
         return f"it is cut along the axes {' and '.join(map(str, sorted(axes)))}"
-    axis = axes.pop()
-    fault = tiling_fault([(cut.start, cut.stop) for cut in cuts], shape[axis]) if axis < len(shape) else ""
-    return f"it is cut along axis {axis}, and {fault}" if fault else ""
+    fault = _nested_fault(cuts, shape)
+    return f"it is cut along axis {axes.pop()}, and {fault}" if fault else ""
 
 
 def tiling_fault(spans: Sequence[Span], size: int) -> str:

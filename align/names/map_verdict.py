@@ -7,12 +7,11 @@ does not are told too: no run without training shows them.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from align.checkpoints.wrapper_prefixes import without_wrappers, wrapper_words
 from align.core.name_map import Ambiguity
-from align.core.piece_transforms import Part
+from align.core.piece_transforms import overlap
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError
 from align.models.describe_sides import copied_sides, unregistered_layers, unregistered_tensors
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from align.core.name_map import NameMap, Pairing
     from align.core.parameters import Parameter, ParameterSet
-    from align.core.transforms import Transform
     from align.names.from_file.map_sides import MapSide
     from align.words.catalogue import Note
 
@@ -171,16 +169,8 @@ def doubled_targets(pairings: Iterable[Pairing]) -> dict[str, list[str]]:
     return {
         target: [one.source for one in own]
         for target, own in groups.items()
-        if len(own) > 1 and _overlap([one.transform for one in own])
+        if len(own) > 1 and overlap([one.transform for one in own])
     }
-
-
-def _overlap(transforms: Sequence[Transform]) -> bool:
-    parts = [last for transform in transforms for last in transform.steps[-1:] if isinstance(last, Part)]
-    if len(parts) < len(transforms) or len({(part.axis, part.shape) for part in parts}) > 1:
-        return True
-    spans = sorted((part.start, part.stop) for part in parts)
-    return any(later[0] < earlier[1] for earlier, later in pairwise(spans))
 
 
 @dataclass(frozen=True, slots=True)

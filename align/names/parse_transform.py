@@ -53,8 +53,9 @@ def _steps(_: str, tables: object) -> tuple[Transform, ...]:
     if any(table.get("op") == "chain" for table in tables):
         msg = "a chain holds single steps, no chains"
         raise ValueError(msg)
-    if any(table.get("op") == "part" for table in tables[:-1]):
-        msg = "a part must be the last step of a chain"
+    ops = [table.get("op") for table in tables]
+    if "part" in ops and set(ops[ops.index("part") :]) != {"part"}:
+        msg = "a part must be the last step of a chain, or before other parts"
         raise ValueError(msg)
     return tuple(parse_transform(table) for table in tables)
 

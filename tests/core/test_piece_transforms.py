@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align.core.json_data import to_json_data
+from align.core.name_map import Pairing
 from align.core.piece_transforms import (
     Crop,
     Pad,
@@ -15,9 +16,11 @@ from align.core.piece_transforms import (
     Reorder,
     Slice,
     apart_from_whole,
+    cut_faults,
     filled_up,
     is_cut,
     join_fault,
+    overlap,
     tiling_fault,
 )
 from align.core.transforms import Cast, Permute, Reshape, Transform, chained
@@ -205,3 +208,56 @@ def test_a_step_that_tells_what_it_was_from_needs_nothing_else_to_go_back() -> N
 def test_a_faulty_table_is_refused(table: dict[str, object], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         parse_transform(table)
+
+
+def _stacked() -> tuple[list[Transform], np.ndarray]:
+    """The gate above the up matrix of each of three experts, as (in, out), cut out of one tensor of all."""
+    value = np.arange(3 * 10 * 4.0).reshape(3, 10, 4)
+    spans = [(0, 6), (6, 10)]
+    cuts = [
+        chained(
+            Slice(0, e, e + 1, value.shape),
+            Slice(1, *span, (1, 10, 4)),
+            Reshape((span[1] - span[0], 4), (1, span[1] - span[0], 4)),
+            Permute((1, 0)),
+        )
+        for e in range(3)
+        for span in spans
+    ]
+    return cuts, value
+
+
+def test_pieces_within_pieces_are_cut_and_joined_again() -> None:
+    cuts, value = _stacked()
+    parts = [cut.inverse(None, None) for cut in cuts]
+    whole = np.full_like(value, np.nan)
+    for cut, part in zip(cuts, parts, strict=True):
+        assert parse_transform(to_json_data(part.as_table())) == part
+        piece = cut.apply(value)
+        change, place = apart_from_whole(part)
+        assert place is not None
+        assert place.shape == value.shape
+        whole[place.region] = change.apply(piece)
+        np.testing.assert_array_equal(cut.apply(part.apply(piece)), piece, strict=True)
+        np.testing.assert_array_equal(part.inverse(None, None).apply(value), piece, strict=True)
+    np.testing.assert_array_equal(whole, value, strict=True)
+    assert join_fault(parts) == ""
+    assert not overlap(parts)
+    named = [Pairing("stack", f"{number}", "user", 1.0, cut) for number, cut in enumerate(cuts)]
+    assert cut_faults(named, {"stack": value.shape}) == {}
+
+
+def test_pieces_within_pieces_that_do_not_tile_are_told() -> None:
+    cuts, value = _stacked()
+    parts = [cut.inverse(None, None) for cut in cuts]
+    assert join_fault(parts[1:]) == "in 0:1 nothing covers 0:6"
+    assert join_fault([*parts, parts[0]]) == "in 0:1 0:6 is covered twice"
+    assert join_fault(parts[2:]) == "nothing covers 0:1"
+    assert join_fault([*parts, Part(0, 0, 1, value.shape)]) == "0:1 is covered twice, 0:1 is covered twice"
+    assert overlap([*parts, parts[0]])
+    assert not overlap(parts[1:])
+    assert overlap([*parts, Part(0, 0, 1, value.shape)])
+    named = [Pairing("stack", f"{number}", "user", 1.0, cut) for number, cut in enumerate(cuts[1:])]
+    assert cut_faults(named, {"stack": value.shape}) == {
+        "stack": "it is cut along axis 0, and in 0:1 nothing covers 0:6"
+    }

@@ -20,7 +20,7 @@ from align.checkpoints.names_in_file import is_count
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name, is_float, numpy_dtype
 from align.core.name_map import Fill
-from align.core.piece_transforms import Slice, apart_from_whole, cut_faults, join_fault
+from align.core.piece_transforms import Part, Slice, apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Cast, Reshape, chained
 from align.names.user_rules import literal_name
 from align.rules.layer_rules import defaults
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
-    from align.core.piece_transforms import Part
+    from align.core.piece_transforms import Place
     from align.core.transforms import Transform
 
 
@@ -213,13 +213,14 @@ def transformed_tensor(source: StoredTensor, name: str, transform: Transform) ->
     return made
 
 
-def joined_tensor(name: str, pieces: Sequence[tuple[StoredTensor, Part]]) -> StoredTensor:
+def joined_tensor(name: str, pieces: Sequence[tuple[StoredTensor, Place]]) -> StoredTensor:
     """One tensor of pieces that tile it, each with its place; raises ValueError if their dtypes differ.
 
     Along the first axis its bytes are those of the pieces one after the other, and are never held whole.
     """
-    pieces = sorted(pieces, key=lambda piece: piece[1].start)
+    pieces = sorted(pieces, key=lambda piece: [one.start or 0 for one in piece[1].region])
     first, part = pieces[0]
+    rows = all(isinstance(place, Part) and not place.axis for _, place in pieces)
     if len(dtypes := sorted({tensor.dtype for tensor, _ in pieces})) > 1:
         raise ValueError(say("plan_fault.several_dtypes", dtypes=dtypes))
 
@@ -233,7 +234,7 @@ def joined_tensor(name: str, pieces: Sequence[tuple[StoredTensor, Part]]) -> Sto
         for tensor, _ in pieces:
             yield from byte_blocks(tensor, block)
 
-    return StoredTensor(name, part.shape, first.dtype, load, blocks=None if part.axis else blocks)
+    return StoredTensor(name, part.shape, first.dtype, load, blocks=blocks if rows else None)
 
 
 def filled_tensor(fill: Fill) -> StoredTensor:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.core.piece_transforms import Slice, apart_from_whole
-from align.core.transforms import chained
+from align.core.piece_transforms import apart_from_cut, apart_from_whole
 from align.errors import CannotRunError, UserCodeError
 from align.models.spilled_arrays import MadeArrays, SpilledArrays
 from align.training.step_result import StepApart
@@ -114,15 +113,14 @@ def brought_back(name_map: NameMap, target: Mapping[str, Array], source: Mapping
 def _brought_back(pairing: Pairing, value: Array, held: Array) -> Array | None:
     """One value, in its place where it is a piece of what is held; None where the way there cannot be undone."""
     change, part = apart_from_whole(pairing.transform)
-    first, *rest = change.steps or (change,)
+    cut, rest = apart_from_cut(change)
     own = value if part is None else value[part.region]
     with suppress(ValueError):
-        if not isinstance(first, Slice):
+        if not cut.steps:
             return change.inverse(held.shape, held.dtype.name).apply(own).astype(held.dtype)
-        piece = first.apply(held)
+        piece = cut.apply(held)
         whole = held.copy()
-        back = chained(*rest).inverse(piece.shape, piece.dtype.name) if rest else None
-        first.apply(whole)[...] = own if back is None else back.apply(own)
+        cut.apply(whole)[...] = rest.inverse(piece.shape, piece.dtype.name).apply(own)
         return whole
     return None
 
