@@ -61,7 +61,16 @@ def init_command(  # noqa: PLR0913 - one parameter an option
     for one in written.left_out:
         facts = {"table": one.key.table, "name": one.key.name, "option": one.key.option}
         typer.echo(say("project_key.left_out", names=one.choices, **facts))
-    typer.echo("Written: align.toml\nNext: align run")
+    for side in written.sides:
+        facts = {"text": side.text, "call": side.recipe.call, "origin": side.recipe.origin}
+        key = "project_key.open_side" if side.line else "project_key.written_side"
+        typer.echo(say(key, line=side.line, missing=side.recipe.missing, **facts))
+    for file in written.unfit:
+        typer.echo(say("project_key.unfit", file=file))
+    files = dict.fromkeys(["align.toml", *(side.text.rpartition(":")[0] for side in written.sides)])
+    typer.echo(f"Written: {', '.join(files)}")
+    places = [f"{side.text.rpartition(':')[0]}:{side.line}" for side in written.sides if side.line]
+    typer.echo(say("project_key.next_fill", places=places) if places else "Next: align run")
     return 0
 
 

@@ -43,6 +43,8 @@ def import_user_code(place: str, what: str = "model file") -> Any:
     _find_here(path.parent)
     if package:
         _find_here(path.parents[len(package)], package[0])
+    if package and path.stem != _PACKAGE:
+        importlib.import_module(".".join(package))  # first, as Python does: it may import this very file
     return _loaded(path) or _load(path, package)
 
 

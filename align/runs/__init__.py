@@ -2,5 +2,5 @@
 
 Offers both, the hold of a command on its run folder, the climb of the ladder, and the writing of a project file. Its
 sub-room `rungs/` holds one rung a module. Uses the lock of trace folders, the facts of the machine, and the readers of
-the project file's tables: core, curves, forward, lint, remote, traces, words.
+the project file's tables and of checkpoints: checkpoints, core, curves, forward, lint, remote, traces, words.
 """

@@ -1,27 +1,35 @@
 """What a folder holds that a project file could name: factories of models and batches, checkpoints, logs, traces.
 
-Source is read as text and nothing is run. A file's framework is the one that it imports; what a function returns tells
-what it is for: a call makes a model, two or three values a training, a dict the inputs or a batch.
+Source is read as text and nothing is run. What a function returns tells what it is for: a call makes a model, two or
+three values a training, a dict the inputs or a batch. Of several models the one counts that the folder itself goes by:
+a function without arguments first, then the call in a training, then what the folder has a configuration for.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from align.runs.thresholds import SEARCH_DEPTH, SEARCHED_FILES
+from align.checkpoints.names_in_file import NAMES_OF_MINDSPORE, NAMES_OF_TORCH
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.errors import AlignError
+from align.runs.find_configurations import constructor, defaults_of, file_configs
+from align.runs.make_recipes import Recipe, recipe_of_call, recipe_of_training
+from align.runs.read_sources import FRAMEWORKS, SideName, Sources, last_return, side_of_name
+from align.runs.thresholds import CONFIG_BYTES, SEARCH_DEPTH, SEARCHED_FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-Purpose = Literal["model", "training", "inputs", "batch", "checkpoint", "log", "trace"]
-SideName = Literal["reference", "candidate"]
-FRAMEWORKS: dict[str, SideName] = {"torch": "reference", "mindspore": "candidate", "mindnlp": "candidate"}
-BASES = ("Module", "Cell", "PreTrainedModel")
+    from align.runs.find_configurations import Config
+    from align.runs.read_sources import Source
+
+Purpose = Literal["model", "training", "inputs", "batch", "checkpoint", "log", "trace", "unfit", "notebook"]
 LABELS = ("label", "labels", "target", "targets", "y")
 CHECKPOINTS: dict[str, SideName] = {
     ".pth": "reference",
@@ -32,48 +40,75 @@ CHECKPOINTS: dict[str, SideName] = {
 }
 MANIFEST = "manifest.jsonl"  # of a folder of `align capture`
 LOGS = (".log", ".jsonl", ".csv", ".out")
-SIDE_WORDS: dict[SideName, str] = {
-    "reference": r"torch|pytorch|pt|ref|reference|orig|original",
-    "candidate": r"mindspore|ms|port|cand|candidate|ascend|npu",
-}
-# What a call makes that is no model: numbers, lists, what a program is told, its data, its files, parts of a training.
-OTHER_CALLS = {
-    "int", "float", "str", "len", "list", "tuple", "dict", "set", "sorted", "array", "parse_args", "parse_known_args",
-    "getLogger", "open", "Path", "Namespace", "getenv", "time", "now", "device",
-}  # fmt: skip
-OTHER_ENDS = ("Parser", "Loader", "Dataset", "Tokenizer", "Scheduler", "Loss", "Config")
-OTHER_WORDS = {"args", "arguments", "parser", "logger", "loader", "dataset", "tokenizer", "scheduler", "device", "main"}
+CONFIGURATIONS = (".yaml", ".yml", ".json")
 SKIPPED = {"site-packages", "node_modules", "__pycache__", "build", "dist", "tests", "test"}
+NO_ENTRIES = re.compile(r"(test_.*|.*_test|conftest|setup)\.py")
 TRAINING_VALUES = (2, 3)  # format: model and loss, or with an optimizer
+LEAVES = {"weight", "bias", "gamma", "beta", *NAMES_OF_MINDSPORE, *NAMES_OF_TORCH}
+FUNCTION, CALLED, WITH_DEFAULTS, CONFIGURED, CLASS, CONFIGURED_CLASS, UNSURE, OPEN = range(
+    8
+)  # which model counts first
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One thing that a project file could name: `text` as one writes it there, relative to the folder."""
+    """One thing that a project file could name: `text` as one writes it there, relative to the folder.
+
+    Of models, `rank` says which counts first, `key` what it is and `uses` what it is made of; one with a `recipe` is
+    made by the lines of a function that is to be written.
+    """
 
     purpose: Purpose
     side: SideName | None
     text: str
+    rank: int = FUNCTION
+    key: str = ""
+    uses: frozenset[str] = frozenset()
+    recipe: Recipe | None = None
 
 
 def find_sides(folder: Path) -> tuple[Found, ...]:
-    """Look through a folder, three levels deep, without running anything."""
-    wanted = {".py", ".npz", *CHECKPOINTS, *LOGS}
-    files = [path for path in _files(folder, SEARCH_DEPTH) if path.suffix in wanted or path.name == MANIFEST]
-    found: list[Found] = []
-    for path in files[:SEARCHED_FILES]:
-        name = str(path.relative_to(folder))
+    """Look through a folder, four levels deep, without running anything."""
+    wanted = {".py", ".npz", ".ipynb", *CHECKPOINTS, *LOGS}
+    paths = [*_files(folder, SEARCH_DEPTH)]
+    files = [path for path in paths if path.suffix in wanted or path.name == MANIFEST][:SEARCHED_FILES]
+    sources = Sources(folder)
+    for path in files:
         if path.suffix == ".py":
-            found += _in_source(path, name)
-        elif path.suffix == ".npz":
-            found.append(Found("inputs", None, name))
-        elif path.name == MANIFEST:
-            found.append(Found("trace", _side_of_trace(path), str(path.parent.relative_to(folder))))
-        elif path.suffix in CHECKPOINTS:
-            found.append(Found("checkpoint", CHECKPOINTS[path.suffix], name))
-        else:
-            found.append(Found("log", _side_of_name(path.stem), name))
+            sources.add(path)
+    of_files = [*file_configs(_texts(folder, paths))]
+    found: list[Found] = []
+    for path in files:
+        found += _in_file(folder, path, sources, of_files)
     return tuple(found)
+
+
+def _texts(folder: Path, paths: Sequence[Path]) -> list[tuple[str, str]]:
+    """YAML and JSON files with what they hold, but for large ones."""
+    found = []
+    for path in [path for path in paths if path.suffix in CONFIGURATIONS][:SEARCHED_FILES]:
+        with contextlib.suppress(OSError):
+            if path.stat().st_size <= CONFIG_BYTES:
+                found.append((path.relative_to(folder).as_posix(), path.read_text("utf-8", "replace")))
+    return found
+
+
+def _in_file(folder: Path, path: Path, sources: Sources, configurations: Sequence[Config]) -> Iterator[Found]:
+    name = path.relative_to(folder)
+    if path.suffix == ".py":
+        if name in sources.files and not NO_ENTRIES.fullmatch(path.name):
+            yield from _in_source(sources, sources.files[name], configurations)
+    elif path.suffix == ".npz":
+        yield Found("inputs", None, str(name))
+    elif path.suffix == ".ipynb":
+        yield Found("notebook", None, str(name))
+    elif path.name == MANIFEST:
+        yield Found("trace", _side_of_trace(path), str(name.parent))
+    elif path.suffix in CHECKPOINTS:
+        side = _owner(path, sources)
+        yield Found("checkpoint" if side else "unfit", side, str(name))
+    else:
+        yield Found("log", side_of_name(path.stem), str(name))
 
 
 def _files(folder: Path, depth: int) -> Iterator[Path]:
@@ -84,8 +119,12 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
             yield path
         elif (path / MANIFEST).is_file():
             yield path / MANIFEST
-        elif depth > 1 and path.is_dir() and not (path / "pyvenv.cfg").is_file() and not _is_run_folder(path):
+        elif depth > 1 and path.is_dir() and not _is_environment(path) and not _is_run_folder(path):
             yield from _files(path, depth - 1)
+
+
+def _is_environment(path: Path) -> bool:
+    return (path / "pyvenv.cfg").is_file() or (path / "conda-meta").is_dir()
 
 
 def _is_run_folder(path: Path) -> bool:
@@ -104,86 +143,144 @@ def _side_of_trace(manifest: Path) -> SideName | None:
             return None
 
 
-def _side_of_name(name: str) -> SideName | None:
-    words = re.split(r"[\W_]+", name.lower())
-    sides = [side for side, known in SIDE_WORDS.items() if any(re.fullmatch(known, word) for word in words)]
-    return sides[0] if len(sides) == 1 else None
+def _owner(path: Path, sources: Sources) -> SideName | None:
+    """The side whose a checkpoint is: that of its suffix, unless its names are not those of that side's source.
 
-
-def _in_source(path: Path, name: str) -> Iterator[Found]:
+    Source tells in part what parameters are called: a name is built of attributes, which layers of libraries lack.
+    """
+    usual = CHECKPOINTS[path.suffix]
     try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
+        names = list(open_checkpoint(path).tensors)
+    except (AlignError, OSError):
+        return usual
+    leaves = {name.rpartition(".")[2] for name in names}
+    theirs: dict[SideName, set[str]] = {"reference": leaves & NAMES_OF_MINDSPORE, "candidate": leaves & NAMES_OF_TORCH}
+    fits = {side: _share(names, _attributes(sources, side)) for side in theirs}
+    other: SideName = "reference" if usual == "candidate" else "candidate"
+    if fits[usual] is None or (fits[usual] and not theirs[usual] and (fits[usual] or 0) >= (fits[other] or 0)):
+        return usual if not theirs[usual] else None
+    return other if usual == "reference" and fits[other] and not theirs[other] else None
+
+
+def _share(names: Sequence[str], attributes: set[str]) -> float | None:
+    """How many parts of names are attributes, None where no attributes are known."""
+    parts = [part for name in names for part in name.split(".") if not part.isdigit() and part not in LEAVES]
+    if not attributes or not parts:
+        return None
+    return sum(part in attributes for part in parts) / len(parts)
+
+
+def _attributes(sources: Sources, side: SideName) -> set[str]:
+    """What the modules of a side's files call their parts: attributes, and words in their constructors."""
+    classes = (
+        node
+        for source in sources.files.values()
+        for node in source.definitions.values()
+        if isinstance(node, ast.ClassDef) and sources.side(source, node) == side
+    )
+    found = set()
+    for one in (one for node in classes for one in ast.walk(node)):
+        if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
+            found.add(one.attr)
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.isidentifier():
+            found.add(one.value)
+    return found
+
+
+def _in_source(sources: Sources, source: Source, configurations: Sequence[Config]) -> Iterator[Found]:
+    for name, node in source.definitions.items():
+        if name.startswith("_"):
+            continue
+        side = sources.side(source, node)
+        purpose = _purpose(node) if isinstance(node, ast.FunctionDef) and not defaults_of(node.args)[0] else None
+        if purpose in ("inputs", "batch"):
+            yield from _arrays(purpose, f"{source.path}:{name}")
+        elif purpose and side:
+            yield Found(purpose, side, f"{source.path}:{name}")
+        elif not purpose and (side or sources.side(source)):
+            yield from _model(sources, source, name, configurations)
+    yield from _called(sources, source)
+
+
+def _arrays(purpose: Purpose, text: str) -> Iterator[Found]:
+    """Inputs, or a batch; one without labels that is called a batch counts as either, if there is no other."""
+    is_unsure = purpose == "inputs" and "batch" in text.rpartition(":")[2]
+    yield Found(purpose, None, text, UNSURE if is_unsure else FUNCTION)
+    if is_unsure:
+        yield Found("batch", None, text, UNSURE)
+
+
+def _model(sources: Sources, source: Source, name: str, configurations: Sequence[Config]) -> Iterator[Found]:
+    """A function that returns a model, or a class of models, with how it is made."""
+    node = source.definitions[name]
+    is_class = isinstance(node, ast.ClassDef)
+    made = sources.returns_model(source, node) or ("sure" if sources.is_model(source, node) else "")
+    takes = constructor(source, sources, node)
+    needed, optional = defaults_of(takes.args, int(is_class)) if takes else ([], [])
+    is_open = not is_class and "raise NotImplementedError" in ast.unparse(node)
+    if not made or (needed and made == "maybe"):
         return
-    sides = {FRAMEWORKS[package] for package in _imported(tree) if package in FRAMEWORKS}
-    side = _side_of_name(path.stem) if len(sides) > 1 else next(iter(sides), None)
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and _needs_nothing(node.args) and not node.name.startswith("_"):
-            purpose = _purpose(node)
-            own = (_side_of_name(node.name) or side) if len(sides) > 1 else (side or _side_of_name(node.name))
-            if purpose in ("inputs", "batch"):
-                yield Found(purpose, None, f"{name}:{node.name}")
-            elif purpose and (sides or own):
-                yield Found(purpose, own, f"{name}:{node.name}")
-        elif isinstance(node, ast.ClassDef) and sides and _is_model(node):
-            yield Found("model", side, f"{name}:{node.name}")
+    place = sources.place(source)
+    recipe = recipe_of_call(sources, source, node, configurations) if needed or not place.side else None
+    if is_open or (recipe and recipe.missing):
+        rank = OPEN
+    elif is_class:
+        rank = CONFIGURED_CLASS if needed else CLASS
+    elif made == "maybe":
+        rank = UNSURE
+    else:
+        rank = CONFIGURED if needed else WITH_DEFAULTS if optional else FUNCTION
+    text = f"{source.path if recipe else place.side}:{name}"
+    yield Found(
+        "model", sources.side(source, node), text, rank, f"{source.path}:{name}", _uses(sources, source, node), recipe
+    )
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
+def _called(sources: Sources, source: Source) -> Iterator[Found]:
+    """The model that a training of the file makes."""
+    if not (found := recipe_of_training(sources, source)):
+        return
+    made, of, name = found
+    side = sources.side(of, of.definitions.get(name)) or sources.side(source)
+    text = f"{source.path}:{name.rpartition('.')[2]}"
+    if side and isinstance(made, Recipe):
+        yield Found("model", side, text, OPEN if made.missing else CALLED, f"{text}()", frozenset(), made)
+    elif side and (place := sources.place(of)).side:
+        yield Found("model", side, f"{place.side}:{name}", CALLED, f"{of.path}:{name}")
 
 
-def _needs_nothing(arguments: ast.arguments, own: int = 0) -> bool:
-    """Tell whether all arguments have a default, but for the first ones that are its `own` (`self`)."""
-    given = len(arguments.defaults) + own
-    return len(arguments.posonlyargs) + len(arguments.args) == given and None not in arguments.kw_defaults
-
-
-def _is_model(node: ast.ClassDef) -> bool:
-    """A class of a framework's own base whose `__init__` needs no argument."""
-    if not any(ast.unparse(base).rpartition(".")[2] in BASES for base in node.bases):
-        return False
-    starts = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]
-    return all(_needs_nothing(start.args, own=1) for start in starts)
+def _uses(sources: Sources, source: Source, node: ast.AST) -> frozenset[str]:
+    """What a definition is made of, in turn."""
+    found: dict[str, None] = {}
+    waiting: list[tuple[Source, ast.AST]] = [(source, node)]
+    for inner in waiting:
+        for one in sources.used(*inner):
+            if isinstance(one, tuple) and (key := f"{one[0].path}:{one[1].name}") not in found:
+                found[key] = None
+                waiting.append(one)
+    return frozenset(found)
 
 
 def _purpose(function: ast.FunctionDef) -> Purpose | None:
-    """What a function without arguments returns, by its last return."""
-    returns = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
-    if not returns:
-        return None
-    value = _value_of(function, returns[-1])
+    """What a function returns that can be called without arguments, by its last return; of models others tell."""
+    value = last_return(function)
     if isinstance(value, ast.Tuple) and len(value.elts) in TRAINING_VALUES:
         return "training"
-    if isinstance(value, ast.Dict):
-        keys = [str(key.value) for key in value.keys if isinstance(key, ast.Constant)]
-        if any(key in ("model", "network", "loss", "optimizer", "step") for key in keys):
-            return "training"
-        return "batch" if any(key in LABELS for key in keys) else "inputs"
-    return "model" if isinstance(value, ast.Call) and not _makes_another(function.name, value) else None
-
-
-def _value_of(function: ast.FunctionDef, value: ast.expr) -> ast.expr:
-    """What a returned name was last given; other expressions are themselves."""
-    if not isinstance(value, ast.Name):
-        return value
-    given = [
-        node.value
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == value.id for to in node.targets)
-    ]
-    return given[0] if given else value
-
-
-def _makes_another(function: str, value: ast.Call) -> bool:
-    """Tell whether what is called, or the function's own name, says that something else than a model is made."""
-    called = ast.unparse(value.func).rpartition(".")[2]
-    words = {*re.split(r"[\W_]+", function.lower())}
-    return called in OTHER_CALLS or called.endswith(OTHER_ENDS) or bool(words & OTHER_WORDS)
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "dict":
+        values: dict[str, ast.expr] = {one.arg: one.value for one in value.keywords if one.arg}
+    elif isinstance(value, ast.Dict):
+        values = {
+            str(key.value): one
+            for key, one in zip(value.keys, value.values, strict=True)
+            if isinstance(key, ast.Constant)
+        }
+    else:
+        return "inputs" if isinstance(value, ast.DictComp) else None
+    if any(key in ("model", "network", "loss", "optimizer", "step") for key in values):
+        return "training"
+    if values and all(isinstance(one, ast.Constant) for one in values.values()):
+        return None  # settings
+    return "batch" if any(key in LABELS for key in values) else "inputs"
 
 
 def unclear(found: Iterable[Found], purpose: Purpose) -> list[str]:
@@ -192,6 +289,15 @@ def unclear(found: Iterable[Found], purpose: Purpose) -> list[str]:
 
 
 def choices(found: Iterable[Found], purpose: Purpose, side: SideName | None = None) -> list[str]:
-    """What could stand for one key, in the order of the files; a class only where no function does."""
-    fits = [one.text for one in found if one.purpose == purpose and side in (None, one.side)]
-    return [text for text in fits if not text.rpartition(":")[2][:1].isupper()] or fits
+    """What could stand for one key, in the order of the files; of models those that count first, and are no parts."""
+    fits = [one for one in found if one.purpose == purpose and side in (None, one.side)]
+    whole = [one for one in fits if not any(_is_part(one, other) for other in fits)]
+    order = {one.text: (one.rank, one.key.count("/")) for one in reversed(whole)}  # entry files before packages
+    best = min(order.values(), default=())
+    return [text for text in dict.fromkeys(one.text for one in whole) if order[text] == best]
+
+
+def _is_part(one: Found, other: Found) -> bool:
+    """Tell whether another model is made of this one; a class that takes more than a function does is none of it."""
+    is_made_of = one.key in other.uses and other.key not in one.uses
+    return is_made_of and (other.rank <= one.rank or one.rank == OPEN or min(one.rank, other.rank) >= CLASS != UNSURE)

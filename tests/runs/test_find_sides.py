@@ -7,7 +7,7 @@ import json
 import pytest
 
 from align.errors import UsageError
-from align.runs.find_sides import find_sides
+from align.runs.find_sides import choices, find_sides
 from align.runs.project_file import read_project
 from align.runs.write_project import KEYS, write_project
 
@@ -36,12 +36,15 @@ def test_a_port_that_imports_torch_as_well_is_known_by_the_name_of_its_file(tmp_
     assert "port.py:model" in found(tmp_path, "model", "candidate")
 
 
-def test_a_class_that_needs_an_argument_is_no_model(tmp_path):
-    (tmp_path / "port.py").write_text(source(["mindspore"], "Cell", "self, *, classes"))
+def test_a_class_that_needs_an_argument_counts_behind_all_others(tmp_path):
+    (tmp_path / "port.py").write_text(source(["mindspore"], "Cell", "self, *, classes").partition("def model")[0])
     (tmp_path / "other.py").write_text(source(["mindspore"], "Cell", "self, classes=3, *, width=2"))
-    models = found(tmp_path, "model", "candidate")
-    assert "port.py:Net" not in models
-    assert "other.py:Net" in models
+    assert choices(find_sides(tmp_path), "model", "candidate") == ["other.py:model"]
+    (tmp_path / "other.py").write_text((tmp_path / "other.py").read_text().partition("def model")[0])
+    assert choices(find_sides(tmp_path), "model", "candidate") == ["other.py:Net"]
+    (tmp_path / "other.py").unlink()
+    (only,) = (one for one in find_sides(tmp_path) if one.purpose == "model")
+    assert only.recipe.missing == ("classes",)
 
 
 def test_names_with_quotes_and_backslashes_are_read_back(tmp_path):

@@ -1,0 +1,354 @@
+"""How a model is made that no function without arguments returns: the lines of a function that does it.
+
+The arguments come from the call in a training's `main`, with the lines before it that make them, or from a
+configuration of the folder that has what the constructor reads: a dict, a class whose fields have defaults, options of
+argparse, a YAML or JSON file. What cannot be found is left to the user to fill in.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from align.runs.find_configurations import (
+    annotation,
+    configs_of,
+    constructor,
+    defaults_of,
+    matching_config,
+    options_of,
+    uses_of,
+)
+from align.runs.read_sources import imported_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from align.runs.find_configurations import Config
+    from align.runs.read_sources import Import, Source, Sources
+
+CONFIG_NAMES = {
+    "cfg",
+    "conf",
+    "config",
+    "configs",
+    "args",
+    "opt",
+    "opts",
+    "options",
+    "hparams",
+    "hp",
+    "params",
+    "settings",
+}
+HEADS = (ast.If, ast.With, ast.Try, ast.For, ast.While)
+CONFIG = "config"  # what it is called in the function that is written
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The lines of a function without arguments that makes a model, what they were made from, what is to be filled in.
+
+    `roots` are folders that must be on the import path.
+    """
+
+    lines: tuple[str, ...]
+    call: str
+    origin: str
+    roots: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass
+class _Draft:
+    """A recipe in the making: names by the module that they are imported from, other lines, what is not known."""
+
+    sources: Sources
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    roots: set[str] = field(default_factory=set)
+    whole: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def need(self, source: Source, name: str) -> None:
+        """Import what a file defines."""
+        place = self.sources.place(source)
+        self.roots |= {*place.roots}
+        self.imports.setdefault(place.module, set()).add(name)
+
+    def plain(self, module: str, name: str) -> None:
+        """Import from what is installed."""
+        self.imports.setdefault(module, set()).add(name)
+
+    def recipe(self, call: str, origin: str) -> Recipe:
+        """What was found, imports first."""
+        imports = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(self.imports.items())]
+        return Recipe(
+            (*sorted(self.whole), *imports, *self.lines),
+            call,
+            origin,
+            tuple(sorted(self.roots)),
+            tuple(dict.fromkeys(self.missing)),
+        )
+
+
+def recipe_of_call(
+    sources: Sources, source: Source, node: ast.FunctionDef | ast.ClassDef, files: Sequence[Config]
+) -> Recipe:
+    """A call of a function or class with what configurations of the folder give its arguments.
+
+    `files` are the configurations of YAML and JSON files.
+    """
+    draft = _Draft(sources)
+    draft.need(source, node.name)
+    takes = constructor(source, sources, node)
+    needed, optional = defaults_of(takes.args, int(takes is not node)) if takes else ([], [])
+    configs = [*configs_of(sources, source), *files] if needed else []
+    given: dict[str, str] = {}
+    origins: list[str] = []
+    scalars = []
+    for name in needed:
+        uses = uses_of(sources, source, node, name)
+        if not uses[0] and not uses[1] and name not in CONFIG_NAMES:
+            scalars.append(name)
+        elif found := matching_config(configs, uses, annotation(takes, name)):
+            given[name] = _written(draft, found, as_mapping=bool(uses[1]) if any(uses) else None)
+            origins.append(found.origin)
+        else:
+            draft.missing.append(name)
+    if scalars and (one := next((one for one in configs if one.keys >= {*scalars}), None)):
+        config = _written(draft, one, as_mapping=one.is_mapping is not False)
+        form = f'{config}["{{}}"]' if one.is_mapping is not False else f"{config}.{{}}"
+        given |= {name: form.format(name) for name in (*scalars, *optional) if name in one.keys}
+        origins.append(one.origin)
+    else:
+        draft.missing += scalars
+    if len(given) == 1 and needed == [*given] and not scalars:
+        inside = given[needed[0]]
+    else:
+        inside = ", ".join(
+            f"{name}={value}" for name, value in {**given, **dict.fromkeys(draft.missing, "...")}.items()
+        )
+    return draft.recipe(
+        f"{node.name}({inside})", " with ".join(dict.fromkeys([f"{source.path}:{node.lineno}", *origins]))
+    )
+
+
+def _written(draft: _Draft, config: Config, *, as_mapping: bool | None) -> str:
+    """The lines that make a configuration in the form in which it is read; its name."""
+    if config.source is not None and config.needs:
+        draft.need(config.source, config.needs)
+    for module, name in config.plain:
+        draft.plain(module, name)
+    expression = config.expression
+    if config.is_mapping and as_mapping is False:
+        draft.plain("types", "SimpleNamespace")
+        draft.plain("json", "dumps")
+        draft.plain("json", "loads")
+        expression = f"loads(dumps({expression}), object_hook=lambda one: SimpleNamespace(**one))"
+    elif config.is_mapping is False and as_mapping:
+        expression = f"vars({expression})"
+    name = CONFIG if not any(line.startswith(f"{CONFIG} =") for line in draft.lines) else f"{CONFIG}_{len(draft.lines)}"
+    draft.lines.append(f"{name} = {expression}")
+    return name
+
+
+def recipe_of_training(sources: Sources, source: Source) -> tuple[Recipe | str, Source, str] | None:
+    """The first call in a training that makes a model, with the lines that make its arguments.
+
+    Returns the recipe, the file and name of what is called; the name alone where a call has no arguments. A training is
+    a function called main or train..., or what stands under `if __name__ == "__main__"` or outside of functions.
+    """
+    guards = [node for node in source.tree.body if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)]
+    top = [node for node in source.tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.If))]
+    guarded = [line for guard in guards for line in guard.body]
+    for function in source.definitions.values():
+        if isinstance(function, ast.FunctionDef) and function.name.startswith(("main", "train", "run", "fit")):
+            lines = [*_before_call(guarded or top, function), *function.body]
+            if found := _in_lines(sources, source, lines, function):
+                return found
+    return _in_lines(sources, source, guarded, None) or _in_lines(sources, source, top, None)
+
+
+def _before_call(lines: Sequence[ast.stmt], function: ast.FunctionDef) -> list[ast.stmt]:
+    """The lines up to a call of a function, and what the call gives its arguments."""
+    for number, line in enumerate(lines):
+        for call in ast.walk(line):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == function.name:
+                names = [one.arg for one in function.args.args]
+                given = [*zip(names, call.args, strict=False), *((one.arg or "", one.value) for one in call.keywords)]
+                bound = [
+                    (name, value) for name, value in given if not (isinstance(value, ast.Name) and value.id == name)
+                ]
+                return [
+                    *lines[:number],
+                    *(ast.Assign([ast.Name(name, ast.Store())], value, lineno=call.lineno) for name, value in bound),
+                ]
+    return []
+
+
+def _in_lines(
+    sources: Sources, source: Source, lines: Sequence[ast.stmt], scope: ast.FunctionDef | None
+) -> tuple[Recipe | str, Source, str] | None:
+    flat = [*_flat(lines)]
+    for number, line in enumerate(flat):
+        if not isinstance(line, (ast.Assign, ast.AnnAssign)) or line.value is None:
+            continue
+        for call in ast.walk(line.value):
+            if not isinstance(call, ast.Call) or sources.makes_model(source, call, scope) != "sure":
+                continue
+            called = sources.resolve(source, call.func, scope)
+            if isinstance(call.func, (ast.Name, ast.Attribute)) and ast.unparse(call.func).count("(") == 0:
+                name = called[1].name if isinstance(called, tuple) else called
+                if not call.args and not call.keywords and isinstance(called, tuple):
+                    return name, called[0], name
+                return _sliced(sources, source, flat[:number], call, scope), source, name
+    return None
+
+
+def _flat(lines: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Lines, those inside of `if`, `with`, `try` and loops after their heads; functions are left out."""
+    for line in lines:
+        if isinstance(line, (ast.FunctionDef, ast.ClassDef)):
+            continue
+        yield line
+        if isinstance(line, HEADS):
+            yield from _flat(line.body)
+
+
+def _sliced(
+    sources: Sources, source: Source, before: Sequence[ast.stmt], call: ast.Call, scope: ast.FunctionDef | None
+) -> Recipe:
+    """The lines that a call's arguments rest on, options of argparse as they are without a command line."""
+    draft = _Draft(sources)
+    wanted = _loaded(call)
+    kept: list[ast.stmt] = []
+    heads = [line for line in before if isinstance(line, HEADS) and not _holds(line, call)]
+    for line in reversed(before):
+        if _holds(line, call) or any(line is not head and _holds(head, line) for head in heads):
+            continue  # of a block around the call its lines are kept, of another the whole
+        if _bound(line) & wanted:
+            parses = isinstance(line, ast.Assign) and _parses(sources, source, line.value, scope)
+            kept.append(_as_options(draft, source, line, [call, *kept]) if parses else line)
+            wanted |= _loaded(kept[-1])
+    kept.reverse()
+    bound = set().union(*map(_bound, kept)) if kept else set()
+    _import_names(draft, source, sorted(wanted - bound), scope)
+    beside = _Beside(sources.folder, source)
+    texts = [ast.unparse(beside.visit(ast.fix_missing_locations(line))) for line in kept if not _is_import(line)]
+    draft.lines += [part for text in texts for part in text.splitlines()]
+    return draft.recipe(ast.unparse(beside.visit(call)), f"{source.path}:{call.lineno}")
+
+
+class _Beside(ast.NodeTransformer):
+    """Files that lie beside the source in a folder of their own are found from elsewhere too."""
+
+    def __init__(self, folder: Path, source: Source) -> None:
+        self.folder, self.parent = folder, source.path.parent
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        """The text that names such a file, as a path from the file that is written."""
+        if self.parent.parts and isinstance(node.value, str) and "." in node.value:
+            with contextlib.suppress(OSError, ValueError):
+                if (self.folder / self.parent / node.value).is_file():
+                    return ast.Name(f"str(HERE / {json.dumps(str(self.parent / node.value))})", ast.Load())
+        return node
+
+
+def _is_import(line: ast.stmt) -> bool:
+    return isinstance(line, (ast.Import, ast.ImportFrom))
+
+
+def _holds(line: ast.AST, inner: ast.AST) -> bool:
+    return any(one is inner for one in ast.walk(line))
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+
+
+def _bound(line: ast.stmt) -> set[str]:
+    """The names that a line gives a value, or changes by a call of a method."""
+    found = {one.id for one in ast.walk(line) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    if isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and isinstance(line.value.func, ast.Attribute):
+        owner = line.value.func.value
+        while isinstance(owner, (ast.Attribute, ast.Subscript)):
+            owner = owner.value
+        found |= {owner.id} if isinstance(owner, ast.Name) else set()
+    if isinstance(line, (ast.Assign, ast.AugAssign)):
+        targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+        found |= {
+            one.value.id
+            for one in targets
+            if isinstance(one, (ast.Attribute, ast.Subscript)) and isinstance(one.value, ast.Name)
+        }
+    return found
+
+
+def _parses(sources: Sources, source: Source, value: ast.expr, scope: ast.AST | None) -> bool:
+    """Tell a call that reads the command line, itself or in a function of the folder."""
+    if not isinstance(value, ast.Call):
+        return False
+    found = sources.resolve(source, value.func, scope)
+    inside = (
+        isinstance(found, tuple) and isinstance(found[1], ast.FunctionDef) and ".parse_args(" in ast.unparse(found[1])
+    )
+    return inside or getattr(value.func, "attr", "") in ("parse_args", "parse_known_args")
+
+
+def _as_options(draft: _Draft, source: Source, line: ast.stmt, users: Sequence[ast.AST]) -> ast.stmt:
+    """Options in the place of a command line: those that are read, or all where they are handed on as a whole."""
+    name = ast.unparse(line).partition(" = ")[0].strip("()").partition(",")[0]
+    read = [
+        one
+        for user in users
+        for one in ast.walk(user)
+        if isinstance(one, ast.Attribute) and ast.unparse(one.value) == name
+    ]
+    whole = sum(
+        ast.unparse(one) == name for user in users for one in ast.walk(user) if isinstance(one, ast.Name)
+    ) > len(read)
+    files = [source, *(one for _, one in draft.sources.imported(source))]
+    options = {key: value for one in reversed(files) for key, value in options_of(one).items()}
+    wanted = [*options] if whole else [*dict.fromkeys(one.attr for one in read)]
+    draft.missing += [f"{name}.{one}" for one in wanted if one not in options]
+    draft.plain("argparse", "Namespace")
+    given = ", ".join(f"{one}={options[one]!r}" if one in options else f"{one}=..." for one in wanted)
+    return ast.parse(f"{name} = Namespace({given})").body[0]
+
+
+def _import_names(draft: _Draft, source: Source, names: Sequence[str], scope: ast.FunctionDef | None) -> None:
+    """Import what the lines use: what the file defines from it, what it imports from where it does."""
+    inside = {} if scope is None else dict(imported_names(ast.walk(scope)))
+    arguments = [] if scope is None else [*scope.args.posonlyargs, *scope.args.args][::-1]
+    values = [] if scope is None else scope.args.defaults[::-1]
+    parameters = {one.arg: ast.unparse(value) for one, value in zip(arguments, values, strict=False)}
+    for name in names:
+        if name in parameters:
+            draft.lines.append(f"{name} = {parameters[name]}")
+        elif name in source.definitions or name in source.constants:
+            draft.need(source, name)
+        elif found := inside.get(name) or source.imports.get(name):
+            _import_again(draft, source, name, found)
+        elif isinstance(star := draft.sources.resolve(source, ast.Name(name), scope), tuple):
+            draft.need(star[0], name)
+        elif not hasattr(builtins, name) and name != "Namespace":
+            draft.missing.append(name)
+
+
+def _import_again(draft: _Draft, source: Source, name: str, found: Import) -> None:
+    module, level, attribute = found
+    local = draft.sources.module(source, module, level)
+    renamed = attribute if attribute == name else f"{attribute} as {name}"
+    draft.roots |= {*draft.sources.place(source).roots}
+    if not attribute:
+        draft.whole.append(f"import {module}" if module == name else f"import {module} as {name}")
+    elif local:
+        draft.need(local[1], renamed)
+    else:
+        draft.plain(module, renamed)
