@@ -72,14 +72,14 @@ def uses_of(
             key = getattr(one.slice, "value", None)
             keys |= {key} if isinstance(key, str) else set()
         elif isinstance(one, ast.Call) and steps < IMPORT_STEPS:
-            for inner_source, inner, taken in _handed_on(sources, source, function, one, name):
+            for inner_source, inner, taken in handed_on(sources, source, function, one, name):
                 if inner is not node:
                     found = uses_of(sources, inner_source, inner, taken, steps + 1)
                     attributes, keys = attributes | found[0], keys | found[1]
     return attributes, keys
 
 
-def _handed_on(
+def handed_on(
     sources: Sources, source: Source, scope: ast.AST | None, call: ast.Call, name: str
 ) -> Iterator[tuple[Source, ast.FunctionDef | ast.ClassDef, str]]:
     """The argument of a function or class of the folder that a call gives a name to."""

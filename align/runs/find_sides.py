@@ -97,7 +97,8 @@ def _in_file(folder: Path, path: Path, sources: Sources, configurations: Sequenc
     name = path.relative_to(folder)
     if path.suffix == ".py":
         if name in sources.files and not NO_ENTRIES.fullmatch(path.name):
-            yield from _in_source(sources, sources.files[name], configurations)
+            with contextlib.suppress(RecursionError):  # code of a program, too deep to be read
+                yield from _in_source(sources, sources.files[name], configurations)
     elif path.suffix == ".npz":
         yield Found("inputs", None, str(name))
     elif path.suffix == ".ipynb":
@@ -199,7 +200,7 @@ def _in_source(sources: Sources, source: Source, configurations: Sequence[Config
             yield Found(purpose, side, f"{source.path}:{name}")
         elif not purpose and (side or sources.side(source)):
             yield from _model(sources, source, name, configurations)
-    yield from _called(sources, source)
+    yield from _called(sources, source, configurations)
 
 
 def _arrays(purpose: Purpose, text: str) -> Iterator[Found]:
@@ -236,9 +237,9 @@ def _model(sources: Sources, source: Source, name: str, configurations: Sequence
     )
 
 
-def _called(sources: Sources, source: Source) -> Iterator[Found]:
+def _called(sources: Sources, source: Source, configurations: Sequence[Config]) -> Iterator[Found]:
     """The model that a training of the file makes."""
-    if not (found := recipe_of_training(sources, source)):
+    if not (found := recipe_of_training(sources, source, configurations)):
         return
     made, of, name = found
     side = sources.side(of, of.definitions.get(name)) or sources.side(source)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import copy
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from align.runs.find_configurations import (
     configs_of,
     constructor,
     defaults_of,
+    handed_on,
     matching_config,
     options_of,
     uses_of,
@@ -69,6 +71,7 @@ class _Draft:
     """A recipe in the making: names by the module that they are imported from, other lines, what is not known."""
 
     sources: Sources
+    files: Sequence[Config] = ()
     imports: dict[str, set[str]] = field(default_factory=dict)
     roots: set[str] = field(default_factory=set)
     whole: list[str] = field(default_factory=list)
@@ -158,7 +161,9 @@ def _written(draft: _Draft, config: Config, *, as_mapping: bool | None) -> str:
     return name
 
 
-def recipe_of_training(sources: Sources, source: Source) -> tuple[Recipe | str, Source, str] | None:
+def recipe_of_training(
+    sources: Sources, source: Source, files: Sequence[Config]
+) -> tuple[Recipe | str, Source, str] | None:
     """The first call in a training that makes a model, with the lines that make its arguments.
 
     Returns the recipe, the file and name of what is called; the name alone where a call has no arguments. A training is
@@ -170,9 +175,10 @@ def recipe_of_training(sources: Sources, source: Source) -> tuple[Recipe | str, 
     for function in source.definitions.values():
         if isinstance(function, ast.FunctionDef) and function.name.startswith(("main", "train", "run", "fit")):
             lines = [*_before_call(guarded or top, function), *function.body]
-            if found := _in_lines(sources, source, lines, function):
+            if found := _in_lines(_Draft(sources, files), source, lines, function):
                 return found
-    return _in_lines(sources, source, guarded, None) or _in_lines(sources, source, top, None)
+    drafts = _Draft(sources, files), _Draft(sources, files)
+    return _in_lines(drafts[0], source, guarded, None) or _in_lines(drafts[1], source, top, None)
 
 
 def _before_call(lines: Sequence[ast.stmt], function: ast.FunctionDef) -> list[ast.stmt]:
@@ -193,9 +199,9 @@ def _before_call(lines: Sequence[ast.stmt], function: ast.FunctionDef) -> list[a
 
 
 def _in_lines(
-    sources: Sources, source: Source, lines: Sequence[ast.stmt], scope: ast.FunctionDef | None
+    draft: _Draft, source: Source, lines: Sequence[ast.stmt], scope: ast.FunctionDef | None
 ) -> tuple[Recipe | str, Source, str] | None:
-    flat = [*_flat(lines)]
+    flat, sources = [*_flat(lines)], draft.sources
     for number, line in enumerate(flat):
         if not isinstance(line, (ast.Assign, ast.AnnAssign)) or line.value is None:
             continue
@@ -207,7 +213,7 @@ def _in_lines(
                 name = called[1].name if isinstance(called, tuple) else called
                 if not call.args and not call.keywords and isinstance(called, tuple):
                     return name, called[0], name
-                return _sliced(sources, source, flat[:number], call, scope), source, name
+                return _sliced(draft, source, flat[:number], call, scope), source, name
     return None
 
 
@@ -222,10 +228,9 @@ def _flat(lines: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _sliced(
-    sources: Sources, source: Source, before: Sequence[ast.stmt], call: ast.Call, scope: ast.FunctionDef | None
+    draft: _Draft, source: Source, before: Sequence[ast.stmt], call: ast.Call, scope: ast.FunctionDef | None
 ) -> Recipe:
     """The lines that a call's arguments rest on, options of argparse as they are without a command line."""
-    draft = _Draft(sources)
     wanted = _loaded(call)
     kept: list[ast.stmt] = []
     heads = [line for line in before if isinstance(line, HEADS) and not _holds(line, call)]
@@ -233,16 +238,20 @@ def _sliced(
         if _holds(line, call) or any(line is not head and _holds(head, line) for head in heads):
             continue  # of a block around the call its lines are kept, of another the whole
         if _bound(line) & wanted:
-            parses = isinstance(line, ast.Assign) and _parses(sources, source, line.value, scope)
-            kept.append(_as_options(draft, source, line, [call, *kept]) if parses else line)
+            parses = isinstance(line, ast.Assign) and _parses(draft.sources, source, line.value, scope)
+            kept.append(_as_options(draft, source, line, [call, *kept], scope) if parses else line)
             wanted |= _loaded(kept[-1])
     kept.reverse()
-    bound = set().union(*map(_bound, kept)) if kept else set()
+    bound = {name for line in (*kept, call) for name in _bound(line)}
     _import_names(draft, source, sorted(wanted - bound), scope)
-    beside = _Beside(sources.folder, source)
-    texts = [ast.unparse(beside.visit(ast.fix_missing_locations(line))) for line in kept if not _is_import(line)]
+    beside = _Beside(draft.sources.folder, source)
+    *texts, made = (
+        ast.unparse(beside.visit(copy.deepcopy(ast.fix_missing_locations(one))))
+        for one in (*kept, call)
+        if not isinstance(one, (ast.Import, ast.ImportFrom))
+    )
     draft.lines += [part for text in texts for part in text.splitlines()]
-    return draft.recipe(ast.unparse(beside.visit(call)), f"{source.path}:{call.lineno}")
+    return draft.recipe(made, f"{source.path}:{call.lineno}")
 
 
 class _Beside(ast.NodeTransformer):
@@ -260,10 +269,6 @@ class _Beside(ast.NodeTransformer):
         return node
 
 
-def _is_import(line: ast.stmt) -> bool:
-    return isinstance(line, (ast.Import, ast.ImportFrom))
-
-
 def _holds(line: ast.AST, inner: ast.AST) -> bool:
     return any(one is inner for one in ast.walk(line))
 
@@ -272,9 +277,10 @@ def _loaded(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
 
 
-def _bound(line: ast.stmt) -> set[str]:
+def _bound(line: ast.AST) -> set[str]:
     """The names that a line gives a value, or changes by a call of a method."""
-    found = {one.id for one in ast.walk(line) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    found = {one.arg for one in ast.walk(line) if isinstance(one, ast.arg)}
+    found |= {one.id for one in ast.walk(line) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     if isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and isinstance(line.value.func, ast.Attribute):
         owner = line.value.func.value
         while isinstance(owner, (ast.Attribute, ast.Subscript)):
@@ -301,21 +307,20 @@ def _parses(sources: Sources, source: Source, value: ast.expr, scope: ast.AST | 
     return inside or getattr(value.func, "attr", "") in ("parse_args", "parse_known_args")
 
 
-def _as_options(draft: _Draft, source: Source, line: ast.stmt, users: Sequence[ast.AST]) -> ast.stmt:
+def _as_options(
+    draft: _Draft, source: Source, line: ast.stmt, users: Sequence[ast.AST], scope: ast.AST | None
+) -> ast.stmt:
     """Options in the place of a command line: those that are read, or all where they are handed on as a whole."""
     name = ast.unparse(line).partition(" = ")[0].strip("()").partition(",")[0]
-    read = [
-        one
-        for user in users
-        for one in ast.walk(user)
-        if isinstance(one, ast.Attribute) and ast.unparse(one.value) == name
-    ]
-    whole = sum(
-        ast.unparse(one) == name for user in users for one in ast.walk(user) if isinstance(one, ast.Name)
-    ) > len(read)
+    nodes = [one for user in users for one in ast.walk(user)]
+    read = [one.attr for one in nodes if isinstance(one, ast.Attribute) and ast.unparse(one.value) == name]
+    is_whole = sum(isinstance(one, ast.Name) and one.id == name for one in nodes) > len(read)
+    for call in (one for one in nodes if isinstance(one, ast.Call)):
+        for inner, taker, taken in handed_on(draft.sources, source, scope, call, name):
+            read += sorted(uses_of(draft.sources, inner, taker, taken)[0])
     files = [source, *(one for _, one in draft.sources.imported(source))]
     options = {key: value for one in reversed(files) for key, value in options_of(one).items()}
-    wanted = [*options] if whole else [*dict.fromkeys(one.attr for one in read)]
+    wanted = dict.fromkeys([*options, *read] if is_whole else read)
     draft.missing += [f"{name}.{one}" for one in wanted if one not in options]
     draft.plain("argparse", "Namespace")
     given = ", ".join(f"{one}={options[one]!r}" if one in options else f"{one}=..." for one in wanted)
@@ -331,6 +336,8 @@ def _import_names(draft: _Draft, source: Source, names: Sequence[str], scope: as
     for name in names:
         if name in parameters:
             draft.lines.append(f"{name} = {parameters[name]}")
+        elif scope is not None and name in [one.arg for one in (*arguments, *scope.args.kwonlyargs)]:
+            _take_config(draft, source, scope, name)
         elif name in source.definitions or name in source.constants:
             draft.need(source, name)
         elif found := inside.get(name) or source.imports.get(name):
@@ -339,6 +346,17 @@ def _import_names(draft: _Draft, source: Source, names: Sequence[str], scope: as
             draft.need(star[0], name)
         elif not hasattr(builtins, name) and name != "Namespace":
             draft.missing.append(name)
+
+
+def _take_config(draft: _Draft, source: Source, scope: ast.FunctionDef, name: str) -> None:
+    """A configuration for what a training is given from outside, as by a decorator."""
+    uses = uses_of(draft.sources, source, scope, name)
+    configs = [*configs_of(draft.sources, source), *draft.files]
+    found = matching_config(configs, uses, annotation(scope, name)) if any(uses) else None
+    if found:
+        draft.lines.append(f"{name} = {_written(draft, found, as_mapping=bool(uses[1]))}")
+    else:
+        draft.missing.append(name)
 
 
 def _import_again(draft: _Draft, source: Source, name: str, found: Import) -> None:

@@ -162,7 +162,7 @@ class Sources:
 
     def resolve(self, source: Source, name: ast.expr, scope: ast.AST | None = None, steps: int = 0) -> Definition | str:
         """What a name or a chain of names stands for: a definition of the folder, else its full name."""
-        parts = ast.unparse(name).split(".") if isinstance(name, (ast.Name, ast.Attribute)) else [""]
+        parts = _parts(name)
         inside = self.imports_inside(scope) if scope is not None else {}
         if parts[0] in source.definitions and len(parts) == 1 and parts[0] not in inside:
             return source, source.definitions[parts[0]]
@@ -185,8 +185,8 @@ class Sources:
     def _from_all(self, source: Source, parts: Sequence[str]) -> Definition | None:
         """What `from module import *` brings."""
         found = (self.module(source, module, level) for module, level, name in source.all_imports if name == "*")
-        of = next((one[1] for one in found if one and parts[0] in one[1].definitions), None)
-        return (of, of.definitions[parts[0]]) if of and len(parts) == 1 else None
+        fits = (one[1] for one in found if one and len(parts) == 1 and parts[0] in one[1].definitions)
+        return next(((one, one.definitions[parts[0]]) for one in fits), None)
 
     @_kept
     def imported(self, source: Source) -> list[tuple[PurePath | None, Source]]:
@@ -247,9 +247,8 @@ class Sources:
             sides = self._used(source, node) or sides
         if len(sides) == 1:
             return next(iter(sides))
-        named = [node.name] if node is not None else []
-        words = [source.path.stem, *reversed(source.path.parent.parts)]
-        return next((side for one in (*named, *words) if (side := side_of_name(one))), None)
+        words = [*([node.name] if node is not None else []), source.path.stem, *reversed(source.path.parent.parts)]
+        return next(filter(None, map(side_of_name, words)), None)
 
     @_kept
     def _sides(self, source: Source) -> set[SideName]:
@@ -315,8 +314,7 @@ class Sources:
             if isinstance(found[1], ast.ClassDef):
                 return "sure" if self.is_model(found[0], found[1]) else ""
             return self.returns_model(*found, steps + 1) if isinstance(found[1], ast.FunctionDef) else ""
-        called = found.rpartition(".")[2]
-        root = found.partition(".")[0]
+        called, root = found.rpartition(".")[2], found.partition(".")[0]
         if called in OTHER_CALLS or called.endswith(OTHER_ENDS) or root in OTHER_ROOTS:
             return ""
         if called in CONTAINERS or (root in MODEL_LIBRARIES and called != "transforms"):
@@ -339,6 +337,15 @@ def _relative(path: Path, folder: Path) -> PurePath:
     if path.is_relative_to(folder):
         return PurePath(path.relative_to(folder))
     return PurePath(*[".."] * (len(folder.parts) - len(path.parts)))
+
+
+def _parts(name: ast.expr) -> list[str]:
+    """`a.b.c` taken apart; [""] for what is no chain of names."""
+    found: list[str] = []
+    while isinstance(name, ast.Attribute):
+        found.append(name.attr)
+        name = name.value
+    return [name.id, *reversed(found)] if isinstance(name, ast.Name) else [""]
 
 
 def _sides_of(roots: Iterable[str]) -> set[SideName]:

@@ -132,7 +132,7 @@ def _write_sides(
     for key in KEYS:
         name = f"{key.table} {key.name}"
         fits = [one for one in found if one.purpose == key.name == "model" and one.text == chosen.get(name)]
-        one = min(fits, key=lambda one: (name in given and one.recipe is not None, one.rank), default=None)
+        one = min(fits, key=lambda one: _order(one, is_given=name in given), default=None)
         if one and one.recipe and key.side:
             file = _free_name(folder / _own_folder(folder, one.recipe, chosen, key.side))
             recipes.setdefault(file, {})[key.side] = one.recipe
@@ -146,6 +146,11 @@ def _write_sides(
             line = next((at for at, text in enumerate(lines[start:], start + 1) if OPEN_PLACE in text), 0)
             sides.append(WrittenSide(side, f"{file.relative_to(folder)}:{side}", recipe, line if recipe.missing else 0))
     return texts, tuple(sides)
+
+
+def _order(one: Found, *, is_given: bool) -> tuple[bool, int, int]:
+    """What is given and can be named stays; else the one that counts first, of two the one of which more is known."""
+    return is_given and one.recipe is not None, one.rank, -len(one.recipe.lines) if one.recipe else 0
 
 
 def _own_folder(folder: Path, recipe: Recipe, chosen: Mapping[str, str], side: SideName) -> str:

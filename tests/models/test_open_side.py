@@ -189,6 +189,17 @@ def test_two_files_of_one_name_are_two_modules_with_their_own_neighbours(
     assert first() == ("original", "original inside")
 
 
+def test_a_package_may_import_the_file_of_a_side_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "parcel").mkdir()
+    (tmp_path / "parcel" / "__init__.py").write_text("from .inside import build\n", encoding="utf-8")
+    (tmp_path / "parcel" / "sizes.py").write_text("SIZE = 3\n", encoding="utf-8")
+    (tmp_path / "parcel" / "inside.py").write_text(
+        "from .sizes import SIZE\ndef build(): return SIZE\n", encoding="utf-8"
+    )
+    assert load_function(f"{tmp_path}/parcel/inside.py:build")() == 3
+
+
 def test_a_file_may_be_called_like_an_imported_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "json.py").write_text("def build(): return 'mine'\n", encoding="utf-8")
@@ -213,6 +224,9 @@ def test_a_checkpoint_fills_the_model_and_must_fit_it_exactly(net: str, tmp_path
         open_side(f"{net}:build", tmp_path / "bad.npz")
     assert "unexpected: stranger" in str(caught.value)
     assert "shape: fc.weight is [3, 2], the model has [2, 3]" in str(caught.value)
+    first = caught.value.message.splitlines()[0]
+    assert first == f"{tmp_path / 'bad.npz'} does not hold the parameters of {net}:build (2 faults)"
+    assert "remove its line `checkpoint`" in caught.value.hint
 
 
 def test_a_framework_that_cannot_run_models_says_so() -> None:

@@ -17,7 +17,7 @@ from align.errors import FolderInUseError, ProjectFileError, RunFolderError, Usa
 from align.models.user_code import run_user_code
 from align.report.kind_parts.ladder_commands import climb_again, climb_from
 from align.report.kinds.ladder import ladder_blocks
-from align.runs.climb_ladder import LOCK, Climb, Executed, climb_ladder
+from align.runs.climb_ladder import LOCK, Climb, Executed, _line_of, climb_ladder
 from align.runs.evidence import loaded_sources
 from align.runs.project_file import Project, read_project
 from align.runs.run_folder import RunFolder
@@ -121,6 +121,13 @@ def climbed(port: Port, climb: Climb | None = None) -> dict[str, str]:
 def whole(port: Port, climb: Climb | None = None) -> LadderResult:
     port.commands.clear()
     return climb_ladder(project(port), port.run, port.execute, climb)
+
+
+def test_a_line_that_announces_others_is_told_with_the_first_of_them() -> None:
+    errors = "align: nothing fits:\n  the head\n  the stem\nHint: look there\n"
+    assert _line_of(errors, "align: ") == "nothing fits: the head"
+    assert _line_of("align: ends so:", "align: ") == "ends so"
+    assert (_line_of(errors, "Hint: "), _line_of("", "Hint: ")) == ("look there", "")
 
 
 def test_rungs_stand_in_the_order_of_a_port() -> None:

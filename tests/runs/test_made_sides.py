@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 
 import numpy as np
 import pytest
@@ -107,6 +108,11 @@ def torch_net():
 def made():
     return Port(4, 3)
 """
+DECORATED = """
+@functools.cache
+def main(cfg):
+    net = NET(cfg.width, depth=[size for size in (cfg.depth,)][0])
+"""
 OF_SIZES = "\ndef build(width=WIDTH, depth=3):\n    return NET(width, depth)\n"
 OF_OWN_SIZES = "\ndef build():\n    return NET(WIDTH, 3)\n"
 LAYOUTS = {
@@ -135,6 +141,10 @@ LAYOUTS = {
         **dict.fromkeys(("original/__init__.py", "port/__init__.py"), "from .net import build\n"),
         **dict.fromkeys(("original/sizes.py", "port/sizes.py"), "WIDTH = 4\n"),
     },
+    "what a decorator gives": {
+        **in_files(HERE, nets(DECORATED, before="import functools\n")),
+        "conf/config.yaml": "{width: 4, depth: 3}",
+    },
     "functions beside packages": {
         **in_files(("first/net.py", "second/net.py"), nets()),
         "first/__init__.py": "from .net import Net\n", "second/__init__.py": "from .net import *\n",
@@ -150,10 +160,21 @@ def laid_out(folder, files):
     return folder
 
 
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, whose modules are forgotten at the end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(vars(module).get("__file__") or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
 @pytest.mark.frameworks
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_named_for_a_layout_can_be_built(layout, tmp_path, monkeypatch):
-    monkeypatch.chdir(laid_out(tmp_path, LAYOUTS[layout]))
+def test_what_is_named_for_a_layout_can_be_built(layout, folder):
+    tmp_path = laid_out(folder, LAYOUTS[layout])
     written = write_project(tmp_path, {})
     assert not [one for one in written.sides if one.line]
     project = read_project(tmp_path / "align.toml")
@@ -180,6 +201,36 @@ def test_arguments_that_cannot_be_found_are_left_to_fill_in_and_filled_they_are_
     ast.parse("\n".join(lines))
     assert write_project(tmp_path, {}, overwrite=True).sides == ()  # the file is there, and the user's
     assert (tmp_path / "sides.py").read_text().splitlines() == lines
+
+
+def test_an_option_that_must_be_given_is_to_be_filled_in_where_it_is_read(tmp_path):
+    text = f"\n{GUARD}{OPTIONS}    args = parser.parse_args()\n    net = build(args)\n"
+    torch, port = with_config((".", ""), before=PARSER)
+    torch, port = torch + text, port.replace("cfg.width", "cfg.data") + text
+    laid_out(tmp_path, {"net.py": torch, "port.py": port})
+    sides = {one.side: one for one in write_project(tmp_path, {}).sides}
+    assert (sides["reference"].recipe.missing, sides["candidate"].recipe.missing) == ((), ("args.data",))
+    written = (tmp_path / "sides.py").read_text()
+    assert "Namespace(width=4, depth=3, fast=False)" in written
+    assert "Namespace(width=4, depth=3, fast=False, data=...)" in written
+
+
+def test_a_file_beside_a_training_in_a_folder_is_found_from_where_align_runs(tmp_path):
+    torch, port = nets()
+    text = f"import json\n{GUARD}\n    net = Net(**json.load(open('net.json')))\n"
+    laid_out(tmp_path, {"a/net.py": torch + text, "a/net.json": '{"width": 4, "depth": 3}', "port.py": port})
+    write_project(tmp_path, {})
+    assert 'open(str(HERE / "a/net.json"))' in (tmp_path / "sides.py").read_text()
+
+
+def test_a_file_that_is_too_deep_or_no_python_is_left_out(tmp_path):
+    torch, port = nets("\ndef build():\n    return NET(4, 3)\n")
+    deep = "import torch\ndef build():\n    return x" + ".f()" * 2000 + "\n"
+    laid_out(
+        tmp_path,
+        {"net.py": torch, "port.py": port, "deep.py": deep, "half.py": "def (", "x.json": "{", "y.yaml": "a: b: c"},
+    )
+    assert write_project(tmp_path, {}).chosen["reference model"] == "net.py:build"
 
 
 def test_a_file_of_the_users_keeps_its_name(tmp_path):
