@@ -72,7 +72,7 @@ class NumberedLists:
         learnt = self._learn_ways(settled)
         self._ways = {lists: one.way for lists, one in learnt.items() if one.way is not None}
         self._moved = {(mine, number) for (mine, _), one in learnt.items() for number in one.moved}
-        self._turned = {_beside(*lists) for lists, way in self._ways.items() if way < 0}
+        self._turned = {_beside(*lists) for lists, way in self._ways.items() if way < 0 or learnt[lists].shifted}
         self._alike = {(*_beside(*lists), self._fall(*lists)) for lists, way in self._ways.items() if way > 0}
         self._readings: dict[tuple[Lists, Lists], list[_Read]] = {}
 
@@ -215,10 +215,12 @@ class ListDirection:
     """How two lists run as points tell: `way` is 1 for the same way, -1 for opposite ways, 0 for neither or unknown.
 
     None if the points stand at one place, or tell no more than that the `moved` numbers of the source are exchanged.
+    `shifted` says that one pair stands elsewhere in two lists of equal length: they do not run the same way.
     """
 
     way: int | None
     moved: frozenset[int] = frozenset()
+    shifted: bool = False
 
 
 def list_direction(points: set[tuple[int, int]], mine: set[int], theirs: set[int], nested: bool) -> ListDirection:
@@ -227,7 +229,9 @@ def list_direction(points: set[tuple[int, int]], mine: set[int], theirs: set[int
     `mine` and `theirs` are all numbers of the lists; those of `nested` lists stand in several lists of any length.
     """
     if any(len({point[side] for point in points}) == 1 for side in (0, 1)):
-        return ListDirection(None)
+        shifted = len(points) == 1 and len(mine) == len(theirs) and not nested
+        shifted = shifted and any(sorted(mine).index(x) != sorted(theirs).index(y) for x, y in points)
+        return ListDirection(0, shifted=True) if shifted else ListDirection(None)
     way = _way(points)
     if any(len({point[side] for point in points}) < len(points) for side in (0, 1)):
         return ListDirection(way)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # Attribute names that layers written by hand give to the same roles.
 USUAL_ROLES = {
     "weight": "weight", "gamma": "weight", "w": "weight", "scale": "weight", "kernel": "weight",
-    "embedding_table": "weight",
-    "bias": "bias", "beta": "bias", "b": "bias", "offset": "bias",
+    "embedding_table": "weight", "gain": "weight", "g": "weight",
+    "bias": "bias", "beta": "bias", "b": "bias", "offset": "bias", "shift": "bias",
     "running_mean": "mean", "moving_mean": "mean", "running_var": "variance", "moving_variance": "variance",
     "num_batches_tracked": "batches",
 }  # fmt: skip

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from align.names.layers.read_layers import Layer, Pair
 
 
-_UNRELATED = sentence("pair_note.unrelated")
+UNRELATED = sentence("pair_note.unrelated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _match(
     strange |= {pair[0].path for pair in lone if doubts.stands_elsewhere(pair)}
     kept = [pair for pair in found if pair[0].path not in strange]
     beside, groups = settle_norms_beside(group_links(settlement.links), [*known, *kept])
-    groups += [OpenGroup((("source", a), ("target", b)), _UNRELATED) for a, b in found if a.path in strange]
+    groups += [OpenGroup((("source", a), ("target", b)), UNRELATED) for a, b in found if a.path in strange]
     pairs = [
         (pair, CONFIDENCE_BY_SHAPE if pair[0].path in chance else confidence(weak))
         for pair, weak in sure

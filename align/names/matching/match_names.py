@@ -42,6 +42,7 @@ from align.names.matching.other_forms import (
     match_other_forms,
     plain_layer,
 )
+from align.names.matching.settle_in_places import settle_in_places
 from align.names.thresholds import CONFIDENCE_OF_DOUBTED
 from align.names.user_rules import apply_rules_to_sides
 from align.words.catalogue import sentence
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from align.core.transforms import Transform
     from align.names.layers.read_layers import Layer, Pair, Roles
     from align.names.matching.other_forms import OtherForms
+    from align.names.matching.settle_in_places import InPlaces
     from align.names.user_rules import NameRules
 
 
@@ -301,11 +303,25 @@ def match_in_stages(sides: LayeredSides, named: Names, given: Sequence[Pair], or
         _match_plain(found, free, reserved, ordered)
     other = match_other_forms(*free.whole(found.even().names()), found.known, ordered)
     found.ambiguous = _left_open(found.ambiguous, other)
-    turned = settle_orientations([*found.pairs, *other.pairs], sides.parameters, named[0])
+    inside = _settle_inside(found, other, free, sides, ordered=ordered)
+    turned = settle_orientations([*found.pairs, *other.pairs, *inside.pairs], sides.parameters, named[0])
     count = len(found.pairs)
-    ambiguous = [*found.ambiguous, *other.ambiguous, *turned.ambiguous]
+    fused = [*other.pairings, *inside.pairings]
     notes = note_shifted([pair for pair, _ in turned.pairs], free.whole(Matching(turned.pairs).names())) | turned.notes
-    return Matching(turned.pairs[:count], turned.pairs[count:], other.pairings, ambiguous, notes)
+    return Matching(turned.pairs[:count], turned.pairs[count:], fused, [*inside.ambiguous, *turned.ambiguous], notes)
+
+
+def _settle_inside(
+    found: Matching, other: OtherForms, free: _FreeLayers, sides: LayeredSides, *, ordered: bool
+) -> InPlaces:
+    """Settle what is open in the places of both sides that are one; what stays open is all that does."""
+    pairs = [*found.pairs, *other.pairs]
+    gone = _joined(
+        Matching(pairs).names(), ({one.source for one in other.pairings}, {one.target for one in other.pairings})
+    )
+    settled = [pair for pair, sure in pairs if sure >= SURE]
+    groups = [*found.ambiguous, *other.ambiguous]
+    return settle_in_places(free.whole(gone), sides.parameters, settled, groups, ordered=ordered)
 
 
 def _left_open(groups: Sequence[Ambiguity], other: OtherForms) -> list[Ambiguity]:
