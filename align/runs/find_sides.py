@@ -14,13 +14,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from align.checkpoints.names_in_file import NAMES_OF_MINDSPORE, NAMES_OF_TORCH
+from align.checkpoints.names_in_file import NAMES_OF_MINDSPORE, NAMES_OF_TORCH, source_framework
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import AlignError
 from align.runs.find_configurations import constructor, defaults_of, file_configs
 from align.runs.make_recipes import Recipe, recipe_of_call, recipe_of_training
 from align.runs.read_sources import FRAMEWORKS, SideName, Sources, last_return, side_of_name
-from align.runs.thresholds import CONFIG_BYTES, SEARCH_DEPTH, SEARCHED_FILES
+from align.runs.thresholds import CONFIG_BYTES, LEAST_SHARE, SEARCH_DEPTH, SEARCHED_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -150,17 +150,20 @@ def _owner(path: Path, sources: Sources) -> SideName | None:
     Source tells in part what parameters are called: a name is built of attributes, which layers of libraries lack.
     """
     usual = CHECKPOINTS[path.suffix]
+    other: SideName = "reference" if usual == "candidate" else "candidate"
     try:
-        names = list(open_checkpoint(path).tensors)
+        opened = open_checkpoint(path)
     except (AlignError, OSError):
         return usual
-    leaves = {name.rpartition(".")[2] for name in names}
-    theirs: dict[SideName, set[str]] = {"reference": leaves & NAMES_OF_MINDSPORE, "candidate": leaves & NAMES_OF_TORCH}
-    fits = {side: _share(names, _attributes(sources, side)) for side in theirs}
-    other: SideName = "reference" if usual == "candidate" else "candidate"
-    if fits[usual] is None or (fits[usual] and not theirs[usual] and (fits[usual] or 0) >= (fits[other] or 0)):
-        return usual if not theirs[usual] else None
-    return other if usual == "reference" and fits[other] and not theirs[other] else None
+    names = list(opened.tensors)
+    torch_names = {name.rpartition(".")[2] for name in names} & NAMES_OF_TORCH
+    foreign = {"reference": source_framework(opened.metadata, names)[1], "candidate": torch_names}
+    mine, its = (_share(names, _attributes(sources, side)) for side in (usual, other))
+    if foreign[usual]:
+        return other if usual == "reference" and its != 0 else None
+    if usual == "candidate":
+        return usual if mine is None or mine >= max(its or 0, LEAST_SHARE) else None
+    return other if (its or 0) > (mine or 0) and not foreign[other] else usual
 
 
 def _share(names: Sequence[str], attributes: set[str]) -> float | None:

@@ -20,6 +20,10 @@ CONFIG_BYTES: Final = 1_000_000
 """Larger YAML and JSON files are no configurations.
 Choice: configurations have kilobytes; annotations of a data set have hundreds of megabytes."""
 
+LEAST_SHARE: Final = 0.1
+"""So many of the words in the names of a checkpoint are attributes of the port's source, or it is not the port's.
+Choice: layers of libraries hide most names; words such as `layers` are in every model."""
+
 LISTED_MODELS: Final = 12
 """So many models are listed where several could be meant.
 Choice: a library has hundreds; a message with more than a dozen is not read."""

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from shutil import copytree
 
+import numpy as np
 import pytest
 
 import align
@@ -42,6 +43,40 @@ def test_what_is_left_out_is_said_with_its_option_which_gives_it(folder, capsys)
     assert main(["init", "--overwrite", "--candidate-checkpoint", "two.ckpt"]) == 0
     assert "left out" not in capsys.readouterr().out
     assert read_project(folder / "align.toml").candidate.checkpoint == folder / "two.ckpt"
+
+
+def test_what_is_written_beside_the_file_is_said_with_what_is_to_be_filled_in(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    net = "class Net(nn.{}):\n    def __init__(self, width):\n        super().__init__()\n        self.width = width\n"
+    (tmp_path / "original.py").write_text("from torch import nn\nCFG = dict(width=3)\n" + net.format("Module"))
+    (tmp_path / "port.py").write_text("from mindspore import nn\n" + net.format("Cell"))
+    assert main(["init"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "reference model       sides.py:reference",
+        "candidate model       sides.py:candidate",
+        'sides.py:reference was written: Net(width=config["width"]), made from original.py:3 with CFG of original.py',
+        "sides.py:candidate was written, to be filled in at line 14: width of Net(width=...), of port.py:2",
+        "Written: align.toml, sides.py",
+        "Next: fill in sides.py:14, then: align run",
+    ]
+    assert "raise NotImplementedError(" in (tmp_path / "sides.py").read_text().splitlines()[13]
+
+
+def test_a_checkpoint_that_is_left_out_is_said(folder, capsys):
+    main(["convert", str(_saved(folder / "net.safetensors")), "net.ckpt", "--target", "nn", "--layer", "*=linear"])
+    (folder / "net.safetensors").unlink()
+    capsys.readouterr()
+    assert main(["init"]) == 0
+    told = capsys.readouterr().out
+    assert "left out: net.ckpt does not have the names of the port's parameters" in told
+    assert "candidate checkpoint" not in told
+
+
+def _saved(path):
+    from safetensors.numpy import save_file
+
+    save_file({"alien.weight": np.ones((2, 3), np.float32)}, path)
+    return path
 
 
 def test_a_file_that_is_there_is_not_replaced(folder, capsys):

@@ -337,6 +337,23 @@ def test_a_checkpoint_is_the_ports_only_with_names_of_its_source(names, taken, t
     assert written.unfit == (() if taken else ("net.ckpt",))
 
 
+@pytest.mark.parametrize(
+    ("names", "side"),
+    [
+        (["inside.0.weight"], "reference"),
+        (["inside.gamma", "inside.beta"], None),
+        (["norms.gamma", "norms.beta"], "port"),
+    ],
+)
+def test_a_file_that_either_may_have_is_the_originals_unless_its_names_are_not(names, side, tmp_path):
+    torch, port = nets("\ndef build():\n    return NET(4, 3)\n")
+    laid_out(tmp_path, {"net.py": torch, "port.py": port.replace("part", "stem").replace("head", "norms")})
+    save(tmp_path / "net.safetensors", names)
+    written = write_project(tmp_path, {})
+    found = [key.partition(" ")[0] for key in written.chosen if key.endswith("checkpoint")]
+    assert found == ([{"port": "candidate"}.get(side, side)] if side else [])
+
+
 def test_safetensors_with_the_ports_names_are_the_ports(tmp_path):
     torch, port = nets("\ndef build():\n    return NET(4, 3)\n")
     laid_out(tmp_path, {"net.py": torch, "port.py": port.replace("part", "stem").replace("head", "norms")})
