@@ -29,7 +29,9 @@ _NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)([0-9]{1,9})")
 
 Tokens = tuple[str, ...]
 # Words for the place of a layer beside others, the first before the last.
-PLACES = {"input": 0, "pre": 1, "before": 1, "post": 2, "after": 2}
+PLACES = {
+    "input": 0, "pre": 1, "before": 1, "post": 2, "after": 2, "first": 1, "second": 2, "third": 3, "last": 4,
+}  # fmt: skip
 _OF = "·"
 # What single letters stand for in the names of attention layers, by the beginning of the word.
 LETTERS = {"q": "que", "k": "key", "v": "val", "o": "out"}

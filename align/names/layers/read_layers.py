@@ -218,11 +218,18 @@ def _layers_of(module: Module, own: list[Parameter], position: int, *, whole: bo
         yield _layer(module.path, position, by_role, known)
         return
     usual = {USUAL_ROLES.get(parameter.attribute, ""): parameter for parameter in own}
+    if len(own) == len(usual) == 2 and "" in usual and own[0].shape == own[1].shape and _is_vector(own[0]):
+        told = next(filter(None, usual))  # the vector beside one that scales shifts, and the other way round
+        usual = {role or ("bias" if told == "weight" else "weight"): one for role, one in usual.items()}
     if whole and "" not in usual and len(usual) == len(own):
         yield _with_layout(_layer(module.path, position, usual), module)
         return
     for offset, parameter in enumerate(own):
         yield _alone(module.path, position + offset, parameter)
+
+
+def _is_vector(parameter: Parameter) -> bool:
+    return max(parameter.shape, default=1) == parameter.count > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from align.names.layers.read_layers import (
 )
 from align.names.matching.explain_unpaired import explain_unpaired
 from align.names.matching.fused_layers import reserve_fused
+from align.names.matching.input_orders import note_input_orders
 from align.names.matching.match_layers import match_layers
 from align.names.matching.matrix_orientations import settle_orientations
 from align.names.matching.other_forms import (
@@ -307,7 +308,9 @@ def match_in_stages(sides: LayeredSides, named: Names, given: Sequence[Pair], or
     turned = settle_orientations([*found.pairs, *other.pairs, *inside.pairs], sides.parameters, named[0])
     count = len(found.pairs)
     fused = [*other.pairings, *inside.pairings]
-    notes = note_shifted([pair for pair, _ in turned.pairs], free.whole(Matching(turned.pairs).names())) | turned.notes
+    paired = [pair for pair, _ in turned.pairs]
+    notes = note_shifted(paired, free.whole(Matching(turned.pairs).names())) | turned.notes
+    notes |= note_input_orders(paired[len(given) :], free.whole((set(), set())))
     return Matching(turned.pairs[:count], turned.pairs[count:], fused, [*inside.ambiguous, *turned.ambiguous], notes)
 
 

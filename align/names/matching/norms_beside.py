@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from align.names.layers.path_words import tokens
 from align.names.thresholds import CONFIDENCE_BESIDE
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _NORMS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm"})
 _NAMES = ("source", "target")
+# What the norms of a block are called after, in the order in which blocks have it; norms have words of one row or none.
+_ATTENDING, _FEEDING = ("attention", "att", "self", "attends"), ("mlp", "feedforward", "ff", "moe", "feed")
+_WORDS = {**dict.fromkeys(_ATTENDING, 1), **dict.fromkeys(_FEEDING, 2), "1": 1, "2": 2}
 
 
 def settle_norms_beside(
@@ -40,10 +44,38 @@ def settle_norms_beside(
     return pairs, rest
 
 
+def norms_by_words(left: Sequence[Layer], right: Sequence[Layer]) -> list[Pair]:
+    """Pair the two norms of a block of an attention and layers behind it, if both sides say which is which.
+
+    By what they are called after (`attn_norm`, `ffn_norm`), or by number.
+    """
+    sides = [[layer for layer in side if _is_norm(layer)] for side in (left, right)]
+    if [len(own) for own in sides] != [2, 2] or len({layer.signature for own in sides for layer in own}) > 1:
+        return []
+    if len({_module(layer) for layer in sides[0]}) > 1 or len({_module(layer) for layer in sides[1]}) > 1:
+        return []
+    mine, theirs = map(_first_and_second, sides)
+    return list(zip(mine, theirs, strict=True)) if mine and theirs else []
+
+
+def _first_and_second(norms: Sequence[Layer]) -> list[Layer]:
+    names = [tokens(layer.path.rpartition(".")[2]) for layer in norms]
+    if any(name[-1:] == ("2",) for name in names) and sorted(map(len, names)) == [1, 2]:
+        names = [name if len(name) > 1 else (*name, "1") for name in names]  # `norm` and `norm2`
+    signs = [{_WORDS[word] for word in name if word in _WORDS} for name in names]
+    if sorted(map(sorted, signs)) != [[1], [2]]:
+        return []
+    return [layer for _, layer in sorted(zip(map(min, signs), norms, strict=True), key=lambda one: one[0])]
+
+
+def _is_norm(layer: Layer) -> bool:
+    return layer.kind in _NORMS or (not layer.kind and _has_vectors(layer))
+
+
 def _of_norms(group: OpenGroup) -> bool:
     """Tell whether a group is of norms; one whose class no rule knows has vectors alone."""
     layers = [layer for _, layer in group.members]
-    return all(layer.kind in _NORMS or (not layer.kind and _has_vectors(layer)) for layer in layers)
+    return all(map(_is_norm, layers))
 
 
 def _has_vectors(layer: Layer) -> bool:

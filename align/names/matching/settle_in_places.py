@@ -21,6 +21,7 @@ from align.names.layers.read_layers import USUAL_ROLES, may_pair, with_shapes
 from align.names.matching.fused_layers import piece_sign
 from align.names.matching.match_layers import UNRELATED, match_layers
 from align.names.matching.matched_places import MatchedPlaces
+from align.names.matching.norms_beside import norms_by_words
 from align.names.matching.other_forms import plain_layer, transposed_layer
 from align.names.matching.stacked_layers import match_stacked
 from align.names.thresholds import CONFIDENCE_OF_FORM, CONFIDENCE_OF_TURNED
@@ -99,11 +100,13 @@ def _settle(found: InPlaces, place: tuple[str, str], layers: _Sides, teacher: _T
     free = _without(free, _names(only))
     weighed = teacher.weighed(place, free, [pair for pair, _ in only])
     free = _without(free, _names(weighed))
+    weighed += [(pair, CONFIDENCE_OF_FORM) for pair in norms_by_words(*free)]
+    free = _without(free, _names(weighed))
     found.pairs.extend([*only, *weighed, *_lone_parameters(*free, teacher.is_chance)])
 
 
 def _is_among(layer: Layer, names: set[str]) -> bool:
-    return all(one.name in names for one in layer.roles.values())
+    return any(one.name in names for one in layer.roles.values())
 
 
 class _Teacher:

@@ -154,3 +154,60 @@ def test_stacks_that_shapes_and_names_leave_open_stay_open(written) -> None:
     source, target = w.side("torch", *many, w.linear("net.end", 9, 4)), w.side("nn", *few, w.linear("net.end", 9, 4))
     name_map = w.matched(source, target)
     assert {one.source for one in name_map.pairings} == {"net.end.weight", "net.end.bias"}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "told"),
+    [
+        (("norm", "norm2"), ("bn_attn", "bn_ffn"), True),
+        (("input_layernorm", "post_attention_layernorm"), ("attention_norm", "ffn_norm"), False),
+        (("norm1", "norm2"), ("self_norm", "mlp_norm"), True),
+        (("norm1", "norm2"), ("calm", "quiet"), False),
+        (("post_attention_norm", "post_mlp_norm"), ("norm_x", "ffn_norm"), False),
+    ],
+)
+def test_the_two_norms_of_a_block_are_told_by_what_they_are_called_after(written, mine, theirs, told) -> None:
+    w = written
+    names, others = (
+        dict(zip(("norm1", "norm2"), mine, strict=True)),
+        dict(zip(("norm2", "norm1"), theirs[::-1], strict=True)),
+    )
+    source = [one for i in range(2) for one in encoder(w, f"layers.{i}", HERE | names)]
+    target = [one for i in range(2) for one in encoder(w, f"trunk.{i}", THERE | others)]
+    # registered in another order, so that nothing but words tells
+    shuffled = [one for i in range(2) for one in (target[6 * i + k] for k in (3, 0, 1, 2, 4, 5))]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *shuffled))
+    truth = w.truth(list(zip(source, target, strict=True)))
+    assert w.paired(name_map).items() <= truth.items()
+    assert (name_map.by_source.get(f"layers.0.{mine[0]}.weight") is not None) == told
+
+
+def test_a_vector_beside_one_that_scales_shifts(written) -> None:
+    w = written
+    source = [one for i in range(2) for one in (w.layer_norm(f"h.{i}.norm", 8), w.linear(f"h.{i}.fc", 5, 8))]
+    target = [
+        one for i in range(2) for one in (own(w, f"b.{i}.even", lift=(8,), gain=(8,)), w.linear(f"b.{i}.last", 5, 8))
+    ]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    pairs = w.paired(name_map)
+    assert (pairs["h.1.norm.weight"], pairs["h.1.norm.bias"]) == ("b.1.even.gain", "b.1.even.lift")
+
+
+def test_a_matrix_behind_a_flattening_or_a_joining_is_no_sure_pair_unless_its_path_is_equal(written) -> None:
+    w = written
+
+    def sure(*target) -> dict[str, bool]:
+        source = [w.conv("features.conv", 6, 3), w.conv1d("point.near", 10, 9, 1), w.conv1d("point.far", 7, 16, 1)]
+        source += [w.linear("fc", 20, 6 * 25), w.linear("end", 3, 20)]
+        name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+        return {one.source: one.sure for one in name_map.pairings}
+
+    same = [w.conv("features.conv", 6, 3), w.linear("point.near", 10, 9, bias=False)]
+    same += [w.linear("point.far", 7, 16, bias=False), w.linear("fc", 20, 6 * 25), w.linear("end", 3, 20)]
+    other = [layer.at(layer.path.replace("fc", "flat").replace("far", "away")) for layer in same]
+    assert sure(*same)["fc.weight"]
+    found = sure(*other)
+    assert not found["fc.weight"]
+    assert not found["point.far.weight"]
+    assert found["end.weight"]
+    assert found["features.conv.weight"]
