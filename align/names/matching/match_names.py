@@ -9,8 +9,7 @@ says nothing of any layer in it: paths are read without it.
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,18 +23,16 @@ from align.names.layers.read_layers import (
     ASIDE,
     LayeredSides,
     Names,
-    crosses,
     cut_alike,
     is_turned,
-    may_pair,
     read_layers,
     remaining,
     transform_between,
     without_optional_roles,
 )
+from align.names.matching.doubted_pairs import note_input_orders, note_shifted
 from align.names.matching.explain_unpaired import explain_unpaired
 from align.names.matching.fused_layers import reserve_fused
-from align.names.matching.input_orders import note_input_orders
 from align.names.matching.match_layers import match_layers
 from align.names.matching.matrix_orientations import settle_orientations
 from align.names.matching.other_forms import (
@@ -46,10 +43,9 @@ from align.names.matching.other_forms import (
 from align.names.matching.settle_in_places import settle_in_places
 from align.names.thresholds import CONFIDENCE_OF_DOUBTED
 from align.names.user_rules import apply_rules_to_sides
-from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.name_map import Ambiguity, Evidence
     from align.core.parameters import ParameterSet, Shape
@@ -61,8 +57,6 @@ if TYPE_CHECKING:
 
 
 Sure = tuple["Pair", float]
-SHIFTED = sentence("pair_note.shifted")
-_COUNTED = re.compile(r"(?<![^._])(?:[A-Za-z]|zero|one|two|three|four|five|six|seven|eight|nine|ten)(?![^.])")
 
 
 @collector_paused()
@@ -359,41 +353,6 @@ def _match_plain(found: Matching, free: _FreeLayers, reserved: Names, ordered: b
 
 def _joined(one: Names, other: Names) -> Names:
     return one[0] | other[0], one[1] | other[1]
-
-
-def note_shifted(pairs: Iterable[Pair], free: tuple[Sequence[Layer], Sequence[Layer]]) -> dict[str, str]:
-    """Return a note, by the source's name, on each pair of equal names that the layers left `free` put in doubt."""
-    left, right = (_by_siblings(side) for side in free)
-    ends = {
-        one: [(x, y) for x in left[one] for y in right[one] if may_pair(x, y)] for one in left.keys() & right.keys()
-    }
-    same: dict[str, list[Pair]] = defaultdict(list)
-    for a, b in pairs:
-        for siblings in _siblings(a.path):
-            if a.path == b.path:
-                same[siblings].append((a, b))
-            elif siblings in _siblings(b.path):
-                ends.setdefault(siblings, []).append((a, b))
-    shifted: list[Pair] = []
-    for siblings, at_ends in ends.items():
-        for end in at_ends:
-            rivals = [pair for pair in same[siblings] if may_pair(end[0], pair[1])]
-            if rivals and all(crosses(end, pair) for pair in rivals):
-                shifted += [end, *rivals]
-    return {parameter.name: SHIFTED for a, _ in shifted for parameter in a.roles.values()}
-
-
-def _by_siblings(layers: Iterable[Layer]) -> dict[str, list[Layer]]:
-    found: dict[str, list[Layer]] = defaultdict(list)
-    for layer in layers:
-        for siblings in _siblings(layer.path):
-            found[siblings].append(layer)
-    return found
-
-
-def _siblings(path: str) -> list[str]:
-    """The path with one letter, or one word for a number, left open where it ends a part: `net.a.fc` -> `net.#.fc`."""
-    return [f"{path[: one.start()]}#{path[one.end() :]}" for one in _COUNTED.finditer(path)]
 
 
 class _FreeLayers:

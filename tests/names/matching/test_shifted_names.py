@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.names.matching.match_names import SHIFTED
+from align.names.matching.doubted_pairs import SHIFTED
 
 
 def names(w, mine, theirs, path="net.{}.fc"):
