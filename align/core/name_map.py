@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
 
-Evidence = Literal["user", "rule", "name", "structure", "file", "trial", "values", "family"]
+Evidence = Literal["user", "rule", "name", "structure", "file", "trial", "dataflow", "values", "family"]
 SideName = Literal["source", "target"]
 FrameworkName = Literal["torch", "mindspore"]
 Frameworks = tuple[FrameworkName | None, FrameworkName | None]  # of both sides; None where it is not known
@@ -43,6 +43,25 @@ class Pairing:
     def sure(self) -> bool:
         """Tell whether the pair may be relied on without a trial."""
         return self.confidence >= SURE or self.evidence == "user"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlace:
+    """Where the two tensors of a pair were seen in the flow of the data, and that the same rows go into both uses.
+
+    `kind` is what is done there (product, scale, table ...), `uses` the number of the use in either side's run, counted
+    from 0; `rows` of `width` numbers go in. `by`: that alone (place), an order that was tried (choice) of so many
+    tensors that they go into (`rivals`), what stands before it (after), or the outputs (given, forced).
+    """
+
+    source: str
+    target: str
+    kind: str
+    uses: tuple[int, int]
+    rows: int
+    width: int
+    by: str
+    rivals: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +123,7 @@ class NameMap:
     """Pairings in the source's order, and everything that was not paired, each with its reason.
 
     `frameworks` says whose names the two sides have. `by_source` holds the first pairing of each source: one that is
-    cut has several, as a target that is joined has.
+    cut has several, as a target that is joined has. `flow` holds where pairs were seen in the flow of the data.
     """
 
     source: str
@@ -115,6 +134,7 @@ class NameMap:
     unmatched: tuple[Unmatched, ...] = ()
     unused_rules: tuple[str, ...] = ()
     frameworks: Frameworks = (None, None)
+    flow: tuple[FlowPlace, ...] = field(default=(), repr=False, compare=False)
     by_source: dict[str, Pairing] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

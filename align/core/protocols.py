@@ -177,6 +177,14 @@ class ModelRunner(Plugin, Protocol):
 
 
 @runtime_checkable
+class OperatorRunner(ModelRunner, Protocol):
+    """A ModelRunner whose `run` shows an `OperatorSink` every operator."""
+
+    def shows_operators(self) -> bool:
+        """Tell whether this version of the framework lets them be seen."""
+
+
+@runtime_checkable
 class PrecisionRunner(ModelRunner, Protocol):
     """Makes copies of a model that compute otherwise, to measure what rounding does to it."""
 

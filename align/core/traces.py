@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from align.core.dtypes import Array
@@ -94,6 +94,44 @@ class Intervention(InputSink, Protocol):
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return what is to take the place of one tensor that a module returned, of its shape; None: it stays."""
+
+
+class OperatorCall(Protocol):
+    """A call of an operator that is about to be made."""
+
+    @property
+    def name(self) -> str:
+        """What the framework calls the operator."""
+
+    @property
+    def tensors(self) -> Sequence[Array]:
+        """The tensors among its arguments, in order, also those inside of lists."""
+
+    def run(self, instead: Mapping[int, Array] | None = None) -> Any:
+        """Return what the operator makes of its arguments, with these in the place of its own by their number."""
+
+    def output(self, made: Any) -> Array | None:
+        """The first tensor of what `run` returned."""
+
+    def outputs(self, made: Any) -> Sequence[Array]:
+        """All tensors of what `run` returned."""
+
+    def with_output(self, made: Any, value: Array) -> Any:
+        """Return what `run` returned with another first tensor."""
+
+    def plain(self) -> Any:
+        """Make the call as it is."""
+
+    def answer(self, made: Any) -> Any:
+        """Return what the model is to get of what `run` returned."""
+
+
+@runtime_checkable
+class OperatorSink(CaptureSink, Protocol):
+    """A CaptureSink that is shown every call of an operator, also inside of the framework's own layers, and makes it."""
+
+    def operator(self, call: OperatorCall) -> Any:
+        """Make the call, and return its outcome."""
 
 
 @dataclass(frozen=True, slots=True)

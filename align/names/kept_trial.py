@@ -25,7 +25,7 @@ class KeptTrial:
     """What a map file keeps of a trial: what it was made of, a sum of each rule that it had, and what it found.
 
     `whole` says that nothing was left open, unsure or unseen, and that no line is missing. `names` are the sources with
-    their targets.
+    their targets; those in `flow` were found by the flow of the data.
     """
 
     made_of: str
@@ -33,6 +33,7 @@ class KeptTrial:
     whole: bool
     names: tuple[tuple[str, str, Transform], ...] = ()
     file: str = ""
+    flow: frozenset[tuple[str, str]] = frozenset()
 
 
 def kept_trial(path: Path) -> KeptTrial | None:
@@ -42,6 +43,7 @@ def kept_trial(path: Path) -> KeptTrial | None:
     if found is None:
         return None
     rules = tuple(found["rules"].split())
-    names = rules_of_text(trial_text(text), path).all_names
+    names = rules_of_text(trial_text(text, "trial", "dataflow"), path).all_names
+    flow = frozenset(one[:2] for one in rules_of_text(trial_text(text, "dataflow"), path).all_names)
     whole = found["whole"] == "whole" and len(names) == int(found["found"])
-    return KeptTrial(found["made_of"], rules, whole, names, path.name)
+    return KeptTrial(found["made_of"], rules, whole, names, path.name, flow)

@@ -233,3 +233,49 @@ Choice: fewer leave branches open that meet late; each takes a run for every cho
 USUAL_NORM_EPSILON: Final = 1e-5
 """The epsilon of a BatchNorm whose layer does not show it.
 Source: the default of `torch.nn.BatchNorm2d` and of `mindspore.nn.BatchNorm2d`."""
+
+# Dataflow: dataflow/
+
+MOST_SEEN_ROWS: Final = 4096
+"""Marks kept of the rows of a tensor.
+Choice: fewer, and an expert's rows are not found among all; more cost memory for each operator."""
+
+LEAST_SHARED_ROWS: Final = 3
+"""So many rows must be found among others, to be those of the same tensor.
+Choice: one row may be near another by chance; three within a thousandth are not."""
+
+MOST_LEAVES: Final = 64
+"""So many parts of what one product returned are looked at, and so many products back an addition is looked for.
+Choice: fewer hide how many heads are cut; more cost time where a loop cuts step by step."""
+
+MOST_ORDERS_OF_A_TIE: Final = 24
+"""Orders that are tried of layers that the same rows go into, each in a run of its own, all layers at once.
+Choice: four layers have 24 orders; more would take more runs than a user waits for."""
+
+MOST_DATAFLOW_RUNS: Final = 9
+"""Runs of the second model in which orders are tried.
+Choice: three layers of one input have 6 orders; with more a trial would cost more than ten passes."""
+
+MOST_RUNS_OF_A_TENSOR: Final = 256
+"""So many parts of a tensor are made one by one, as of heads that are interleaved.
+Choice: fewer refuse models of many heads; more make a map that nobody reads."""
+
+MOST_CUTS: Final = 3
+"""So often a part of a product may be cut again: into kv and q, then k and v, then halves.
+Choice: more would take halves of heads for layers of their own."""
+
+MOST_FOLLOWING_USES: Final = 16
+"""So many products behind a use are compared by their shapes, to tell one branch from another.
+Choice: fewer, and branches that end differently look alike; a block has some ten."""
+
+MOST_WINDOWS: Final = 4
+"""So many branches that the same rows go into are tried for one.
+Choice: towers of a detector are three; experts follow each other in one order on both sides."""
+
+MOST_DISTINCT_ELEMENTS: Final = 2**24
+"""Of larger tensors elements may be alike, and copies that were moved about are not traced.
+Choice: 2^24 elements take some two seconds to sort; larger ones would take longer than a pass."""
+
+MOST_SEEDS_TRIED: Final = 3
+"""So many draws of values are tried until every expert sees some rows.
+Choice: each costs two passes of the first side; a router that leaves one out thrice does so on these inputs."""

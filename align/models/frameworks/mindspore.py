@@ -38,7 +38,12 @@ from align.models.adapter_parts.mindspore.copies import (
     placed_cell,
     rebuilt_cell,
 )
-from align.models.adapter_parts.mindspore.functions import captured_operators, elementwise_functions
+from align.models.adapter_parts.mindspore.functions import (
+    captured_operators,
+    elementwise_functions,
+    shown_operators,
+    shows_operators,
+)
 from align.models.adapter_parts.mindspore.gradients import differentiate
 from align.models.adapter_parts.mindspore.loop_host import MindSporeLoopHost
 from align.models.adapter_parts.mindspore.loops import MindSporeLoops
@@ -213,8 +218,13 @@ class MindSporeFramework(
         cells = () if self._graph else (one for one in model.cells_and_names() if one[0] or call is model)
         hooked = recorded_calls(cells, recorder, stand_ins or {}, "construct")
         eager = layer_by_layer(graph=self._graph)
-        with in_mode(graph=self._graph), eager, evaluated(model), hooked, captured_operators(model, recorder):
+        seen = captured_operators(model, recorder), shown_operators(sink)
+        with in_mode(graph=self._graph), eager, evaluated(model), hooked, seen[0], seen[1]:
             run_on_batches(call, calls, recorder, "MindSpore")
+
+    def shows_operators(self) -> bool:
+        """Operators are shown where they run one by one; see OperatorRunner."""
+        return not self._graph and shows_operators()
 
     @contextmanager
     def evaluating(self, model: Model, *, restores: bool = True) -> Iterator[None]:

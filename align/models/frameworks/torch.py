@@ -30,6 +30,7 @@ from align.models.adapter_parts.torch.emulation import emulate, emulated_calls
 from align.models.adapter_parts.torch.export_onnx import export_onnx
 from align.models.adapter_parts.torch.function_modes import (
     captured_functions,
+    shown_operators,
     compute_wide,
     replace_functions,
     round_at_random,
@@ -196,8 +197,12 @@ class TorchFramework(
         call = root_call(model, recorder, stand_ins)
         seen = (one for one in model.named_modules() if not is_scripted(one[1]) and (one[0] or call is model))
         hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
-        with evaluated(model), hooked, torch.no_grad(), captured_functions(model, recorder):
+        with evaluated(model), hooked, torch.no_grad(), captured_functions(model, recorder), shown_operators(sink):
             run_on_batches(call, calls, recorder, self.name)
+
+    def shows_operators(self) -> bool:
+        """All are shown; see OperatorRunner."""
+        return True
 
     @contextmanager
     def evaluating(self, model: Model, *, restores: bool = True) -> Iterator[None]:

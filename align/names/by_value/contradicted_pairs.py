@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CROSSED = sentence("pair_note.crossed_in_run")
 # What names and shapes say may be doubted; what the user, equal values or a run say may not.
-_CERTAIN = ("user", "values", "trial")
+_CERTAIN = ("user", "values", "trial", "dataflow")
 
 
 @dataclass(frozen=True, slots=True)

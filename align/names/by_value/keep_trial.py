@@ -119,7 +119,7 @@ def _kept_pairs(trial: Trial, made_of: str, name_map: NameMap) -> _KeptPairs:
 def _untouched(kept: KeptTrial, touched: tuple[set[str], set[str]]) -> Iterator[Pairing]:
     for source, target, change in kept.names:
         if touched[0].isdisjoint((source, _owner(source))) and touched[1].isdisjoint((target, _owner(target))):
-            yield Pairing(source, target, "trial", 1.0, change)
+            yield Pairing(source, target, "dataflow" if (source, target) in kept.flow else "trial", 1.0, change)
 
 
 def _owner(name: str) -> str:
@@ -129,7 +129,7 @@ def _owner(name: str) -> str:
 def _line(made_of: str, rules: NameRules, name_map: NameMap) -> str:
     """The comment that says what a trial was made of; "" where that is not known."""
     whole = name_map.complete and all(pair.sure and UNSEEN not in pair.note for pair in name_map.pairings)
-    found = sum(pair.evidence == "trial" for pair in name_map.pairings)
+    found = sum(pair.evidence in ("trial", "dataflow") for pair in name_map.pairings)
     record = " ".join([made_of, f"{'whole' if whole else 'part'} {found}", *_sums(rules)])
     return say("map_file.tried", mark=OURS, record=record) if made_of else ""
 

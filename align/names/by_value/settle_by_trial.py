@@ -22,6 +22,7 @@ from align.names.by_value.choose_partners import SettledGroups, settle_groups
 from align.names.by_value.distinct_values import distinct_values
 from align.names.by_value.trial_groups import fused_piece_orders, open_groups, settle_by_equality
 from align.names.by_value.trial_runs import CallSampler, TrialRuns, TrialSide
+from align.names.dataflow.settle_by_dataflow import map_by_dataflow
 from align.names.layers.read_layers import LayeredSides
 from align.names.matching.explain_unpaired import explain_unpaired_anew
 from align.names.thresholds import PERTURBING_SEED
@@ -62,12 +63,24 @@ def map_by_trial(
     if inputs is None or sides is None:
         raise UsageError.of("names_error.trial_without_inputs")
     try:
-        settled = name_map if done else settle_by_trial(*sides, name_map, inputs, progress)
+        settled = name_map if done else _settled(sides, name_map, inputs, progress)
     except ModelFailedError as error:
         if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
             return name_map, sentence("map_verdict.trial_failed", error=error.message)
         raise
     return explain_unpaired_anew(LayeredSides(parameters), settled), ""
+
+
+def _settled(
+    sides: tuple[Side, Side], name_map: NameMap, inputs: Mapping[str, Array], progress: Progress
+) -> NameMap:
+    """What the flow of the data shows; what it leaves open, or has not seen, goes on to a trial layer by layer."""
+    followed = map_by_dataflow(*sides, name_map, inputs, progress)
+    seen = {(one.source, one.target) for one in followed.flow}
+    unseen = [p for p in followed.pairings if (p.source, p.target) not in seen and p.evidence != "user"]
+    if followed.pairings and not followed.ambiguous and not unseen and all(p.sure for p in followed.pairings):
+        return followed
+    return settle_by_trial(*sides, followed, inputs, progress)
 
 
 def settle_by_trial(

@@ -57,14 +57,14 @@ def _is_given(line: str) -> bool:
     return found is not None and found["why"].split()[0] in ("user", "dropped")
 
 
-def trial_text(text: str) -> str:
-    """The text with an empty line for each that does not say what a trial found; headers of tables stay."""
-    return "\n".join(line if _HEADER.fullmatch(line) or _is_of_trial(line) else "" for line in text.split("\n"))
+def trial_text(text: str, *kinds: str) -> str:
+    """The text with an empty line for each that does not say what a run found, by this evidence; headers stay."""
+    return "\n".join(line if _HEADER.fullmatch(line) or _is_of(line, kinds) else "" for line in text.split("\n"))
 
 
-def _is_of_trial(line: str) -> bool:
+def _is_of(line: str, kinds: tuple[str, ...]) -> bool:
     found = _MARKED.fullmatch(line) if is_ours(line) else None
-    return found is not None and found["why"].split()[0] == "trial"
+    return found is not None and found["why"].split()[0] in kinds
 
 
 class Section(NamedTuple):

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from align.core.traces import OperatorSink
 from align.errors import CannotRunError
+from align.models.adapter_parts.mindspore.arrays import to_array, to_tensor
 from align.models.live.call_sites import called_by_user
+from align.models.live.operator_calls import LiveOperatorCall
 from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
@@ -53,6 +57,38 @@ def captured_operators(model: Model, recorder: CallRecorder) -> AbstractContextM
             return recorded(func.name, operators_arguments(args), kwargs or {}, output) if called_by_user() else output
 
     return _with_indices(Operators(), recorded)
+
+
+def shows_operators() -> bool:
+    """Tell whether this version of MindSpore has a dispatch mode."""
+    return find_spec("mindspore.utils.ms_dispatch") is not None
+
+
+@contextmanager
+def shown_operators(sink: object) -> Iterator[None]:
+    """Show the sink every operator that MindSpore dispatches (PYNATIVE), if it wants to see them."""
+    if not isinstance(sink, OperatorSink):
+        yield
+        return
+    import mindspore
+    from mindspore.utils.ms_dispatch import MsDispatchMode
+
+    def as_array(value: Any) -> Array | None:
+        return to_array(value) if isinstance(value, mindspore.Tensor) else None
+
+    def from_array(value: Array, like: Any) -> Any:
+        return to_tensor(value).astype(like.dtype)
+
+    class Operators(MsDispatchMode):  # type: ignore[misc]
+        def __ms_dispatch__(self, func: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
+            own, place = operators_arguments(args), None
+            if own is not args:  # (primitive, name, arguments)
+                place = args[:2]
+            function = func if place is None else lambda *given: func(*place, given)
+            return sink.operator(LiveOperatorCall(func.name, function, (own, kwargs or {}), (as_array, from_array)))
+
+    with Operators():
+        yield
 
 
 @contextmanager

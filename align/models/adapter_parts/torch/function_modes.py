@@ -10,25 +10,25 @@ much more is a branch on the dtype, or random numbers, and no noise.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.traces import CodeSeen
+from align.core.traces import CodeSeen, OperatorSink
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.live.call_sites import called_by_user, user_line
+from align.models.live.operator_calls import LiveOperatorCall
 from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
 
     Functions = Mapping[str, Callable[[Array, Array], Array]]
-    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from align.models.record_calls import CallRecorder
@@ -168,6 +168,41 @@ def _replacing_mode(functions: Functions) -> Any:
             return output.copy_(to_tensor(own(given, to_array(output))))
 
     return Replacing()
+
+
+@contextmanager
+def shown_operators(sink: object) -> Iterator[None]:
+    """Show the sink every operator that torch dispatches, if it wants to see them.
+
+    torch's layers of transformers compute all at once where they may; one by one they are seen.
+    """
+    if not isinstance(sink, OperatorSink):
+        yield
+        return
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    def from_array(value: Array, like: Any) -> Any:
+        return to_tensor(value).to(like)
+
+    def as_array(value: Any) -> Array | None:
+        return to_array(value) if torch.is_tensor(value) else None
+
+    class Operators(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            writes = func._schema.is_mutable  # noqa: SLF001 - no public way
+            name = func.overloadpacket.__name__
+            forms = as_array, from_array
+            call = LiveOperatorCall(name, func, (args, kwargs or {}), forms, torch.clone if writes else None)
+            return sink.operator(call)
+
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with Operators():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def captured_functions(model: Model, recorder: CallRecorder) -> AbstractContextManager[Any]:

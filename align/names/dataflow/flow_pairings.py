@@ -1,0 +1,118 @@
+"""The pairings that matched uses come to: which element of which source each element of a target is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.name_map import FlowPlace, Pairing
+from align.names.dataflow.made_of import bare_shape, form_between, transforms_of
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.core.transforms import Transform
+    from align.names.by_value.trial_runs import TrialSide
+    from align.names.dataflow.follow_uses import Followed, Match
+    from align.names.dataflow.made_of import Places
+    from align.names.dataflow.search_orders import Status
+    from align.names.dataflow.weight_pieces import PieceIndex
+
+
+class FlowPairings:
+    """Which element of which source each element of a target is."""
+
+    def __init__(self, sides: tuple[TrialSide, TrialSide], indexes: tuple[PieceIndex, PieceIndex]) -> None:
+        first, second = sides
+        self._indexes = indexes
+        self._shapes = tuple({p.name: p.shape for p in side.parameters.parameters} for side in (first, second))
+        self._places: dict[str, dict[str, np.ndarray]] = defaultdict(dict)
+        self._whole: dict[tuple[str, str], Transform] = {}
+        self._how: dict[tuple[str, str], Status] = {}
+        self.places: dict[tuple[str, str], FlowPlace] = {}
+        self._clash: set[str] = set()
+
+    def add(self, one: Followed, match: Match, how: Status) -> None:
+        """Note that a piece of a target is a piece of a source, and where it was seen."""
+        for source in match.use.piece.names:
+            for target in one.use.piece.names:
+                if (source, target) not in self.places:
+                    self.places[source, target] = _place(source, target, one, match)
+        mine, theirs = self._indexes[0].origins(match.use.piece), self._indexes[1].origins(one.use.piece)
+        if match.change or not mine or not theirs:
+            self._add_derived(match.use.piece.names, one.use.piece.names, how)
+            return
+        for source, places in mine.items():
+            given = match.of(places).reshape(-1)
+            for target, own in theirs.items():
+                kept = (own if match.own is None else own[..., list(match.own)]).reshape(-1)
+                both = (given >= 0) & (kept >= 0)
+                if both.any():
+                    self._join(source, target, given[both], kept[both], how)
+
+    def _join(self, source: str, target: str, given: Places, kept: Places, how: Status) -> None:
+        places = self._places[target]
+        for other, known in places.items():
+            if other != source and (known[kept] >= 0).any():
+                self._clash.add(target)
+        size = int(np.prod(self._shapes[1][target], dtype=int))
+        made = places.setdefault(source, np.full(size, -1, np.int64))
+        if ((made[kept] >= 0) & (made[kept] != given)).any():
+            self._clash.add(target)
+        made[kept] = given
+        self._note(source, target, how)
+
+    def give(self, source: str, target: str, change: Transform) -> None:
+        """Note a pair that only the outputs can prove."""
+        self._whole[source, target] = change
+        self._note(source, target, "open")
+
+    def _note(self, source: str, target: str, how: Status) -> None:
+        before = self._how.get((source, target), how)
+        self._how[source, target] = min(before, how, key=("open", "free", "sure").index)
+
+    def _add_derived(self, sources: Sequence[str], targets: Sequence[str], how: Status) -> None:
+        """Of a tensor that was computed from parameters: those that alone have one shape."""
+        left, right = self._shapes
+        for source in sources:
+            alike = [name for name in targets if sorted(bare_shape(right[name])) == sorted(bare_shape(left[source]))]
+            if len(alike) == 1 and sum(sorted(bare_shape(left[name])) == sorted(bare_shape(left[source])) for name in sources) == 1:
+                change = form_between(left[source], right[alike[0]])
+                if change is not None:
+                    square = len(set(bare_shape(left[source]))) < len(bare_shape(left[source]))
+                    self._whole[source, alike[0]] = change
+                    self._note(source, alike[0], "open" if square and how == "sure" else how)
+
+    def pairings(self) -> list[Pairing]:
+        """All pairs, of those targets that are of one mind."""
+        found: dict[str, list[Pairing]] = defaultdict(list)
+        for (source, target), change in self._whole.items():
+            found[target].append(self._pairing(source, target, change))
+        for target, sources in self._places.items():
+            if target in self._clash:
+                continue
+            shape = self._shapes[1][target]
+            own: list[Pairing] = []
+            for source, places in sources.items():
+                made = transforms_of(places.reshape(shape), self._shapes[0][source])
+                if made is None:
+                    own = []
+                    break
+                own += [self._pairing(source, target, change) for change in made]
+            if own and sum((places >= 0).sum() for places in sources.values()) == np.prod(shape, dtype=int):
+                found[target] = own
+        return [pairing for own in found.values() for pairing in own]
+
+    def _pairing(self, source: str, target: str, change: Transform) -> Pairing:
+        how = self._how[source, target]
+        note = sentence("pair_note.either_is_right") if how == "free" else ""
+        return Pairing(source, target, "dataflow", 0.0 if how == "open" else 1.0, change, note)
+
+
+def _place(source: str, target: str, one: Followed, match: Match) -> FlowPlace:
+    """What a match rests on."""
+    uses, rows = (match.use.order, one.use.order), one.use.rows
+    return FlowPlace(source, target, one.use.kind, uses, rows.count, rows.width, one.by, len(one.tie))

@@ -1,0 +1,352 @@
+"""What names leave open is settled by where parameters stand in the flow of the data.
+
+Both models run on distinct values. Each use of a parameter is looked up by the rows that go into it; where the same
+rows go into several (query, key and value), orders are tried, in all layers at once, and what comes behind them tells.
+If at the end both models return the same with all pairs loaded, the whole map is proven.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.name_map import Ambiguity, Dropped
+from align.core.piece_transforms import Part
+from align.core.progress import silent
+from align.core.protocols import OperatorRunner
+from align.names.by_value.distinct_values import Calibration
+from align.names.by_value.seen_tensors import agree
+from align.names.by_value.trial_runs import TrialSide
+from align.names.dataflow.flow_pairings import FlowPairings
+from align.names.dataflow.follow_uses import FirstSide, FollowedUses, SeenUses, key_of
+from align.names.dataflow.lively_values import lively_values
+from align.names.dataflow.made_of import form_between
+from align.names.dataflow.search_orders import OrderSearch
+from align.names.dataflow.weight_pieces import PieceIndex
+from align.names.thresholds import MOST_DATAFLOW_RUNS, MOST_SEEDS_TRIED, TRIAL_SEED
+from align.words.catalogue import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.name_map import FlowPlace, NameMap, Pairing
+    from align.core.parameters import ParameterSet
+    from align.core.progress import Progress
+    from align.core.transforms import Transform
+    from align.models.open_side import Side
+    from align.names.dataflow.follow_uses import TieKey, UseKey
+    from align.names.dataflow.operator_uses import Use
+    from align.names.dataflow.search_orders import Status
+
+
+@dataclass(slots=True)
+class DataflowFound:
+    """Pairings that the flow of the data shows, and what each rests on.
+
+    They are `proven` if both models return the same with all of them loaded.
+    """
+
+    pairings: list[Pairing]
+    proven: bool
+    places: dict[tuple[str, str], FlowPlace] = field(default_factory=dict)
+
+
+def map_by_dataflow(
+    source: Side, target: Side, name_map: NameMap, inputs: Mapping[str, Array], progress: Progress = silent
+) -> NameMap:
+    """Return the map with what the flow of the data shows; as it is where a side's operators cannot be seen.
+
+    Pairs that the user gave stay. Both models get distinct values for the time of it, and have their own back
+    afterwards. Raises ModelFailedError where a model does not run.
+    """
+    sides = source, target
+    if not all(isinstance(side.runner, OperatorRunner) and side.runner.shows_operators() for side in sides):
+        return name_map
+    first, second = (TrialSide(side) for side in sides)
+    with first.restored(), second.restored():
+        for side in (first, second):
+            side.seconds(inputs)
+        found = Dataflow(first, second, name_map, progress).settle()
+    return with_dataflow(name_map, found, (first.parameters, second.parameters))
+
+
+def with_dataflow(name_map: NameMap, found: DataflowFound, sides: tuple[ParameterSet, ParameterSet]) -> NameMap:
+    """Return the map with these pairings in the place of what names say of their targets and sources."""
+    said = [one for one in name_map.pairings if one.evidence in ("user", "dataflow", "trial")]
+    kept_out = {one.target for one in said} | {one.name for one in name_map.dropped if one.side == "target"}
+    whole = {one.source for one in said if not one.transform.steps}
+    known = {(one.source, one.target, one.transform): one for one in name_map.pairings}
+    forms = {(one.source, one.target): one.transform for one in name_map.pairings if one.transform.steps}
+    by_name = {one.target: one.source for one in name_map.pairings if one.sure}
+    new: list[Pairing] = []
+    for one in _under_own_names(found.pairings, sides[0]):
+        before = known.get((one.source, one.target, one.transform))
+        if one.target in kept_out or one.source in whole:
+            continue
+        if before is not None and before.sure and not one.note:
+            new.append(replace(before, confidence=1.0))
+        elif before is not None or by_name.get(one.target, one.source) == one.source:
+            form = forms.get((one.source, one.target))
+            against = form is not None and form != one.transform and not one.note
+            note = sentence("pair_note.names_say_otherwise") if against else one.note
+            new.append(replace(one, note=note))
+        elif found.proven:
+            new.append(replace(one, note=sentence("pair_note.names_stand_elsewhere", name=by_name[one.target])))
+    taken = {one.source for one in new}, {one.target for one in new}
+    old = [p for p in name_map.pairings if p.target not in taken[1] and (p in said or p.source not in taken[0])]
+    order = {name: at for at, name in enumerate(sides[0].names)}
+    pairings = tuple(sorted((*old, *new), key=lambda pairing: order[pairing.source]))
+    paired = {one.source for one in pairings}, {one.target for one in pairings}
+    groups = [group.without(*paired) for group in name_map.ambiguous]
+    left = [p for p in name_map.pairings if p not in old and p.source not in paired[0]]
+    groups += [Ambiguity((p.source,), (), sentence("trial_reason.stands_elsewhere")) for p in left]
+    dropped = list(name_map.dropped)
+    if found.proven:
+        dropped += _computed(sides, paired, dropped)
+    gone = {(one.name, one.side) for one in dropped}
+    groups = [
+        replace(
+            group,
+            sources=tuple(name for name in group.sources if (name, "source") not in gone),
+            targets=tuple(name for name in group.targets if (name, "target") not in gone),
+        )
+        for group in groups
+    ]
+    ambiguous = tuple(group for group in groups if group.sources or group.targets)
+    kept = {(one.source, one.target) for one in new}
+    flow = tuple(place for key, place in found.places.items() if key in kept)
+    return replace(name_map, pairings=pairings, ambiguous=ambiguous, dropped=tuple(dropped), flow=flow)
+
+
+def _computed(
+    sides: tuple[ParameterSet, ParameterSet], paired: tuple[set[str], set[str]], dropped: Iterable[Dropped]
+) -> list[Dropped]:
+    """Tensors that are not trained, and without which the outputs are equal: tables that a model computes itself."""
+    known = {(one.name, one.side) for one in dropped}
+    return [
+        Dropped(parameter.name, side, sentence("unmatched_reason.computed"))
+        for at, side in enumerate(("source", "target"))
+        for parameter in sides[at].parameters
+        if (parameter.buffer or parameter.trainable is False)
+        and parameter.name not in paired[at]
+        and (parameter.name, side) not in known
+    ]
+
+
+def _under_own_names(pairings: Sequence[Pairing], source: ParameterSet) -> list[Pairing]:
+    """Of a tensor with several names that is several targets: each target gets a name of its own."""
+    others: dict[str, list[str]] = defaultdict(list)
+    for parameter in source.parameters:
+        if parameter.tied_to:
+            others[parameter.tied_to].append(parameter.name)
+    found, whole = [], set[str]()
+    for one in pairings:
+        if one.source in whole and others[one.source] and not one.transform.steps:
+            found.append(replace(one, source=others[one.source].pop(0)))
+        else:
+            found.append(one)
+            whole |= {one.source} if not one.transform.steps else set()
+    return found
+
+
+class Dataflow:
+    """Both sides, the uses of the first, and the runs of the second."""
+
+    def __init__(self, first: TrialSide, second: TrialSide, name_map: NameMap, progress: Progress = silent) -> None:
+        self.first, self.second, self.name_map, self._progress = first, second, name_map, progress
+        self._runs = 0
+
+    def settle(self) -> DataflowFound:
+        """Record the first side, follow the second, and prove what was found."""
+        self._record_first()
+        generator = np.random.default_rng(TRIAL_SEED + 1)
+        self.own = lively_values(self.second, generator)
+        self.own |= self._named_values()
+        self.second.load(self.own)
+        seen = SeenUses(PieceIndex(self.own))
+        self.second.run(seen)
+        self.seen = {key_of(use): use for use in seen.uses()}
+        self.given = self._guessed_forms()
+        self.second.load(self.own)
+        run, status, unlike = self._search()
+        made = self._made(run, status, unlike)
+        pairings = made.pairings()
+        proven = self._proof(pairings)
+        if proven:
+            pairings = [replace(one, confidence=1.0) for one in pairings]
+        return DataflowFound([one for one in pairings if one.confidence], proven, made.places)
+
+    def _record_first(self) -> None:
+        """See the uses of the first side; with other values where they let some experts see nothing."""
+        best: tuple[int, SeenUses, dict[str, Array], PieceIndex] | None = None
+        for seed in range(MOST_SEEDS_TRIED):
+            generator = np.random.default_rng(TRIAL_SEED + 100 * seed)
+            values = lively_values(self.first, generator)
+            self.first.load(values)
+            calibration = Calibration(self.first.layers, values, generator)
+            self.first.run(calibration)
+            values |= calibration.statistics
+            self.first.load(values)
+            index = PieceIndex(values)
+            seen = SeenUses(index)
+            self.first.run(seen)
+            missed = self._missed(seen.uses(), values)
+            if best is None or missed < best[0]:
+                best = missed, seen, values, index
+            if not missed:
+                break
+        if best is not None:
+            _, seen, self.values, self.index = best
+            self.outputs, self.uses = seen.outputs, FirstSide(seen.uses())
+
+    def _missed(self, uses: Sequence[Use], values: Mapping[str, Array]) -> int:
+        """How many elements of tensors that are used in pieces, or of like siblings of those, are not used."""
+        used: dict[str, int] = defaultdict(int)
+        for use in uses:
+            for name in use.piece.names:
+                used[name] += use.value.size if not use.piece.derived else values[name].size
+        stacked = sum(max(0, values[name].size - used[name]) for name in used if values[name].ndim > 2)
+        folded = {_unnumbered(name) for name in used}
+        siblings = (name for name in values if name not in used and _unnumbered(name) in folded)
+        return stacked + sum(values[name].size for name in siblings)
+
+    def _named_values(self) -> dict[str, Array]:
+        """The first side's values under the second side's names, of surely named pairs of whole tensors."""
+        made: dict[str, Array] = {}
+        for pairing in self.name_map.pairings:
+            own, name = self.values.get(self.first.tensor(pairing.source)), self.second.tensor(pairing.target)
+            if pairing.sure and own is not None and name in self.own and not _cuts(pairing.transform):
+                made[name] = pairing.transform.apply(own).astype(self.own[name].dtype)
+        return made
+
+    def _guessed_forms(self) -> dict[str, tuple[str, Transform]]:
+        """Pairs of parameters that are used in ways that the other side has none of: a filter, and a row for each tap.
+
+        They are the same in number and size, and get each other's values in the order of their first uses.
+        """
+        sides = (self.uses.uses, [*self.seen.values()])
+        values = self.values, self.own
+        ways: list[dict[str, tuple[str, int]]] = [{}, {}]
+        for at, uses in enumerate(sides):
+            for use in uses:
+                if len(use.piece.names) == 1:
+                    name = use.piece.names[0]
+                    ways[at].setdefault(name, (use.kind, values[at][name].size))
+        alone = [[name for name, way in ways[at].items() if way not in ways[1 - at].values()] for at in (0, 1)]
+        found: dict[str, tuple[str, Transform]] = {}
+        for size in sorted({self.own[name].size for name in alone[1]}):
+            left, right = ([name for name in alone[at] if values[at][name].size == size] for at in (0, 1))
+            for source, target in zip(left, right, strict=True) if len(left) == len(right) else ():
+                change = form_between(self.values[source].shape, self.own[target].shape)
+                if change is not None:
+                    found[target] = source, change
+                    self.own[target] = change.apply(self.values[source]).astype(self.own[target].dtype)
+        return found
+
+    def _hints(self) -> dict[str, list[str]]:
+        """For each target, the sources that names pair it with, those of the first part first."""
+        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for pairing in self.name_map.pairings:
+            start = next((step.start for step in reversed(pairing.transform.steps) if isinstance(step, Part)), 0)
+            found[self.second.tensor(pairing.target)].append((start, self.first.tensor(pairing.source)))
+        return {name: [source for _, source in sorted(own)] for name, own in found.items()}
+
+    def follow(self, orders: Mapping[TieKey, int]) -> FollowedUses:
+        """Run the second side with these orders of ties."""
+        self._runs += 1
+        self._progress("dataflow", self._runs, self._runs + 1)
+        run = FollowedUses(PieceIndex(self.own), self.uses, self.seen, orders, (self._hints(), self.given))
+        self.second.run(run)
+        return run
+
+    def _search(self) -> tuple[FollowedUses, dict[TieKey, Status], set[UseKey]]:
+        """Try orders of ties until nothing behind them has wrong rows: in all layers at once, each on its own."""
+        search = OrderSearch()
+        run = self.follow({})
+        search.start(run, self.outputs)
+        while self._runs < MOST_DATAFLOW_RUNS and (orders := search.next_orders()) is not None:
+            run = self.follow(orders)
+            search.note(orders, run)
+        if search.orders != search.last:
+            run = self.follow(search.orders)
+        proven = not run.helped and agree(self.outputs, run.outputs)
+        doubts = [search.doubted(half) for half in (0, 1)]
+        others = [(orders, self.follow(orders)) for orders in doubts if orders != search.orders]
+        unlike = set() if proven else {key for _, other in others for key in _unlike(run, other)}
+        return run, search.status(run, others, proven=proven), unlike
+
+    def _made(self, run: FollowedUses, status: Mapping[TieKey, Status], unlike: Container[UseKey]) -> FlowPairings:
+        """All pairs that a run shows; those that only a guess shows have a confidence of 0."""
+        made = FlowPairings((self.first, self.second), (self.index, run.index))
+        for target, (source, change) in self.given.items():
+            made.give(source, target, change)
+        trusted = self._trusted(run)
+        for key, one in run.followed.items():
+            how: Status = "open" if one.by == "forced" or key in unlike or key not in trusted else "sure"
+            if one.tie and how == "sure":
+                how = status.get(one.tie, "open")
+            for match in one.matches:
+                made.add(one, match, how)
+        return made
+
+    def _trusted(self, run: FollowedUses) -> set[UseKey]:
+        """Uses whose place does not hang on a guess: behind one, only what follows in the first side's own order.
+
+        What a guessed use should have returned is put in its place, so that the next uses fit it, right or wrong.
+        """
+        place = {use.order: at for at, use in enumerate(use for use in self.uses.uses if use.heavy)}
+        found: set[UseKey] = set()
+        last, in_doubt, in_line = -1, False, True
+        for key, one in run.followed.items():
+            at = [place[match.use.order] for match in one.matches if match.use.order in place]
+            if one.use.heavy and one.by == "forced":
+                in_doubt = True
+                in_line = bool(at) and min(at) == last + 1
+            elif one.use.heavy and in_doubt and at:
+                in_line = in_line and min(at) == last + 1
+            if one.by != "forced" and (in_line or not in_doubt):
+                found.add(key)
+            last = max([last, *at]) if in_line or not in_doubt else last
+        return found
+
+    def _proof(self, pairings: Sequence[Pairing]) -> bool:
+        """Tell whether the outputs are equal once all pairs are loaded."""
+        wholes: dict[str, Array] = {}
+        for pairing in pairings:
+            own, name = self.values.get(self.first.tensor(pairing.source)), self.second.tensor(pairing.target)
+            if own is not None and name in self.own:
+                made = pairing.transform.apply(own)  # zeros where other parts belong
+                wholes[name] = wholes[name] + made if name in wholes and _is_part(pairing) else made
+        own = self.own
+        values = own | {name: made.astype(own[name].dtype).reshape(own[name].shape) for name, made in wholes.items()}
+        self.second.load(values)
+        seen = SeenUses(PieceIndex(values))
+        self.second.run(seen)
+        return agree(self.outputs, seen.outputs)
+
+
+def _unlike(run: FollowedUses, other: FollowedUses) -> set[UseKey]:
+    """Uses that find another place in another run, and rows that are right there too."""
+    found = set()
+    for key, one in run.followed.items():
+        two = other.followed.get(key)
+        if two is not None and one.by == two.by == "place":
+            if [match.use.order for match in one.matches] != [match.use.order for match in two.matches]:
+                found.add(key)
+    return found
+
+
+def _unnumbered(name: str) -> str:
+    return "".join("0" if letter.isdigit() else letter for letter in name)
+
+
+def _is_part(pairing: Pairing) -> bool:
+    return any(isinstance(step, Part) for step in pairing.transform.steps[-1:])
+
+
+def _cuts(transform: Transform) -> bool:
+    return any(hasattr(step, "start") for step in transform.steps)
