@@ -66,10 +66,10 @@ def map_by_kept_trial(
     kept = _kept_pairs(trial, made_of, name_map)
     if kept.pairings:
         name_map = with_settled(name_map, kept.pairings, trial.parameters[0].names)
-    found, unproven = map_by_trial(sides, trial.parameters, name_map, inputs, progress, done=kept.done)
+    found, unproven, told = map_by_trial(sides, trial.parameters, name_map, inputs, progress, done=kept.done)
     facts = {"count": len(kept.pairings), "file": kept.file, "done": kept.done}
     notes: tuple[Note, ...] = (("map_warning.trial_kept", facts),) if kept.pairings or kept.done else ()
-    return TriedMap(found, unproven, "" if unproven else _line(made_of, trial.rules, found), notes)
+    return TriedMap(found, unproven, "" if unproven else _line(made_of, trial.rules, found), (*notes, *told))
 
 
 def trial_digest(sides: tuple[Side, Side], parameters: Sequence[ParameterSet], inputs: Mapping[str, Array]) -> str:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.names.by_value.seen_tensors import SeenTensor
     from align.names.layers.read_layers import Layer
+    from align.words.catalogue import Note
 
 
 UNSEEN = sentence("trial_reason.not_seen")
@@ -53,8 +54,8 @@ def map_by_trial(
     progress: Progress,
     *,
     done: bool = False,
-) -> tuple[NameMap, str]:
-    """The map after a trial, and why it is not proven if the models cannot run though names settle all.
+) -> tuple[NameMap, str, tuple[Note, ...]]:
+    """The map after a trial, why it is not proven if the models cannot run though names settle all, and notes.
 
     What is `done` is not tried again.
 
@@ -63,24 +64,28 @@ def map_by_trial(
     if inputs is None or sides is None:
         raise UsageError.of("names_error.trial_without_inputs")
     try:
-        settled = name_map if done else _settled(sides, name_map, inputs, progress)
+        settled, notes = (name_map, ()) if done else _settled(sides, name_map, inputs, progress)
     except ModelFailedError as error:
         if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
-            return name_map, sentence("map_verdict.trial_failed", error=error.message)
+            return name_map, sentence("map_verdict.trial_failed", error=error.message), ()
         raise
-    return explain_unpaired_anew(LayeredSides(parameters), settled), ""
+    return explain_unpaired_anew(LayeredSides(parameters), settled), "", notes
 
 
 def _settled(
     sides: tuple[Side, Side], name_map: NameMap, inputs: Mapping[str, Array], progress: Progress
-) -> NameMap:
-    """What the flow of the data shows; what it leaves open, or has not seen, goes on to a trial layer by layer."""
-    followed = map_by_dataflow(*sides, name_map, inputs, progress)
+) -> tuple[NameMap, tuple[Note, ...]]:
+    """What the flow of the data shows; what it leaves open, or has not seen, goes on to a trial layer by layer.
+
+    A run that the user interrupts leaves what is settled.
+    """
+    followed, notes = map_by_dataflow(*sides, name_map, inputs, progress)
     seen = {(one.source, one.target) for one in followed.flow}
     unseen = [p for p in followed.pairings if (p.source, p.target) not in seen and p.evidence != "user"]
-    if followed.pairings and not followed.ambiguous and not unseen and all(p.sure for p in followed.pairings):
-        return followed
-    return settle_by_trial(*sides, followed, inputs, progress)
+    whole = followed.pairings and not followed.ambiguous and not unseen and all(p.sure for p in followed.pairings)
+    if whole or any(key == "map_warning.interrupted" for key, _ in notes):
+        return followed, notes
+    return settle_by_trial(*sides, followed, inputs, progress), notes
 
 
 def settle_by_trial(

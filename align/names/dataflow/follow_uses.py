@@ -51,7 +51,19 @@ INVERSES = {
 ELEMENTWISE_KINDS = ("scale", "divide", "shift", "subtract")
 
 
-class UseSink:
+class ReturnedTensors:
+    """A sink that keeps what the model returned."""
+
+    def __init__(self) -> None:
+        self.outputs: list[SeenTensor] = []
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Keep what the model itself returned."""
+        if not capture.module:
+            self.outputs.append(see_tensor(value))
+
+
+class UseSink(ReturnedTensors):
     """An OperatorSink that is handed every use of a parameter, and keeps what the model returned.
 
     It also sees how the features of a product are cut into parts: what an operator returns may consist of elements of
@@ -59,16 +71,11 @@ class UseSink:
     """
 
     def __init__(self, index: PieceIndex) -> None:
+        super().__init__()
         self.index = index
-        self.outputs: list[SeenTensor] = []
         self._products: list[Use] = []
         self._cut: dict[float, _Cut] = {}
         self._leaves: dict[UseKey, dict[Features, None]] = defaultdict(dict)
-
-    def add(self, capture: Capture, value: Array) -> None:
-        """Keep what the model itself returned."""
-        if not capture.module:
-            self.outputs.append(see_tensor(value))
 
     def operator(self, call: OperatorCall) -> Any:
         """Make a call, use by use."""

@@ -8,6 +8,7 @@ If at the end both models return the same with all pairs loaded, the whole map i
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,11 @@ from align.core.piece_transforms import Part
 from align.core.progress import silent
 from align.core.protocols import OperatorRunner
 from align.names.by_value.distinct_values import Calibration
-from align.names.by_value.seen_tensors import agree
+from align.models.restore_state import other_seed
+from align.names.by_value.seen_tensors import agree, alike
 from align.names.by_value.trial_runs import TrialSide
 from align.names.dataflow.flow_pairings import FlowPairings
-from align.names.dataflow.follow_uses import FirstSide, FollowedUses, SeenUses, key_of
+from align.names.dataflow.follow_uses import FirstSide, FollowedUses, ReturnedTensors, SeenUses, key_of
 from align.names.dataflow.lively_values import lively_values
 from align.names.dataflow.made_of import form_between
 from align.names.dataflow.search_orders import OrderSearch
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from align.names.dataflow.follow_uses import TieKey, UseKey
     from align.names.dataflow.operator_uses import Use
     from align.names.dataflow.search_orders import Status
+    from align.words.catalogue import Note
 
 
 @dataclass(slots=True)
@@ -52,26 +55,43 @@ class DataflowFound:
 
     pairings: list[Pairing]
     proven: bool
+    interrupted: bool = False
     places: dict[tuple[str, str], FlowPlace] = field(default_factory=dict)
 
 
 def map_by_dataflow(
     source: Side, target: Side, name_map: NameMap, inputs: Mapping[str, Array], progress: Progress = silent
-) -> NameMap:
-    """Return the map with what the flow of the data shows; as it is where a side's operators cannot be seen.
+) -> tuple[NameMap, tuple[Note, ...]]:
+    """Return the map with what the flow of the data shows, and notes.
 
-    Pairs that the user gave stay. Both models get distinct values for the time of it, and have their own back
-    afterwards. Raises ModelFailedError where a model does not run.
+    It is as it was where a side's operators cannot be seen, or where it draws random numbers; a note says so. Pairs
+    that the user gave stay. Both models get distinct values for the time of it, and have their own back afterwards.
+    Raises ModelFailedError where a model does not run.
     """
     sides = source, target
-    if not all(isinstance(side.runner, OperatorRunner) and side.runner.shows_operators() for side in sides):
-        return name_map
+    for side in sides:
+        if not (isinstance(side.runner, OperatorRunner) and side.runner.shows_operators()):
+            return name_map, (("map_warning.not_followed", {"side": side.label}),)
     first, second = (TrialSide(side) for side in sides)
     with first.restored(), second.restored():
         for side in (first, second):
             side.seconds(inputs)
+            if _draws(side):
+                return name_map, (("map_warning.draws_numbers", {"side": side.side.label}),)
         found = Dataflow(first, second, name_map, progress).settle()
-    return with_dataflow(name_map, found, (first.parameters, second.parameters))
+    notes: tuple[Note, ...] = (("map_warning.interrupted", {}),) if found.interrupted else ()
+    return with_dataflow(name_map, found, (first.parameters, second.parameters)), notes
+
+
+def _draws(side: TrialSide) -> bool:
+    """Tell whether another seed changes what a model returns."""
+    runs = []
+    for context in (nullcontext(), other_seed()):
+        with context:
+            seen = ReturnedTensors()
+            side.run(seen)
+            runs.append(seen.outputs)
+    return not alike(*runs)
 
 
 def with_dataflow(name_map: NameMap, found: DataflowFound, sides: tuple[ParameterSet, ParameterSet]) -> NameMap:
@@ -159,6 +179,7 @@ class Dataflow:
     def __init__(self, first: TrialSide, second: TrialSide, name_map: NameMap, progress: Progress = silent) -> None:
         self.first, self.second, self.name_map, self._progress = first, second, name_map, progress
         self._runs = 0
+        self._latest: FollowedUses | None = None
 
     def settle(self) -> DataflowFound:
         """Record the first side, follow the second, and prove what was found."""
@@ -172,13 +193,19 @@ class Dataflow:
         self.seen = {key_of(use): use for use in seen.uses()}
         self.given = self._guessed_forms()
         self.second.load(self.own)
-        run, status, unlike = self._search()
+        try:
+            run, status, unlike = self._search()
+        except KeyboardInterrupt as interrupt:
+            if type(interrupt) is not KeyboardInterrupt or self._latest is None:  # a signal to end align itself
+                raise
+            made = self._made(self._latest, {}, ())
+            return DataflowFound([one for one in made.pairings() if one.confidence], False, True, made.places)
         made = self._made(run, status, unlike)
         pairings = made.pairings()
         proven = self._proof(pairings)
         if proven:
             pairings = [replace(one, confidence=1.0) for one in pairings]
-        return DataflowFound([one for one in pairings if one.confidence], proven, made.places)
+        return DataflowFound([one for one in pairings if one.confidence], proven, False, made.places)
 
     def _record_first(self) -> None:
         """See the uses of the first side; with other values where they let some experts see nothing."""
@@ -261,6 +288,7 @@ class Dataflow:
         self._progress("dataflow", self._runs, self._runs + 1)
         run = FollowedUses(PieceIndex(self.own), self.uses, self.seen, orders, (self._hints(), self.given))
         self.second.run(run)
+        self._latest = run
         return run
 
     def _search(self) -> tuple[FollowedUses, dict[TieKey, Status], set[UseKey]]:
