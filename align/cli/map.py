@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -57,6 +57,15 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     trial: Annotated[
         bool, typer.Option("--trial", help="Decide what is ambiguous by what values do on --inputs; takes longer.")
     ] = False,
+    trial_if_open: Annotated[
+        bool,
+        typer.Option(
+            "--trial-if-open", help="As --trial, but only where names leave something open, and if both models can run."
+        ),
+    ] = False,
+    explain: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Say what the pair of this parameter, of either side, rests on.")
+    ] = None,
     reference_checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Fills the reference: equal values decide what is ambiguous.")
     ] = None,
@@ -101,6 +110,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     checkpoints = {"reference_checkpoint": reference_checkpoint, "candidate_checkpoint": candidate_checkpoint}
     _check_options(
         {"CANDIDATE": candidate, "--rules": rules, "--inputs": inputs, "--trial": trial, "--family": family}
+        | {"--trial-if-open": trial_if_open, "--explain": explain}
         | {"--input": made}
         | {"--target": target, "--layer": layer, "--out": out, "--check": check}
         | {f"--{name.replace('_', '-')}": path for name, path in checkpoints.items()}
@@ -120,7 +130,8 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         else:
             sides = _requested(names, checkpoints)
             given = given_inputs(inputs, made or (), seed) if inputs or made else None
-            result = map_parameters(*sides, rules=asked, inputs=given, trial=trial, family=family, progress=progress)
+            how: bool | Literal["open"] = trial or ("open" if trial_if_open else False)
+            result = map_parameters(*sides, rules=asked, inputs=given, trial=how, family=family, progress=progress)
     if rules is not None and not asked.rules.all_rules:
         warning = f"{rules} holds no rule of yours: what align found is found again (docs/map.md)"
         result = dataclasses.replace(result, warnings=(*result.warnings, warning))
@@ -129,11 +140,25 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     if target is not None and not result.name_map.complete:
         files = []
     _write(files, result, asked.kept, run, expand)
-    hand_over(result, made_from, run, json, show_all=show_all)
+    if explain is None or json:
+        hand_over(result, made_from, run, json, show_all=show_all)
+    else:
+        _explain(result, made_from, run, explain)
     if not json:
         for path in files:
             typer.echo(f"Map file: {path}")
     return result.verdict.exit_code
+
+
+def _explain(result: MapResult, made_from: Mapping[str, Path | str], run: Path | None, name: str) -> None:
+    """Print what is known of one parameter, in the place of the whole map."""
+    from align.report.kinds.map import explained_name
+    from align.runs.run_folder import RunFolder, as_document
+
+    for line in explained_name(as_document(result, made_from, hashed=False), name):
+        typer.echo(line)
+    if run is not None:
+        RunFolder.create(run).write(result, made_from)
 
 
 def _sides(project: Path | None, reference: str | None, candidate: str | None, *, one: bool) -> tuple[str, ...]:
@@ -161,8 +186,8 @@ def _check_options(given: Mapping[str, object]) -> None:
     from align.errors import UsageError
     from align.names.map_export import check_suffix
 
-    alone = "--inputs", "--input", "--trial", "--check"
-    runs = "--rules", "--inputs", "--input", "--trial", "--family", "--out"
+    alone = "--inputs", "--input", "--trial", "--trial-if-open", "--check"
+    runs = "--rules", "--inputs", "--input", "--trial", "--trial-if-open", "--family", "--out", "--explain"
     filled = "--reference-checkpoint", "--candidate-checkpoint"
     for beside, refused in (
         ("--target", ("CANDIDATE", *alone, *filled)),

@@ -134,7 +134,7 @@ class NameMap:
     unmatched: tuple[Unmatched, ...] = ()
     unused_rules: tuple[str, ...] = ()
     frameworks: Frameworks = (None, None)
-    flow: tuple[FlowPlace, ...] = field(default=(), repr=False, compare=False)
+    flow: tuple[FlowPlace, ...] = field(default=(), compare=False)
     by_source: dict[str, Pairing] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
-from align.errors import NothingInCommonError, UsageError
+from align.errors import CannotRunError, InputsError, ModelFailedError, NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
 from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values
 from align.names.family_maps import choose_family
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.models.open_side import Side
+    from align.words.catalogue import Note
 
 
 def map_parameters(  # noqa: PLR0913 - one parameter an option
@@ -42,14 +45,16 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     rules: NameRules | MapRules | Path | str | None = None,
     inputs: Path | str | Mapping[str, Array] | None = None,
     out: Path | str | None = None,
-    trial: bool = False,
+    trial: bool | Literal["open"] = False,
     family: str | None = None,
     progress: Progress = silent,
 ) -> MapResult:
     """Map the parameters of two sides: live models, `module:function` that makes one, or paths of checkpoints.
 
     `rules` is a map file whose lines are never overruled. With `inputs` both models run once, and the order of
-    execution becomes evidence; with `trial` it does not, and what distinct values do settles what is ambiguous.
+    execution becomes evidence; with `trial` it does not: both run on distinct values, and where each parameter stands
+    in the flow of the data decides. With `trial="open"` they run only where names leave something open; where one
+    cannot run, names alone decide, and a warning says why.
     `out` receives the map (.toml, .csv or .json); what the user wrote into one that is there counts as rules and is
     kept, and so is what a trial found before. Raises CannotRunError for a side without parameters; two sides that
     have nothing in common have a map, in which all is unmatched.
@@ -65,7 +70,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     """
     given_rules = _given_rules(rules, _path(out))
     given = read_inputs(inputs) if inputs is not None else None
-    sides = open_map_sides(reference, candidate, trial=trial)
+    sides = open_map_sides(reference, candidate, trial=bool(trial))
     require_parameters(sides)
     source, target = (side.parameters for side in sides)
     known = choose_family(family, source, target)
@@ -79,12 +84,20 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
         facts.unseen = unseen if was_open else []
     if known is not None:
         name_map = known.marked(name_map, given_rules.rules)
-    if trial:
+    if trial is True or (trial and not _is_settled(name_map)):
         from align.names.by_value.keep_trial import Trial, map_by_kept_trial
 
-        asked = Trial((source, target), rules_of_all, given_rules.tried)
-        tried = map_by_kept_trial(live, asked, name_map, given, progress)
-        name_map, facts.unproven, facts.kept, line = tried.name_map, tried.unproven, tried.notes, tried.line
+        asked, start = Trial((source, target), rules_of_all, given_rules.tried), time.perf_counter()
+        try:
+            tried = map_by_kept_trial(live, asked, name_map, given, progress)
+        except (CannotRunError, ModelFailedError, InputsError) as error:
+            if trial is True:
+                raise
+            facts.kept = [("map_warning.trial_impossible", {"reason": error.message})]
+        else:
+            name_map, facts.unproven, facts.kept, line = tried.name_map, tried.unproven, tried.notes, tried.line
+            if trial == "open":
+                facts.kept = [*facts.kept, _decided(name_map, time.perf_counter() - start)]
     if given_rules.rules.all_rules:
         name_map, facts.conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
     name_map, facts.doubled = with_doubled_open(name_map)
@@ -95,6 +108,16 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     if out is not None:
         write_map_file(Path(out), result, given_rules.kept)
     return result
+
+
+def _is_settled(name_map: NameMap) -> bool:
+    return name_map.complete and all(pairing.sure for pairing in name_map.pairings)
+
+
+def _decided(name_map: NameMap, seconds: float) -> Note:
+    """How many pairs running both models has decided, by what, and how long it took."""
+    found = Counter(pairing.evidence for pairing in name_map.pairings)
+    return "map_warning.decided", {"seconds": seconds, "flow": found["dataflow"], "trial": found["trial"]}
 
 
 def read_checkpoint_side(path: Path) -> tuple[ParameterSet, Mapping[str, StoredTensor]]:

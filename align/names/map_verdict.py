@@ -110,7 +110,8 @@ def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:
         reasons.append(sentence("map_verdict.swapped", places=places))
     if reasons:
         return Verdict(Outcome.NOT_ALIGNED, joined("; ", reasons), coverage)
-    return Verdict(Outcome.ALIGNED, sentence("map_verdict.paired", dropped=len(name_map.dropped)), coverage)
+    flow = sum(pairing.evidence == "dataflow" for pairing in name_map.pairings)
+    return Verdict(Outcome.ALIGNED, sentence("map_verdict.paired", dropped=len(name_map.dropped), flow=flow), coverage)
 
 
 def swapped_places(pairings: Iterable[Pairing]) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.runs.rung import Culprit, Judgement, Missing, Plan, Rung, judged_by_verdict, setting_culprit, shown
-from align.runs.rung_arguments import first_missing, map_file, models
+from align.runs.rung_arguments import exported_sides, first_missing, map_file, models, source
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ def _plan(project: Project, run: Path) -> Plan | Missing:
         return Plan("check", (command,), {**read, "map": project.map})
     made = map_file(project, run)
     explaining = ("lint", *models(project), "--map", shown(made), "--json")
+    if project.inputs and not exported_sides(project):  # where names leave something open, both models are run
+        here = ["--inputs", source(project.inputs), "--trial-if-open", *here]
+        read |= {"inputs": project.inputs}
     return Plan("map", (("map", *models(project), *here),), read, (made,), explaining)
 
 
