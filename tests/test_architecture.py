@@ -27,7 +27,7 @@ PACKAGE = ROOT / "align"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 MOST_ROOMS, MOST_MODULES = 24, 25
-MOST_PROSE, MOST_LINES = 8, 400
+MOST_PROSE, MOST_LINES = 8, 650
 # Not one room's: these hold all of them against something.
 ACROSS = {"attacks", "benchmarks", "conformance", "planted"}
 REGISTRY = PACKAGE / "core" / "registry.py"

@@ -128,7 +128,7 @@ class OperatorCall(Protocol):
 
 @runtime_checkable
 class OperatorSink(CaptureSink, Protocol):
-    """A CaptureSink that is shown every call of an operator, also inside of the framework's own layers, and makes it."""
+    """A CaptureSink that is shown every call of an operator, also inside of a framework's own layers, and makes it."""
 
     def operator(self, call: OperatorCall) -> Any:
         """Make the call, and return its outcome."""

@@ -240,6 +240,10 @@ MOST_SEEN_ROWS: Final = 4096
 """Marks kept of the rows of a tensor.
 Choice: fewer, and an expert's rows are not found among all; more cost memory for each operator."""
 
+SEEN_PEAKS: Final = 4
+"""Rows kept whole of either end of the marks, to tell how the features stand.
+Choice: fewer, and features that are dead in all of them look alike; more cost memory for each operator."""
+
 LEAST_SHARED_ROWS: Final = 3
 """So many rows must be found among others, to be those of the same tensor.
 Choice: one row may be near another by chance; three within a thousandth are not."""

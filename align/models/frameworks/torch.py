@@ -30,11 +30,11 @@ from align.models.adapter_parts.torch.emulation import emulate, emulated_calls
 from align.models.adapter_parts.torch.export_onnx import export_onnx
 from align.models.adapter_parts.torch.function_modes import (
     captured_functions,
-    shown_operators,
     compute_wide,
     replace_functions,
     round_at_random,
     seen_wide,
+    shown_operators,
 )
 from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
 from align.models.adapter_parts.torch.loop_host import TorchLoopHost

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from align.models.nested_values import leaves, with_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.models.record_calls import FromArray, ToArray
+
+    ToArray = Callable[[Any], Array | None]
+    FromArray = Callable[[Array, Any], Any]
 
 
 class LiveOperatorCall:
@@ -50,16 +52,15 @@ class LiveOperatorCall:
         if self._copied is not None and self._leaves[0][0] not in new:
             new[self._leaves[0][0]] = self._copied(self._leaves[0][1])
         given = with_leaves(self._given, new.get) if new else self._given
-        args = [given[str(place)] for place in range(self._positions)]
-        return self._function(*args, **{name: one for name, one in given.items() if not _is_position(name, len(args))})
+        return self._call(given)
 
     def output(self, made: Any) -> Array | None:
         """The first tensor of what the operator made."""
-        return next((array for _, leaf in leaves(made) if (array := self._to_array(leaf)) is not None), None)
+        return next(self._arrays(made), None)
 
     def outputs(self, made: Any) -> list[Array]:
         """All tensors of what the operator made."""
-        return [array for _, leaf in leaves(made) if (array := self._to_array(leaf)) is not None]
+        return [*self._arrays(made)]
 
     def with_output(self, made: Any, value: Array) -> Any:
         """Return what the operator made with its first tensor replaced."""
@@ -69,9 +70,7 @@ class LiveOperatorCall:
 
     def plain(self) -> Any:
         """Make the call as it is, writing into what it writes into."""
-        args = [self._given[str(place)] for place in range(self._positions)]
-        named = {name: one for name, one in self._given.items() if not _is_position(name, len(args))}
-        return self._function(*args, **named)
+        return self._call(self._given)
 
     def answer(self, made: Any) -> Any:
         """Return the outcome of the call, written into the first argument where the operator does that."""
@@ -81,6 +80,11 @@ class LiveOperatorCall:
         first.copy_(made)
         return first
 
+    def _arrays(self, made: Any) -> Iterator[Array]:
+        return (array for _, leaf in leaves(made) if (array := self._to_array(leaf)) is not None)
 
-def _is_position(name: str, count: int) -> bool:
-    return name.isdigit() and int(name) < count
+    def _call(self, given: Mapping[str, Any]) -> Any:
+        places = [str(place) for place in range(self._positions)]
+        return self._function(
+            *(given[place] for place in places), **{name: one for name, one in given.items() if name not in places}
+        )

@@ -29,7 +29,7 @@ class FlowPairings:
         first, second = sides
         self._indexes = indexes
         self._shapes = tuple({p.name: p.shape for p in side.parameters.parameters} for side in (first, second))
-        self._places: dict[str, dict[str, np.ndarray]] = defaultdict(dict)
+        self._places: dict[str, dict[str, Places]] = defaultdict(dict)
         self._whole: dict[tuple[str, str], Transform] = {}
         self._how: dict[tuple[str, str], Status] = {}
         self.places: dict[tuple[str, str], FlowPlace] = {}
@@ -78,13 +78,14 @@ class FlowPairings:
         """Of a tensor that was computed from parameters: those that alone have one shape."""
         left, right = self._shapes
         for source in sources:
-            alike = [name for name in targets if sorted(bare_shape(right[name])) == sorted(bare_shape(left[source]))]
-            if len(alike) == 1 and sum(sorted(bare_shape(left[name])) == sorted(bare_shape(left[source])) for name in sources) == 1:
-                change = form_between(left[source], right[alike[0]])
-                if change is not None:
-                    square = len(set(bare_shape(left[source]))) < len(bare_shape(left[source]))
-                    self._whole[source, alike[0]] = change
-                    self._note(source, alike[0], "open" if square and how == "sure" else how)
+            sizes = sorted(bare_shape(left[source]))
+            rivals = [name for name in sources if sorted(bare_shape(left[name])) == sizes]
+            alike = [name for name in targets if sorted(bare_shape(right[name])) == sizes]
+            change = form_between(left[source], right[alike[0]]) if len(alike) == len(rivals) == 1 else None
+            if change is not None:
+                square = len(set(sizes)) < len(sizes)
+                self._whole[source, alike[0]] = change
+                self._note(source, alike[0], "open" if square and how == "sure" else how)
 
     def pairings(self) -> list[Pairing]:
         """All pairs, of those targets that are of one mind."""

@@ -20,9 +20,9 @@ from align.names.dataflow.seen_rows import SeenRows, distance, joined_rows
 from align.names.thresholds import (
     AGREEING_DISTANCE,
     MOST_CUTS,
+    MOST_FOLLOWING_USES,
     MOST_LEAVES,
     MOST_ORDERS_OF_A_TIE,
-    MOST_FOLLOWING_USES,
     MOST_WINDOWS,
     REORDERED_SUM_DISTANCE,
 )
@@ -102,7 +102,8 @@ class UseSink(ReturnedTensors):
         """See whether a call returned a product, or some features of one that were returned before."""
         if not made_of and not self._cut:
             return
-        shown = [*([] if made_of else call.tensors), *call.outputs(made)]  # what an index takes is seen where it is used
+        # What an index takes is seen where it is used.
+        shown = [*([] if made_of else call.tensors), *call.outputs(made)]
         for value in shown:
             if value.dtype.kind != "f" or value.size < 2:
                 continue
@@ -214,9 +215,9 @@ def added_to(rows: SeenRows, products: Sequence[Use]) -> Use | None:
     """The latest product to whose outcome something is added."""
     for one in reversed(products):
         out = one.out
-        if out is not None and out.width == rows.width and out.count == rows.count:
-            if distance(out.marks, rows.marks) < REORDERED_SUM_DISTANCE:
-                return one
+        fits = out is not None and out.width == rows.width and out.count == rows.count
+        if out is not None and fits and distance(out.marks, rows.marks) < REORDERED_SUM_DISTANCE:
+            return one
     return None
 
 
@@ -380,9 +381,9 @@ class FollowedUses(UseSink):
             kind = "product" if use.kind == "scale" else "scale"  # multiplied, and then summed
             for one in self._first.uses:
                 rows = [other.plain or other.rows for other in (one, use)]
-                if one.kind == kind and one.value.size == use.value.size and rows[0].same(rows[1]):
-                    if not self._is_taken(one):
-                        return Followed(use, [Match(None, one, None)], "place")
+                fits = one.kind == kind and one.value.size == use.value.size and rows[0].same(rows[1])
+                if fits and not self._is_taken(one):
+                    return Followed(use, [Match(None, one, None)], "place")
         return self._among_columns(use) if use.kind == "product" else None
 
     def _among_columns(self, use: Use) -> Followed | None:
@@ -442,8 +443,9 @@ class FollowedUses(UseSink):
                 for features in (one.leaves[level] if level < len(one.leaves) else _blocks(one, use, level))
                 if (one.order, features) not in self._taken
             ]
-            for parts in [[None], *self._partitions.get(key_of(use), [])]:
-                if pool and (found := self._by_order(use, parts, pool)):
+            ways: list[Sequence[Features | None]] = [[None], *self._partitions.get(key_of(use), [])]
+            for way in ways if pool else ():
+                if found := self._by_order(use, way, pool):
                     return found
         return None
 
@@ -460,9 +462,7 @@ class FollowedUses(UseSink):
         windows: list[list[Use]] = [[tied[0]]]
         for before, one in pairwise(tied):
             between = self._first.uses[before.order + 1 : one.order]
-            apart = any(
-                other.order not in orders | taken and other.heavy for other in between
-            )
+            apart = any(other.order not in orders | taken and other.heavy for other in between)
             windows.append([one]) if apart else windows[-1].append(one)
         key = ("window", *key_of(use))
         if len(windows) > 1:

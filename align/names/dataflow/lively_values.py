@@ -56,7 +56,9 @@ def _moved(own: Array, generator: np.random.Generator) -> Array:
     noise = generator.standard_normal(own.shape)
     spread, size = float(own.std()), float(abs(own).max(initial=0.0))
     if own.ndim and spread > 1e-3 * size:
-        return own * (1 + 0.05 * noise) + 0.01 * spread * generator.standard_normal(own.shape)
-    if own.ndim > 1 and sum(n > 1 for n in own.shape) > 1 and not spread:
-        return noise * np.sqrt(2.0 / own.shape[-1]) if not size else own + TRIAL_SPREAD * noise * size
-    return own + TRIAL_SPREAD * noise * (size or 1.0)
+        moved: Array = own * (1 + 0.05 * noise) + 0.01 * spread * generator.standard_normal(own.shape)
+    elif own.ndim > 1 and sum(n > 1 for n in own.shape) > 1 and not size:
+        moved = noise * np.sqrt(2.0 / own.shape[-1])
+    else:
+        moved = own + TRIAL_SPREAD * noise * (size or 1.0)
+    return moved

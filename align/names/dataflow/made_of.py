@@ -1,4 +1,4 @@
-"""From elements to transforms: which element of the source each element of a target is, as steps that a map can hold."""
+"""From elements to transforms: which elements of the source a target consists of, as steps that a map can hold."""
 
 from __future__ import annotations
 
@@ -107,8 +107,7 @@ def _of_region(region: Places, shape: Shape) -> Transform | None:
             local = (outer * (stop - start) + along - start) * stride + inner
             turned = _turned(local.reshape(region.shape), cut)
             if turned is not None:
-                shaped = IDENTITY if before == shape else Reshape(before, shape)
-                return chained(shaped, Slice(axis, start, stop, before), turned)
+                return chained(_shaped(shape, before), Slice(axis, start, stop, before), turned)
     return None
 
 
@@ -120,11 +119,11 @@ def _groupings(shape: Shape) -> Iterator[Shape]:
 
 
 def _turned(places: Places, shape: Shape) -> Transform | None:
-    """The reshape and the permutation between two arrays of equal size: axes that are cut may stand in another order."""
+    """The reshape and the permutation between two arrays of one size: axes that are cut may stand in another order."""
     own = np.arange(prod(shape)).reshape(shape)
     wanted = places.reshape(-1)
     if np.array_equal(own.reshape(-1), wanted):
-        return IDENTITY if shape == places.shape else Reshape(places.shape, shape)
+        return _shaped(shape, places.shape)
     axes = [axis for size, line in _lines(places) if size > 1 for axis in _cut_axis(line)]
     order = sorted(range(len(axes)), key=lambda at: -axes[at][1])
     before = tuple(axes[at][0] for at in order)
@@ -132,14 +131,15 @@ def _turned(places: Places, shape: Shape) -> Transform | None:
         return None
     turn = tuple(int(one) for one in np.argsort(order))
     if len(before) <= len(shape) and (same := _permuted(shape, wanted)) is not None:
-        first, turn = IDENTITY, same
-        before = shape
-    else:
-        first = IDENTITY if before == shape else Reshape(before, shape)
+        before, turn = shape, same
     turned = own.reshape(before).transpose(turn)
     if not np.array_equal(turned.reshape(-1), wanted):
         return None
-    return chained(first, Permute(turn), IDENTITY if turned.shape == places.shape else Reshape(places.shape, turned.shape))
+    return chained(_shaped(shape, before), Permute(turn), _shaped(turned.shape, places.shape))
+
+
+def _shaped(before: Shape, after: Shape) -> Transform:
+    return IDENTITY if before == after else Reshape(after, before)
 
 
 def _permuted(shape: Shape, wanted: Places) -> tuple[int, ...] | None:
@@ -172,11 +172,11 @@ def form_between(before: Shape, after: Shape) -> Transform | None:
     """The one way in which a tensor has the other's shape: as it is, or turned."""
     one, two = bare_shape(before), bare_shape(after)
     if one == two:
-        return IDENTITY if before == after else Reshape(after, before)
+        return _shaped(before, after)
     if sorted(one) != sorted(two) or len(set(one)) < len(one):
         return None
     turn = Permute(tuple(one.index(size) for size in two))
-    return chained(IDENTITY if before == one else Reshape(one, before), turn, IDENTITY if after == two else Reshape(after, two))
+    return chained(_shaped(before, one), turn, _shaped(two, after))
 
 
 def bare_shape(shape: Shape) -> Shape:

@@ -1,7 +1,8 @@
 """What an operator does with parameters, in a form that both frameworks share: one use for each parameter.
 
 A layer norm scales and then shifts what it normalized; a linear layer multiplies by a matrix, and then shifts. So one
-framework's single operator and the other's row of small ones come to the same uses, with the same rows going in.
+framework's single operator and the other's row of small ones come to the same uses, with the same rows going in. What
+each operator does stands in `mappings/operators.toml`.
 """
 
 from __future__ import annotations
@@ -13,47 +14,19 @@ import numpy as np
 
 from align.names.dataflow.seen_rows import SeenRows, see_rows
 from align.names.dataflow.weight_pieces import Piece
+from align.rules.operator_rules import OperatorRule, operator_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import Any
 
     from align.core.dtypes import Array
+    from align.core.parameters import Shape
     from align.core.traces import OperatorCall
     from align.names.dataflow.weight_pieces import PieceIndex
 
-# Operators of both frameworks: places of what is multiplied, left and right, and of what is added, among their tensors.
-PRODUCTS: Final = {
-    name: (0, 1, 2)
-    for name in (
-        "mm", "bmm", "mv", "linear", "matmul", "MatMul", "MatMulExt", "BatchMatMul", "BatchMatMulExt", "Dense", "Mm",
-        "BMMExt", "Mv", "dot", "Dot",
-    )
-} | {name: (1, 2, 0) for name in ("addmm", "baddbmm", "addmv", "addbmm", "Addmm", "Baddbmm", "Addmv", "Addbmm")}  # fmt: skip
-CONVOLUTIONS: Final = frozenset({
-    "convolution", "Conv2D", "Conv3D", "Conv2DTranspose", "Conv3DTranspose", "Conv2DBackpropInput", "Conv2dExt",
-    "Conv1dExt", "Conv2DExt", "Conv1DExt", "Conv3DExt", "Convolution", "ConvolutionStr", "Conv1DPadding",
-    "Conv2DPadding", "Conv3DPadding", "ConvTranspose2D", "DepthwiseConv2dNative",
-})  # fmt: skip
-NORMS: Final = frozenset({
-    "native_layer_norm", "native_group_norm", "_fused_rms_norm", "rms_norm", "LayerNorm", "LayerNormExt", "GroupNorm",
-    "RmsNorm", "InstanceNorm",
-})  # fmt: skip
-BATCH_NORMS: Final = frozenset({
-    "native_batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit", "cudnn_batch_norm",
-    "BatchNorm", "BatchNormExt", "SyncBatchNorm",
-})  # fmt: skip
-TABLES: Final = frozenset({
-    "embedding", "_embedding_bag", "_embedding_bag_forward_only", "index_select", "index", "Gather", "Embedding",
-    "EmbeddingLookup", "SparseGatherV2", "IndexSelect", "Index", "GatherD",
-})  # fmt: skip
-ELEMENTWISE: Final = {
-    "mul": "scale", "Mul": "scale", "multiply": "scale", "Muls": "scale", "add": "shift", "Add": "shift",
-    "AddExt": "shift", "BiasAdd": "shift", "sub": "subtract", "Sub": "subtract", "SubExt": "subtract", "div": "divide",
-    "Div": "divide", "RealDiv": "divide", "true_divide": "divide", "_prelu_kernel": "slope", "PReLU": "slope",
-}  # fmt: skip
-JOINS: Final = frozenset({"cat", "Concat", "stack", "Stack"})
-RECURRENT: Final = frozenset({"mkldnn_rnn_layer"})
+    # Yields each use of a parameter in a call, takes what is to be instead, and returns what the call made.
+    Uses = Generator["Use", "Answer | None", Any]
 
 
 @dataclass(slots=True)
@@ -110,10 +83,10 @@ class Answer:
     product: Array | None = None
 
 
-Uses = "Generator[Use, Answer | None, Any]"
+BROADCAST: Final = ("scale", "shift", "subtract", "divide")  # of two operands, either may be laid out along the other
 
 
-def read_uses(call: OperatorCall, index: PieceIndex) -> Generator[Use, Answer | None, Any]:
+def read_uses(call: OperatorCall, index: PieceIndex) -> Uses:
     """Yield each use of a parameter in a call, and take what is to be instead; return what the call made.
 
     What is computed from parameters alone is made known to the `index`.
@@ -121,120 +94,146 @@ def read_uses(call: OperatorCall, index: PieceIndex) -> Generator[Use, Answer | 
     pieces = {at: piece for at, value in enumerate(call.tensors) if (piece := index.find(value)) is not None}
     if not pieces:
         return call.plain()
-    data = [
-        at for at, value in enumerate(call.tensors) if at not in pieces and (value.size > 1 or value.dtype.kind in "iu")
-    ]
-    name = call.name.rstrip("_") if call.name.endswith("_") else call.name
-    if not data:
+    if not any(_is_data(value) for at, value in enumerate(call.tensors) if at not in pieces):
         made = call.answer(call.run())
         for value in call.outputs(made):
             if value.dtype.kind == "f" and index.find(value) is None:
                 index.add([one for piece in pieces.values() for one in piece.names], value)
         return made
-    return (yield from _reader(name)(name, call, index, pieces))
+    name = call.name.rstrip("_")
+    rule = operator_rules().get(name) or OperatorRule(f"other:{name.lower()}", (name,), "")
+    return (yield from _READERS.get(rule.does, _elementwise)(_Reading(name, rule, call, index, pieces)))
 
 
-def _reader(name: str) -> Any:
-    if name in PRODUCTS:
-        return _products
-    if name in CONVOLUTIONS:
-        return _convolutions
-    if name in NORMS:
-        return _norms
-    if name in BATCH_NORMS:
-        return _batch_norms
-    if name in TABLES:
-        return _tables
-    if name in JOINS:
-        return _joins
-    return _recurrent if name in RECURRENT else _elementwise
+def _is_data(value: Array) -> bool:
+    return value.size > 1 or value.dtype.kind in "iu"
 
 
-def _products(
-    name: str, call: OperatorCall, index: PieceIndex, pieces: Mapping[int, Piece]
-) -> Generator[Use, Answer | None, Any]:
-    left, right, added = PRODUCTS[name]
+@dataclass(slots=True)
+class _Reading:
+    """A call that is read: `pieces` are those of its tensors that consist of parameters, `new` what takes their place.
+
+    `without` are the tensors with which it adds nothing to what it multiplies.
+    """
+
+    name: str
+    rule: OperatorRule
+    call: OperatorCall
+    index: PieceIndex
+    pieces: Mapping[int, Piece]
+    new: dict[int, Array] = field(default_factory=dict)
+    without: dict[int, Array] = field(default_factory=dict)
+
+    @property
+    def tensors(self) -> Sequence[Array]:
+        return self.call.tensors
+
+    def use(self, kind: str, piece: Piece, rows: SeenRows) -> Use:
+        return Use(kind, piece, self.index.value(piece), rows)
+
+    def put(self, at: int, value: Array | None) -> None:
+        """Let a value take the place of a tensor, laid out as that is."""
+        if value is not None:
+            self.new[at] = self.spread(value, at)
+
+    def spread(self, value: Array, at: int) -> Array:
+        """Lay a bare value out as the tensor that it takes the place of, which may repeat it along some axes."""
+        like, piece = self.tensors[at], self.pieces[at]
+        bare = tuple(n if piece.strides[axis] else 1 for axis, n in enumerate(like.shape))
+        return np.array(np.broadcast_to(value.reshape(bare), like.shape))
+
+    def made(self) -> Any:
+        """What the call makes with what takes the place of its tensors."""
+        return self.call.answer(self.call.run(self.new))
+
+
+def _asked(use: Use) -> Generator[Use, Answer | None, Array | None]:
+    """Yield a use of which only the value can be another; return that."""
+    answer = yield use
+    return None if answer is None else answer.value
+
+
+def _products(reading: _Reading) -> Uses:
+    left, right, added = reading.rule.places
+    call, pieces = reading.call, reading.pieces
     weight, data = (right, left) if right in pieces else (left, right)
     if weight not in pieces:  # only what is added consists of parameters
-        return (yield from _elementwise("add", call, index, pieces))
-    zero = {added: np.zeros_like(call.tensors[added])} if added < len(call.tensors) else {}
-    made = call.run(zero)
-    given, product = call.tensors[data], call.output(made)
-    new: dict[int, Array] = {}
-    value, piece = call.tensors[weight], pieces[weight]
+        return (yield from _elementwise(reading, "shift"))
+    if added < len(call.tensors):
+        reading.without = {added: np.zeros_like(call.tensors[added])}
+    made = call.run(reading.without)
+    product, value = call.output(made), call.tensors[weight]
     if product is None or not value.ndim or data in pieces:
-        return call.answer(call.run())
+        return reading.made()
     if value.ndim == 1:
-        column = replace(piece, shape=(*piece.shape, 1), strides=(*piece.strides, 1))
-        answer = yield Use("product", column, value[:, None], see_rows(given), see_rows(product, []), product)
-        if answer is None or answer.value is None:
-            return call.answer(call.run())
-        return call.answer(call.run({weight: answer.value.reshape(value.shape)}))
-    turned = weight == left and given.ndim > 1
-    rows, products = (given.swapaxes(-1, -2), product.swapaxes(-1, -2)) if turned else (given, product)
-    batches = [axis for axis in range(value.ndim - 2) if value.shape[axis] > 1 and piece.strides[axis]]
-    index.batch = value.shape[batches[0]] if batches else 0
-    while piece.shape and len(piece.shape) - 2 > len(batches):
-        axis = next(axis for axis in range(len(piece.shape) - 2) if piece.shape[axis] == 1 or not piece.strides[axis])
-        piece = piece.taken(axis, 0)
-    if len(batches) > 1:
-        return call.answer(call.run())
-    pairs = [(piece, rows, products)]
-    if batches:
-        axis = batches[0] - value.ndim
-        rows = np.broadcast_to(rows, (*products.shape[:-1], rows.shape[-1]))
-        pairs = [
-            (piece.taken(0, n), np.take(rows, n, axis), np.take(products, n, axis)) for n in range(value.shape[axis])
-        ]
-    whole = np.array(value)
-    outs: list[Array | None] = []
-    for number, (one, x, y) in enumerate(pairs):
-        matrix = index.value(one)
-        swapped = _stands_turned(x, matrix, y)
-        own = one.moved((1, 0)) if swapped else one
-        use = Use("product", own, matrix.T if swapped else matrix, see_rows(x), see_rows(y), y, beside=len(pairs))
-        answer = yield use
-        outs.append(None if answer is None else answer.product)
-        if answer is not None and answer.value is not None:
-            region = (..., *((number,) if batches else ()), slice(None), slice(None))
-            whole[region] = answer.value.T if swapped else answer.value
-            new[weight] = whole
-    if new:
-        made = call.run(zero | new)
+        return (yield from _vector_product(reading, weight, call.tensors[data], product))
+    turned = weight == left and call.tensors[data].ndim > 1
+    factors = [one.swapaxes(-1, -2) if turned else one for one in (call.tensors[data], product)]
+    matrices = _matrices(reading, weight, *factors)
+    if matrices is None:
+        return reading.made()
+    use, forced = yield from _matrix_products(reading, weight, matrices)
+    if weight in reading.new:
+        made = call.run(reading.without | reading.new)
         product = call.output(made)
-        if len(pairs) == 1 and product is not None:
+        if len(matrices) == 1 and product is not None:
             use.out = see_rows(product.swapaxes(-1, -2) if turned else product)
-    if len(outs) == 1 and outs[0] is not None and product is not None:
-        product = (outs[0].swapaxes(-1, -2) if turned else outs[0]).reshape(product.shape)
+    if forced is not None and product is not None:
+        product = (forced.swapaxes(-1, -2) if turned else forced).reshape(product.shape)
         made = call.with_output(made, product)
-    if not zero:
-        return call.answer(made)
-    bias = call.tensors[added]
-    if added in pieces and product is not None:
-        answer = yield from _shift(pieces[added], index, product, bias.ndim)
-        if answer is not None and answer.value is not None:
-            bias = np.array(np.broadcast_to(answer.value.reshape(_bare_shape(bias, pieces[added])), bias.shape))
-    if len(outs) == 1 and outs[0] is not None and product is not None:
-        return call.answer(call.with_output(made, (product + bias).astype(product.dtype)))
-    return call.answer(call.run(new | {added: bias}))
+    return (yield from _with_added(reading, added, (made, product), forced=forced is not None))
 
 
-def _bare_shape(value: Array, piece: Piece) -> tuple[int, ...]:
-    return tuple(n if piece.strides[axis] else 1 for axis, n in enumerate(value.shape))
+def _vector_product(reading: _Reading, weight: int, rows: Array, product: Array) -> Uses:
+    """A vector is a matrix of one column."""
+    value, piece = reading.tensors[weight], reading.pieces[weight]
+    column = replace(piece, shape=(*piece.shape, 1), strides=(*piece.strides, 1))
+    own = yield from _asked(Use("product", column, value[:, None], see_rows(rows), see_rows(product, []), product))
+    if own is not None:
+        reading.new[weight] = own.reshape(value.shape)
+    return reading.made()
 
 
-def _shift(
-    piece: Piece, index: PieceIndex, base: Array, ndim: int, axis: int = -1
-) -> Generator[Use, Answer | None, Any]:
-    """Yield the use of what is added along the last axis, or along `axis`."""
-    bare = piece.bare
-    axes = [axis] if ndim == 1 else _axes(piece, base.ndim)
-    return (yield Use("shift", bare, index.value(bare), see_rows(base, axes)))
+def _matrices(reading: _Reading, weight: int, rows: Array, products: Array) -> list[tuple[Piece, Array, Array]] | None:
+    """Each matrix with the rows that it multiplies, and what comes out; None where they lie along several axes."""
+    value, piece = reading.tensors[weight], reading.pieces[weight]
+    batches = [axis for axis in range(value.ndim - 2) if value.shape[axis] > 1 and piece.strides[axis]]
+    reading.index.batch = value.shape[batches[0]] if batches else 0
+    while piece.shape and len(piece.shape) - 2 > len(batches):
+        repeats = (axis for axis in range(len(piece.shape) - 2) if piece.shape[axis] == 1 or not piece.strides[axis])
+        piece = piece.taken(next(repeats), 0)
+    if len(batches) > 1:
+        return None
+    if not batches:
+        return [(piece, rows, products)]
+    axis = batches[0] - value.ndim
+    rows = np.broadcast_to(rows, (*products.shape[:-1], rows.shape[-1]))
+    return [
+        (piece.taken(0, number), np.take(rows, number, axis), np.take(products, number, axis))
+        for number in range(value.shape[axis])
+    ]
 
 
-def _axes(piece: Piece, ndim: int) -> list[int]:
-    """Axes of what a piece is broadcast against along which it varies, counted from the end."""
-    return [axis - len(piece.shape) for axis, n in enumerate(piece.shape) if n != 1 and piece.strides[axis]]
+def _matrix_products(
+    reading: _Reading, weight: int, matrices: Sequence[tuple[Piece, Array, Array]]
+) -> Generator[Use, Answer | None, tuple[Use, Array | None]]:
+    """Yield the use of each matrix; return the last one, and what its product is to be if it is the only one."""
+    whole = np.array(reading.tensors[weight])
+    forced = None
+    for number, (piece, rows, product) in enumerate(matrices):
+        matrix = reading.index.value(piece)
+        swapped = _stands_turned(rows, matrix, product)
+        own = (piece.moved((1, 0)), matrix.T) if swapped else (piece, matrix)
+        use = Use("product", *own, see_rows(rows), see_rows(product), product, beside=len(matrices))
+        answer = yield use
+        if answer is None:
+            continue
+        forced = answer.product if len(matrices) == 1 else None
+        if answer.value is not None:
+            region = (..., *((number,) if len(matrices) > 1 else ()), slice(None), slice(None))
+            whole[region] = answer.value.T if swapped else answer.value
+            reading.new[weight] = whole
+    return use, forced
 
 
 def _stands_turned(rows: Array, matrix: Array, product: Array) -> bool:
@@ -248,50 +247,70 @@ def _stands_turned(rows: Array, matrix: Array, product: Array) -> bool:
     return turned < straight
 
 
-def _convolutions(
-    name: str, call: OperatorCall, index: PieceIndex, pieces: Mapping[int, Piece]
-) -> Generator[Use, Answer | None, Any]:
+def _with_added(reading: _Reading, added: int, made: tuple[Any, Array | None], *, forced: bool, axis: int = -1) -> Uses:
+    """Yield the use of what an operator adds to a product along an axis, if anything.
+
+    `made` is what it made without, and the product in it, which is kept if it is `forced`.
+    """
+    outcome, product = made
+    call = reading.call
+    if not reading.without:
+        return call.answer(outcome)
+    bias = call.tensors[added]
+    if added in reading.pieces and product is not None:
+        axes = [axis] if bias.ndim == 1 else _axes(reading.pieces[added])
+        value = yield from _asked(reading.use("shift", reading.pieces[added].bare, see_rows(product, axes)))
+        bias = bias if value is None else reading.spread(value, added)
+    if forced and product is not None:
+        along = bias if axis == -1 else bias.reshape(-1, *(1,) * (product.ndim - axis - 1))
+        return call.answer(call.with_output(outcome, (product + along).astype(product.dtype)))
+    reading.new[added] = bias
+    return reading.made()
+
+
+def _axes(piece: Piece) -> list[int]:
+    """Axes of what a piece is broadcast against along which it varies, counted from the end."""
+    return [axis - len(piece.shape) for axis, n in enumerate(piece.shape) if n != 1 and piece.strides[axis]]
+
+
+def _convolutions(reading: _Reading) -> Uses:
     """A convolution of one position is a product over the channels."""
-    if 1 not in pieces:
-        return (yield from _elementwise("other:convolution", call, index, pieces))
-    zero = {2: np.zeros_like(call.tensors[2])} if len(call.tensors) > 2 else {}
-    made = call.run(zero)
-    given, weight = call.tensors[0], call.tensors[1]
+    call = reading.call
+    if 1 not in reading.pieces:
+        return (yield from _elementwise(reading, "other:convolution"))
+    if len(call.tensors) > 2:
+        reading.without = {2: np.zeros_like(call.tensors[2])}
+    made = call.run(reading.without)
     product = call.output(made)
     if product is None:
-        return call.answer(call.run())
-    rows = None if "ranspose" in name else _patches(given, weight, product)
-    laid = np.moveaxis(product, 1, -1)
-    if rows is None:
-        piece = pieces[1].bare
-        use = Use("convolution", piece, index.value(piece), see_rows(given, [1]), see_rows(product, [1]), laid)
-    else:
-        own = pieces[1]
-        piece = Piece(own.number, own.names, own.offset, (rows.shape[-1], weight.shape[0]), (1, rows.shape[-1]))
-        use = Use("product", piece, index.value(piece), see_rows(rows), see_rows(laid), laid)
+        return reading.made()
+    use = _filter_use(reading, product)
     answer = yield use
-    new: dict[int, Array] = {}
     if answer is not None and answer.value is not None:
         value = answer.value.T if use.kind == "product" else answer.value
-        new = {1: value.reshape(weight.shape)}
-        made = call.run(zero | new)
+        reading.new[1] = value.reshape(call.tensors[1].shape)
+        made = call.run(reading.without | reading.new)
         product = call.output(made)
         use.out = None if product is None else see_rows(product, [1])
     forced = answer.product if answer is not None else None
-    if forced is not None and product is not None and forced.size == product.size:
+    if forced is not None and product is not None:
         product = np.moveaxis(forced.reshape(np.moveaxis(product, 1, -1).shape), -1, 1)
         made = call.with_output(made, product)
-    if not zero:
-        return call.answer(made)
-    bias = call.tensors[2]
-    if 2 in pieces and product is not None:
-        answer = yield from _shift(pieces[2], index, product, 1, 1)
-        if answer is not None and answer.value is not None:
-            bias = answer.value.reshape(bias.shape)
-    if forced is not None and product is not None:
-        column = bias.reshape(-1, *(1,) * (product.ndim - 2))
-        return call.answer(call.with_output(made, (product + column).astype(product.dtype)))
-    return call.answer(call.run(new | {2: bias}))
+    return (yield from _with_added(reading, 2, (made, product), forced=forced is not None, axis=1))
+
+
+def _filter_use(reading: _Reading, product: Array) -> Use:
+    """The use of a filter: as a matrix where it multiplies patches of the image, each once."""
+    given, weight, own = *reading.tensors[:2], reading.pieces[1]
+    rows = None if reading.rule.transposed else _patches(given, weight, product)
+    laid = np.moveaxis(product, 1, -1)
+    if rows is None:
+        use, out = reading.use("convolution", own.bare, see_rows(given, [1])), see_rows(product, [1])
+    else:
+        piece = Piece(own.number, own.names, own.offset, (rows.shape[-1], weight.shape[0]), (1, rows.shape[-1]))
+        use, out = reading.use("product", piece, see_rows(rows)), see_rows(laid)
+    use.out, use.product = out, laid
+    return use
 
 
 def _patches(given: Array, weight: Array, product: Array) -> Array | None:
@@ -307,131 +326,122 @@ def _patches(given: Array, weight: Array, product: Array) -> Array | None:
     return rows.reshape(*rows.shape[: 1 + len(places)], -1)
 
 
-def _norms(
-    name: str, call: OperatorCall, index: PieceIndex, pieces: Mapping[int, Piece]
-) -> Generator[Use, Answer | None, Any]:
+def _norms(reading: _Reading) -> Uses:
     """A norm scales and shifts what it has normalized."""
-    channels = name in ("native_group_norm", "GroupNorm", "InstanceNorm")
+    call = reading.call
     plain = {at: np.full_like(call.tensors[at], at == 1) for at in (1, 2) if at < len(call.tensors)}
     base = call.output(call.run(plain))
-    new: dict[int, Array] = {}
     for at, kind in ((1, "scale"), (2, "shift")):
-        if at not in pieces or base is None:
+        if at not in reading.pieces or base is None:
             continue
-        piece = pieces[at].bare
-        axes = [1] if channels else [*range(-call.tensors[at].ndim, 0)]
-        answer = yield Use(kind, piece, index.value(piece), see_rows(base, axes, signed=kind != "scale"))
-        if answer is not None and answer.value is not None:
-            new[at] = np.array(answer.value.reshape(call.tensors[at].shape))
-        own = new.get(at, call.tensors[at])
-        base = call.output(call.run(plain | {1: own})) if at == 1 else base
-    return call.answer(call.run(new))
+        axes = [1] if reading.rule.channels else [*range(-call.tensors[at].ndim, 0)]
+        rows = see_rows(base, axes, signed=kind != "scale")
+        value = yield from _asked(reading.use(kind, reading.pieces[at].bare, rows))
+        if value is not None:
+            reading.new[at] = np.array(value.reshape(call.tensors[at].shape))
+        if at == 1:
+            base = call.output(call.run(plain | {1: reading.new.get(1, call.tensors[1])}))
+    return reading.made()
 
 
-def _batch_norms(
-    name: str, call: OperatorCall, index: PieceIndex, pieces: Mapping[int, Piece]
-) -> Generator[Use, Answer | None, Any]:
-    roles = ("", "weight", "bias", "mean", "variance") if len(call.tensors) > 3 else ("", "mean", "variance")
-    rows = see_rows(call.tensors[0], [1])
-    new: dict[int, Array] = {}
+def _batch_norms(reading: _Reading) -> Uses:
+    tensors = reading.tensors
+    roles = ("", "weight", "bias", "mean", "variance") if len(tensors) > 3 else ("", "mean", "variance")
+    rows = see_rows(tensors[0], [1])
     for at, role in enumerate(roles):
-        if at in pieces:
-            piece = pieces[at].bare
-            answer = yield Use(f"batch norm {role}", piece, index.value(piece), rows)
-            if answer is not None and answer.value is not None:
-                new[at] = answer.value.reshape(call.tensors[at].shape)
-    return call.answer(call.run(new))
+        if at in reading.pieces:
+            value = yield from _asked(reading.use(f"batch norm {role}", reading.pieces[at].bare, rows))
+            if value is not None:
+                reading.new[at] = value.reshape(tensors[at].shape)
+    return reading.made()
 
 
-def _tables(
-    name: str, call: OperatorCall, index: PieceIndex, pieces: Mapping[int, Piece]
-) -> Generator[Use, Answer | None, Any]:
-    if 0 not in pieces or len(call.tensors) < 2:
-        return (yield from _elementwise(f"other:{name}", call, index, pieces))
-    piece = pieces[0]
-    answer = yield Use("table", piece, index.value(piece), see_rows(call.tensors[1], []))
-    if answer is None or answer.value is None:
-        return call.answer(call.run())
-    return call.answer(call.run({0: answer.value.reshape(call.tensors[0].shape)}))
+def _tables(reading: _Reading) -> Uses:
+    if 0 not in reading.pieces or len(reading.tensors) < 2:
+        return (yield from _elementwise(reading, f"other:{reading.name.lower()}"))
+    value = yield from _asked(reading.use("table", reading.pieces[0], see_rows(reading.tensors[1], [])))
+    if value is not None:
+        reading.new[0] = value.reshape(reading.tensors[0].shape)
+    return reading.made()
 
 
-def _joins(
-    name: str, call: OperatorCall, index: PieceIndex, pieces: Mapping[int, Piece]
-) -> Generator[Use, Answer | None, Any]:
-    data = next(value for at, value in enumerate(call.tensors) if at not in pieces)
-    new: dict[int, Array] = {}
-    for at, own in pieces.items():
-        piece = own.bare
-        answer = yield Use("join", piece, index.value(piece), see_rows(data))
-        if answer is not None and answer.value is not None:
-            new[at] = _spread(answer.value, call.tensors[at], own)
-    return call.answer(call.run(new))
+def _joins(reading: _Reading) -> Uses:
+    rows = see_rows(next(value for at, value in enumerate(reading.tensors) if at not in reading.pieces))
+    for at, piece in reading.pieces.items():
+        reading.put(at, (yield from _asked(reading.use("join", piece.bare, rows))))
+    return reading.made()
 
 
-def _elementwise(
-    name: str, call: OperatorCall, index: PieceIndex, pieces: Mapping[int, Piece]
-) -> Generator[Use, Answer | None, Any]:
+def _elementwise(reading: _Reading, kind: str = "") -> Uses:
     """A piece that scales, shifts or whatever else along the axes along which it varies."""
-    kind = ELEMENTWISE.get(name, f"other:{name.lower()}")
-    at, own = next(iter(pieces.items()))
-    other = next(
-        value
-        for place, value in enumerate(call.tensors)
-        if place not in pieces and (value.size > 1 or value.dtype.kind in "iu")
-    )
+    kind = kind or reading.rule.does
+    at, own = next(iter(reading.pieces.items()))
     if kind in ("subtract", "divide") and at == 0:
         kind = f"{kind} from"
-    piece = own.bare
-    if name == "BiasAdd":
-        axes: Sequence[int] = [1]
-    elif kind == "slope":
-        axes = [1] if other.ndim > 1 else []
-    else:
-        shape = (
-            np.broadcast_shapes(other.shape, call.tensors[at].shape)
-            if kind in ("scale", "shift", "subtract", "divide")
-            else other.shape
-        )
-        other, axes = np.broadcast_to(other, shape), [axis for axis in _axes(own, len(shape)) if -axis <= len(shape)]
-    if kind == "shift" and index.batch and len(axes) == 2 and piece.shape[0] == index.batch:
-        value = np.array(index.value(piece))
-        for number in range(index.batch):
-            one, rows = piece.taken(0, number), np.take(other, number, axes[0])
-            answer = yield Use(kind, one, index.value(one), see_rows(rows, axes[1:]))
-            if answer is not None and answer.value is not None:
-                value[number] = answer.value
-        return call.answer(call.run({at: _spread(value, call.tensors[at], own)}))
-    rows = see_rows(other, axes, signed=kind not in ("scale", "divide"))
-    use = Use(kind, piece, index.value(piece), rows)
-    use.plain = see_rows(other, axes) if kind == "scale" else None
-    answer = yield use
-    new = {}
-    if answer is not None and answer.value is not None:
-        new = {at: _spread(answer.value, call.tensors[at], own)}
-    return call.answer(call.run(new))
+    rows, axes = _other_operand(reading, kind, at)
+    batch, piece = reading.index.batch, own.bare
+    if kind == "shift" and batch and len(axes) == 2 and piece.shape[0] == batch:
+        return (yield from _batch_of_shifts(reading, at, rows, axes))
+    use = reading.use(kind, piece, see_rows(rows, axes, signed=kind not in ("scale", "divide")))
+    use.plain = see_rows(rows, axes) if kind == "scale" else None
+    reading.put(at, (yield from _asked(use)))
+    return reading.made()
 
 
-def _spread(value: Array, like: Array, piece: Piece) -> Array:
-    """Lay a bare value out as the operand that it takes the place of."""
-    return np.array(np.broadcast_to(value.reshape(_bare_shape(like, piece)), like.shape))
+def _other_operand(reading: _Reading, kind: str, at: int) -> tuple[Array, list[int]]:
+    """The data that an operator is given beside a piece, and the axes along which the piece lies."""
+    tensors = reading.tensors
+    other = next(value for place, value in enumerate(tensors) if place not in reading.pieces and _is_data(value))
+    if reading.rule.channels:
+        return other, [1]
+    if kind == "slope":
+        return other, [1] if other.ndim > 1 else []
+    shape: Shape = other.shape
+    if kind in BROADCAST:
+        shape = np.broadcast_shapes(shape, tensors[at].shape)
+    return np.broadcast_to(other, shape), [axis for axis in _axes(reading.pieces[at]) if -axis <= len(shape)]
 
 
-def _recurrent(
-    name: str, call: OperatorCall, index: PieceIndex, pieces: Mapping[int, Piece]
-) -> Generator[Use, Answer | None, Any]:
+def _batch_of_shifts(reading: _Reading, at: int, rows: Array, axes: Sequence[int]) -> Uses:
+    """What is added to as many products as were made at once: to each its own."""
+    piece = reading.pieces[at].bare
+    whole = np.array(reading.index.value(piece))
+    for number in range(len(whole)):
+        own = see_rows(np.take(rows, number, axes[0]), axes[1:])
+        value = yield from _asked(reading.use("shift", piece.taken(0, number), own))
+        if value is not None:
+            whole[number] = value
+    reading.put(at, whole)
+    return reading.made()
+
+
+def _recurrent(reading: _Reading) -> Uses:
     """A whole recurrent layer multiplies its input by one matrix, and what it returned before by the other."""
+    call, pieces = reading.call, reading.pieces
     made = call.run()
-    outputs = call.output(made)
-    given = call.tensors[0]
-    if outputs is not None and {1, 2} <= pieces.keys():
-        state = np.concatenate([call.tensors[5][None], outputs[:-1]]) if len(call.tensors) > 5 else outputs[:-1]
-        for at, rows in ((1, given), (2, state)):
-            matrix = index.value(pieces[at]).T
-            product = rows @ matrix
-            gates = np.arange(matrix.shape[1]).reshape(matrix.shape[1] // outputs.shape[-1], -1).tolist()
-            use = Use("product", pieces[at].moved((1, 0)), matrix, see_rows(rows), see_rows(product), product)
-            use.leaves = [[tuple(gate) for gate in gates]]
-            yield use
-            if at + 2 in pieces:
-                yield from _shift(pieces[at + 2], index, product, 1)
+    outputs, tensors = call.output(made), call.tensors
+    if outputs is None or not {1, 2} <= pieces.keys():
+        return call.answer(made)
+    state = np.concatenate([tensors[5][None], outputs[:-1]]) if len(tensors) > 5 else outputs[:-1]
+    for at, rows in ((1, tensors[0]), (2, state)):
+        matrix = reading.index.value(pieces[at]).T
+        product = rows @ matrix
+        gates = np.arange(matrix.shape[1]).reshape(matrix.shape[1] // outputs.shape[-1], -1).tolist()
+        leaves = [[tuple(gate) for gate in gates]]
+        yield Use(
+            "product", pieces[at].moved((1, 0)), matrix, see_rows(rows), see_rows(product), product, leaves=leaves
+        )
+        if at + 2 in pieces:
+            yield reading.use("shift", pieces[at + 2].bare, see_rows(product))
     return call.answer(made)
+
+
+_READERS: Final[Mapping[str, Callable[[_Reading], Uses]]] = {
+    "product": _products,
+    "convolution": _convolutions,
+    "norm": _norms,
+    "batch norm": _batch_norms,
+    "table": _tables,
+    "join": _joins,
+    "recurrent": _recurrent,
+}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.names.thresholds import AGREEING_DISTANCE, LEAST_RANGE, LEAST_SHARED_ROWS, MOST_SEEN_ROWS
+from align.names.thresholds import AGREEING_DISTANCE, LEAST_RANGE, LEAST_SHARED_ROWS, MOST_SEEN_ROWS, SEEN_PEAKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.dtypes import Array
-
-
-PEAKS = 4  # rows kept of either end: dead features of one are alive in another
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ def see_rows(value: Array, axes: Sequence[int] = (-1,), *, signed: bool = True) 
         marks = marks if signed else abs(rows).sum(1)  # not of squares: a norm makes their sum one
     count = len(marks)
     order = np.argsort(marks, kind="stable")
-    peaks = rows[[*order[:PEAKS], *order[-PEAKS:]]]
+    peaks = rows[[*order[:SEEN_PEAKS], *order[-SEEN_PEAKS:]]]
     marks = marks[order]
     if count > MOST_SEEN_ROWS:
         marks = marks[np.linspace(0, count - 1, MOST_SEEN_ROWS).astype(int)]
@@ -147,4 +144,5 @@ def joined_rows(parts: Sequence[SeenRows]) -> SeenRows:
     if len(parts) == 1:
         return parts[0]
     marks, count = np.sort(np.concatenate([one.marks for one in parts])), sum(one.count for one in parts)
-    return SeenRows(marks, count, parts[0].width, parts[0].ends, parts[0].peaks if count == parts[0].count else parts[0].peaks[:0])
+    peaks = parts[0].peaks if count == parts[0].count else parts[0].peaks[:0]
+    return SeenRows(marks, count, parts[0].width, parts[0].ends, peaks)

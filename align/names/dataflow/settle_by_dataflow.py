@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from align.core.name_map import Ambiguity, Dropped
 from align.core.piece_transforms import Part
 from align.core.progress import silent
 from align.core.protocols import OperatorRunner
-from align.names.by_value.distinct_values import Calibration
 from align.models.restore_state import other_seed
+from align.names.by_value.distinct_values import Calibration
 from align.names.by_value.seen_tensors import agree, alike
 from align.names.by_value.trial_runs import TrialSide
 from align.names.dataflow.flow_pairings import FlowPairings
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.name_map import FlowPlace, NameMap, Pairing
+    from align.core.name_map import FlowPlace, NameMap, Pairing, SideName
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.transforms import Transform
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from align.names.dataflow.operator_uses import Use
     from align.names.dataflow.search_orders import Status
     from align.words.catalogue import Note
+
+
+SIDES: Final[tuple[SideName, SideName]] = ("source", "target")
 
 
 @dataclass(slots=True)
@@ -74,10 +77,10 @@ def map_by_dataflow(
             return name_map, (("map_warning.not_followed", {"side": side.label}),)
     first, second = (TrialSide(side) for side in sides)
     with first.restored(), second.restored():
-        for side in (first, second):
-            side.seconds(inputs)
-            if _draws(side):
-                return name_map, (("map_warning.draws_numbers", {"side": side.side.label}),)
+        for own in (first, second):
+            own.seconds(inputs)
+            if _draws(own):
+                return name_map, (("map_warning.draws_numbers", {"side": own.side.label}),)
         found = Dataflow(first, second, name_map, progress).settle()
     notes: tuple[Note, ...] = (("map_warning.interrupted", {}),) if found.interrupted else ()
     return with_dataflow(name_map, found, (first.parameters, second.parameters)), notes
@@ -149,7 +152,7 @@ def _computed(
     known = {(one.name, one.side) for one in dropped}
     return [
         Dropped(parameter.name, side, sentence("unmatched_reason.computed"))
-        for at, side in enumerate(("source", "target"))
+        for at, side in enumerate(SIDES)
         for parameter in sides[at].parameters
         if (parameter.buffer or parameter.trainable is False)
         and parameter.name not in paired[at]
@@ -349,8 +352,10 @@ class Dataflow:
             if own is not None and name in self.own:
                 made = pairing.transform.apply(own)  # zeros where other parts belong
                 wholes[name] = wholes[name] + made if name in wholes and _is_part(pairing) else made
-        own = self.own
-        values = own | {name: made.astype(own[name].dtype).reshape(own[name].shape) for name, made in wholes.items()}
+        loaded = {
+            name: made.astype(self.own[name].dtype).reshape(self.own[name].shape) for name, made in wholes.items()
+        }
+        values = self.own | loaded
         self.second.load(values)
         seen = SeenUses(PieceIndex(values))
         self.second.run(seen)
@@ -362,9 +367,10 @@ def _unlike(run: FollowedUses, other: FollowedUses) -> set[UseKey]:
     found = set()
     for key, one in run.followed.items():
         two = other.followed.get(key)
-        if two is not None and one.by == two.by == "place":
-            if [match.use.order for match in one.matches] != [match.use.order for match in two.matches]:
-                found.add(key)
+        if two is None or not one.by == two.by == "place":
+            continue
+        if [match.use.order for match in one.matches] != [match.use.order for match in two.matches]:
+            found.add(key)
     return found
 
 

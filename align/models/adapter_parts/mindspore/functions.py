@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
+    from align.core.traces import CaptureSink
     from align.models.record_calls import CallRecorder
 
 NAMES = ("erf", "exp", "log", "sigmoid", "tanh")
@@ -65,13 +66,15 @@ def shows_operators() -> bool:
 
 
 @contextmanager
-def shown_operators(sink: object) -> Iterator[None]:
+def shown_operators(sink: CaptureSink) -> Iterator[None]:
     """Show the sink every operator that MindSpore dispatches (PYNATIVE), if it wants to see them."""
     if not isinstance(sink, OperatorSink):
         yield
         return
     import mindspore
     from mindspore.utils.ms_dispatch import MsDispatchMode
+
+    make = sink.operator
 
     def as_array(value: Any) -> Array | None:
         return to_array(value) if isinstance(value, mindspore.Tensor) else None
@@ -85,7 +88,7 @@ def shown_operators(sink: object) -> Iterator[None]:
             if own is not args:  # (primitive, name, arguments)
                 place = args[:2]
             function = func if place is None else lambda *given: func(*place, given)
-            return sink.operator(LiveOperatorCall(func.name, function, (own, kwargs or {}), (as_array, from_array)))
+            return make(LiveOperatorCall(func.name, function, (own, kwargs or {}), (as_array, from_array)))
 
     with Operators():
         yield

@@ -24,14 +24,14 @@ from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
+    from align.core.traces import CaptureSink
+    from align.models.record_calls import CallRecorder
 
     Functions = Mapping[str, Callable[[Array, Array], Array]]
-    from contextlib import AbstractContextManager
-
-    from align.models.record_calls import CallRecorder
 
 # Operators that return values they were given, or whole numbers: they do not round.
 EXACT = frozenset({
@@ -171,7 +171,7 @@ def _replacing_mode(functions: Functions) -> Any:
 
 
 @contextmanager
-def shown_operators(sink: object) -> Iterator[None]:
+def shown_operators(sink: CaptureSink) -> Iterator[None]:
     """Show the sink every operator that torch dispatches, if it wants to see them.
 
     torch's layers of transformers compute all at once where they may; one by one they are seen.
@@ -181,6 +181,8 @@ def shown_operators(sink: object) -> Iterator[None]:
         return
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
+
+    make = sink.operator
 
     def from_array(value: Array, like: Any) -> Any:
         return to_tensor(value).to(like)
@@ -194,7 +196,7 @@ def shown_operators(sink: object) -> Iterator[None]:
             name = func.overloadpacket.__name__
             forms = as_array, from_array
             call = LiveOperatorCall(name, func, (args, kwargs or {}), forms, torch.clone if writes else None)
-            return sink.operator(call)
+            return make(call)
 
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
