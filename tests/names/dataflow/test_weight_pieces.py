@@ -1,4 +1,4 @@
-"""Parameters are found again in what operators are given, by their values: whole, as views, and where they came from."""
+"""Parameters are found again by their values in what operators are given: whole, as views, and moved about."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_view_of_a_parameter_is_found_and_each_of_its_elements_placed(view: st
 
 OTHERS = {
     "other values": drawn(6, 8, seed=1) + 0.5,
-    "one element changed": np.where(MATRIX == MATRIX[-1, -2], 0, MATRIX).astype(np.float32),
+    "one element changed": np.where(MATRIX[-1, -2] == MATRIX, 0, MATRIX).astype(np.float32),
     "the rows in another order": MATRIX[[0, 2, 1, 3, 4, 5]],
     "twice as large": MATRIX * 2,
     "integers": MATRIX.astype(np.int64),
