@@ -69,6 +69,6 @@ def test_a_trial_settles_what_the_names_leave_open(
         "fc.weight": "head.weight",
     }
     assert [p["source"] for p in pairs][:2] == ["left.weight", "left.bias"]
-    assert "#= trial 1.00" in (tmp_path / "map.toml").read_text(encoding="utf-8")
+    assert "#= dataflow 1.00" in (tmp_path / "map.toml").read_text(encoding="utf-8")
     assert main([*sides, "--trial"]) == 2
     assert "a trial needs inputs" in capsys.readouterr().err
