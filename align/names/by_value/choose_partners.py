@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from align.names.by_value.contradicted_pairs import contradicted_pairs, sibling_orders
 from align.names.by_value.trial_groups import components, open_groups, rivals, uncertain_piece_orders
-from align.names.by_value.trial_runs import choice_matters, module_of
+from align.names.by_value.trial_runs import choice_matters
 from align.names.thresholds import MOST_CONFIRMED_LAYERS, MOST_FOLLOWED_STEPS
+from align.names.trial_parts.trial_sides import module_of
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

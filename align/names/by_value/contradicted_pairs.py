@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity
-from align.names.by_value.seen_tensors import agree
 from align.names.by_value.trial_groups import open_groups
-from align.names.by_value.trial_runs import module_of
 from align.names.thresholds import MOST_SIBLING_GROUPS
+from align.names.trial_parts.seen_tensors import agree
+from align.names.trial_parts.trial_sides import module_of
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

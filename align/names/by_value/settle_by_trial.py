@@ -19,13 +19,14 @@ from align.core.progress import silent
 from align.core.protocols import Differentiator
 from align.errors import ModelFailedError, UsageError
 from align.names.by_value.choose_partners import SettledGroups, settle_groups
-from align.names.by_value.distinct_values import distinct_values
 from align.names.by_value.trial_groups import fused_piece_orders, open_groups, settle_by_equality
-from align.names.by_value.trial_runs import CallSampler, TrialRuns, TrialSide
+from align.names.by_value.trial_runs import TrialRuns
 from align.names.dataflow.settle_by_dataflow import map_by_dataflow
 from align.names.layers.read_layers import LayeredSides
 from align.names.matching.explain_unpaired import explain_unpaired_anew
 from align.names.thresholds import PERTURBING_SEED
+from align.names.trial_parts.distinct_values import distinct_values
+from align.names.trial_parts.trial_sides import CallSampler, TrialSide
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.traces import Influences
     from align.models.open_side import Side
-    from align.names.by_value.seen_tensors import SeenTensor
     from align.names.layers.read_layers import Layer
+    from align.names.trial_parts.seen_tensors import SeenTensor
     from align.words.catalogue import Note
 
 

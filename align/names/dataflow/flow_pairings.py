@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.transforms import Transform
-    from align.names.by_value.trial_runs import TrialSide
     from align.names.dataflow.follow_uses import Followed, Match
     from align.names.dataflow.made_of import Places
     from align.names.dataflow.search_orders import Status
     from align.names.dataflow.weight_pieces import PieceIndex
+    from align.names.trial_parts.trial_sides import TrialSide
 
 
 class FlowPairings:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.names.by_value.seen_tensors import see_tensor
 from align.names.dataflow.operator_uses import Answer, Use, read_uses
 from align.names.dataflow.seen_rows import SeenRows, distance, joined_rows
 from align.names.thresholds import (
@@ -26,6 +25,7 @@ from align.names.thresholds import (
     MOST_WINDOWS,
     REORDERED_SUM_DISTANCE,
 )
+from align.names.trial_parts.seen_tensors import see_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.traces import Capture, OperatorCall
     from align.core.transforms import Transform
-    from align.names.by_value.seen_tensors import SeenTensor
     from align.names.dataflow.weight_pieces import PieceIndex
+    from align.names.trial_parts.seen_tensors import SeenTensor
 
 Features = tuple[int, ...]
 UseKey = tuple[Any, ...]

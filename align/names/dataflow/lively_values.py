@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import is_float, numpy_dtype
-from align.names.by_value.distinct_values import distinct_values
 from align.names.thresholds import MOST_DISTINCT_ELEMENTS, TRIAL_SPREAD
+from align.names.trial_parts.distinct_values import distinct_values
 from align.rules.layer_rules import STATISTICS
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
-    from align.names.by_value.trial_runs import TrialSide
+    from align.names.trial_parts.trial_sides import TrialSide
 
 
 def lively_values(side: TrialSide, generator: np.random.Generator) -> dict[str, Array]:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import islice, product
 from typing import TYPE_CHECKING, Literal
 
-from align.names.by_value.seen_tensors import agree
 from align.names.thresholds import MOST_ORDERS_OF_A_TIE
+from align.names.trial_parts.seen_tensors import agree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.names.by_value.seen_tensors import SeenTensor
     from align.names.dataflow.follow_uses import FollowedUses, TieKey, UseKey
+    from align.names.trial_parts.seen_tensors import SeenTensor
 
     Tried = tuple[dict[TieKey, int], FollowedUses]
 

@@ -19,9 +19,6 @@ from align.core.piece_transforms import Part
 from align.core.progress import silent
 from align.core.protocols import OperatorRunner
 from align.models.restore_state import other_seed
-from align.names.by_value.distinct_values import Calibration
-from align.names.by_value.seen_tensors import agree, alike
-from align.names.by_value.trial_runs import TrialSide
 from align.names.dataflow.flow_pairings import FlowPairings
 from align.names.dataflow.follow_uses import FirstSide, FollowedUses, ReturnedTensors, SeenUses, key_of
 from align.names.dataflow.lively_values import lively_values
@@ -29,6 +26,9 @@ from align.names.dataflow.made_of import form_between
 from align.names.dataflow.search_orders import OrderSearch
 from align.names.dataflow.weight_pieces import PieceIndex
 from align.names.thresholds import MOST_DATAFLOW_RUNS, MOST_SEEDS_TRIED, TRIAL_SEED
+from align.names.trial_parts.distinct_values import Calibration
+from align.names.trial_parts.seen_tensors import agree, alike
+from align.names.trial_parts.trial_sides import TrialSide
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.names.by_value.trial_runs import TrialSide
 from align.names.map_parameters import map_parameters
+from align.names.trial_parts.trial_sides import TrialSide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

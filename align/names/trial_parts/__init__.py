@@ -1,0 +1,1 @@
+"""What trials run and see: both sides with distinct values, and what is kept of the tensors of a run."""
