@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 TEXT = {".py", ".md", ".toml", ".txt", ".cfg", ".yaml", ".yml", ".ipynb", ".html", ".css", ".svg", ".json", ""}
 # Written in pieces so that this file does not find itself.
 HOME_FOLDERS = re.compile(r"(?<![\w.])/(?:" + "|".join(["work", "home", "root", "Users"]) + r")/[\w.-]+")
-PRIVATE_HOSTS = re.compile(r"\b(?:\w[\w-]*\.)+(?:internal|corp|local|lan)\b(?!\w|\()")
+PRIVATE_HOSTS = re.compile(r"\b(?!self\.)(?:\w[\w-]*\.)+(?:internal|corp|local|lan)\b(?!\w|\()")
 
 
 def tracked_files() -> list[Path]:
