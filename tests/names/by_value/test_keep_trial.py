@@ -105,7 +105,7 @@ def test_what_a_trial_found_is_not_tried_again(pair: Pair, path: Path, tried: tu
 
 
 def test_with_a_new_rule_only_what_it_touches_is_tried_again(pair: Pair, path: Path, tried: tuple[str, int]) -> None:
-    text = tried[0].replace('"a.weight" = "e2.weight"  #= trial', '"a.weight" = "e2.weight"  # mine, not trial')
+    text = tried[0].replace('"a.weight" = "e2.weight"  #= dataflow', '"a.weight" = "e2.weight"  # mine, not dataflow')
     path.write_text(text, encoding="utf-8")
     result, runs = pair.mapped(path)
     assert 0 < runs < tried[1]
