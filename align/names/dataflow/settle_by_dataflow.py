@@ -100,13 +100,35 @@ def _draws(side: TrialSide) -> bool:
 def with_dataflow(name_map: NameMap, found: DataflowFound, sides: tuple[ParameterSet, ParameterSet]) -> NameMap:
     """Return the map with these pairings in the place of what names say of their targets and sources."""
     said = [one for one in name_map.pairings if one.evidence in ("user", "dataflow", "trial")]
+    new = _new_pairings(name_map, found, said, sides[0])
+    taken = {one.source for one in new}, {one.target for one in new}
+    old = [p for p in name_map.pairings if p.target not in taken[1] and (p in said or p.source not in taken[0])]
+    order = {name: at for at, name in enumerate(sides[0].names)}
+    pairings = tuple(sorted((*old, *new), key=lambda pairing: order[pairing.source]))
+    paired = {one.source for one in pairings}, {one.target for one in pairings}
+    dropped = [*name_map.dropped, *(_computed(sides, paired, name_map.dropped) if found.proven else ())]
+    left = [p for p in name_map.pairings if p not in old and p.source not in paired[0]]
+    groups = [group.without(*paired) for group in name_map.ambiguous]
+    groups += [Ambiguity((p.source,), (), sentence("trial_reason.stands_elsewhere")) for p in left]
+    gone = [{one.name for one in dropped if one.side == side} for side in SIDES]
+    groups = [group.without(*gone) for group in groups]
+    ambiguous = tuple(group for group in groups if group.sources or group.targets)
+    kept = {(one.source, one.target) for one in new}
+    flow = tuple(place for key, place in found.places.items() if key in kept)
+    return replace(name_map, pairings=pairings, ambiguous=ambiguous, dropped=tuple(dropped), flow=flow)
+
+
+def _new_pairings(
+    name_map: NameMap, found: DataflowFound, said: Sequence[Pairing], source: ParameterSet
+) -> list[Pairing]:
+    """The pairings that the map gets: what names say otherwise is noted, and gives way only to what is proven."""
     kept_out = {one.target for one in said} | {one.name for one in name_map.dropped if one.side == "target"}
     whole = {one.source for one in said if not one.transform.steps}
     known = {(one.source, one.target, one.transform): one for one in name_map.pairings}
     forms = {(one.source, one.target): one.transform for one in name_map.pairings if one.transform.steps}
     by_name = {one.target: one.source for one in name_map.pairings if one.sure}
     new: list[Pairing] = []
-    for one in _under_own_names(found.pairings, sides[0]):
+    for one in _under_own_names(found.pairings, source):
         before = known.get((one.source, one.target, one.transform))
         if one.target in kept_out or one.source in whole:
             continue
@@ -119,30 +141,7 @@ def with_dataflow(name_map: NameMap, found: DataflowFound, sides: tuple[Paramete
             new.append(replace(one, note=note))
         elif found.proven:
             new.append(replace(one, note=sentence("pair_note.names_stand_elsewhere", name=by_name[one.target])))
-    taken = {one.source for one in new}, {one.target for one in new}
-    old = [p for p in name_map.pairings if p.target not in taken[1] and (p in said or p.source not in taken[0])]
-    order = {name: at for at, name in enumerate(sides[0].names)}
-    pairings = tuple(sorted((*old, *new), key=lambda pairing: order[pairing.source]))
-    paired = {one.source for one in pairings}, {one.target for one in pairings}
-    groups = [group.without(*paired) for group in name_map.ambiguous]
-    left = [p for p in name_map.pairings if p not in old and p.source not in paired[0]]
-    groups += [Ambiguity((p.source,), (), sentence("trial_reason.stands_elsewhere")) for p in left]
-    dropped = list(name_map.dropped)
-    if found.proven:
-        dropped += _computed(sides, paired, dropped)
-    gone = {(one.name, one.side) for one in dropped}
-    groups = [
-        replace(
-            group,
-            sources=tuple(name for name in group.sources if (name, "source") not in gone),
-            targets=tuple(name for name in group.targets if (name, "target") not in gone),
-        )
-        for group in groups
-    ]
-    ambiguous = tuple(group for group in groups if group.sources or group.targets)
-    kept = {(one.source, one.target) for one in new}
-    flow = tuple(place for key, place in found.places.items() if key in kept)
-    return replace(name_map, pairings=pairings, ambiguous=ambiguous, dropped=tuple(dropped), flow=flow)
+    return new
 
 
 def _computed(
@@ -183,6 +182,7 @@ class Dataflow:
         self.first, self.second, self.name_map, self._progress = first, second, name_map, progress
         self._runs = 0
         self._latest: FollowedUses | None = None
+        self._index: PieceIndex | None = None
 
     def settle(self) -> DataflowFound:
         """Record the first side, follow the second, and prove what was found."""
@@ -289,7 +289,8 @@ class Dataflow:
         """Run the second side with these orders of ties."""
         self._runs += 1
         self._progress("dataflow", self._runs, self._runs + 1)
-        run = FollowedUses(PieceIndex(self.own), self.uses, self.seen, orders, (self._hints(), self.given))
+        self._index = self._index or PieceIndex(self.own)
+        run = FollowedUses(self._index.anew(), self.uses, self.seen, orders, (self._hints(), self.given))
         self.second.run(run)
         self._latest = run
         return run
@@ -357,7 +358,7 @@ class Dataflow:
         }
         values = self.own | loaded
         self.second.load(values)
-        seen = SeenUses(PieceIndex(values))
+        seen = ReturnedTensors()
         self.second.run(seen)
         return agree(self.outputs, seen.outputs)
 
