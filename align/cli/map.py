@@ -152,7 +152,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
 
 def _explain(result: MapResult, made_from: Mapping[str, Path | str], run: Path | None, name: str) -> None:
     """Print what is known of one parameter, in the place of the whole map."""
-    from align.report.kinds.map import explained_name
+    from align.report.explain_name import explained_name
     from align.runs.run_folder import RunFolder, as_document
 
     for line in explained_name(as_document(result, made_from, hashed=False), name):

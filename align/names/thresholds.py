@@ -276,9 +276,9 @@ MOST_WINDOWS: Final = 4
 """So many branches that the same rows go into are tried for one.
 Choice: towers of a detector are three; experts follow each other in one order on both sides."""
 
-MOST_DISTINCT_ELEMENTS: Final = 2**24
+MOST_DISTINCT_ELEMENTS: Final = 2**20
 """Of larger tensors elements may be alike, and copies that were moved about are not traced.
-Choice: 2^24 elements take some two seconds to sort; larger ones would take longer than a pass."""
+Choice: 2^20 elements take a tenth of a second to sort; larger ones would take longer than a pass."""
 
 MOST_SEEDS_TRIED: Final = 3
 """So many draws of values are tried until every expert sees some rows.

@@ -328,6 +328,7 @@ class FollowedUses(UseSink):
                 return None
             given = len(use.piece.names) == 1 and use.piece.names[0] in self._given
             found = Followed(use, [], "given") if given else self._place(use)
+            use.order = len(self.followed)
             self.followed[key] = found
         if use.kind == "product":
             self._products = [*self._products[-MOST_LEAVES:], use]

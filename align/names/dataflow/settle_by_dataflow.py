@@ -102,7 +102,9 @@ def with_dataflow(name_map: NameMap, found: DataflowFound, sides: tuple[Paramete
     said = [one for one in name_map.pairings if one.evidence in ("user", "dataflow", "trial")]
     new = _new_pairings(name_map, found, said, sides[0])
     taken = {one.source for one in new}, {one.target for one in new}
-    old = [p for p in name_map.pairings if p.target not in taken[1] and (p in said or p.source not in taken[0])]
+    named = {(one.source, one.target, one.transform) for one in name_map.pairings}
+    unlike = {one.source for one in new if (one.source, one.target, one.transform) not in named}
+    old = [p for p in name_map.pairings if p.target not in taken[1] and (p in said or p.source not in unlike)]
     order = {name: at for at, name in enumerate(sides[0].names)}
     pairings = tuple(sorted((*old, *new), key=lambda pairing: order[pairing.source]))
     paired = {one.source for one in pairings}, {one.target for one in pairings}

@@ -7,6 +7,7 @@ where it lies in memory.
 from __future__ import annotations
 
 from collections import defaultdict
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -67,24 +68,39 @@ class PieceIndex:
         self._flat: list[Array] = []
         self._names: list[tuple[str, ...]] = []
         self._strides: list[tuple[int, ...]] = []
-        self._anchors: dict[float, list[tuple[int, int]]] = defaultdict(list)
-        self._plain = len(values)
+        self._late: dict[float, list[tuple[int, int]]] = defaultdict(list)
         self._origins: dict[int, dict[str, NDArray[np.int64]]] = {}
         self.batch = 0  # how many matrices the last product multiplied by at once
-        for name, value in values.items():
-            self.add((name,), value)
+        starts = [self._keep((name,), value) for name, value in values.items()]
+        numbers = np.repeat(np.arange(len(starts)), [len(own) for own in starts])
+        places = np.concatenate([*starts, np.empty(0, np.int64)])
+        firsts = np.concatenate([*(self._flat[at][own] for at, own in enumerate(starts)), np.empty(0)])
+        order = np.argsort(firsts, kind="stable")
+        self._firsts, self._begins = firsts[order], (numbers[order], places[order])
+        self._plain = len(values)
+
+    def anew(self) -> PieceIndex:
+        """The same parameters, and nothing computed from them."""
+        made = copy(self)
+        made._flat, made._names = self._flat[: self._plain], self._names[: self._plain]  # noqa: SLF001
+        made._strides, made._late, made._origins = self._strides[: self._plain], defaultdict(list), {}  # noqa: SLF001
+        return made
 
     def add(self, names: Iterable[str], value: Array) -> None:
-        """Know a tensor, by every element at which a view of it is likely to begin."""
-        number, own = len(self._flat), np.ascontiguousarray(value).reshape(value.shape)
+        """Know a tensor that was computed from these parameters."""
+        number = len(self._flat)
+        for place in self._keep(names, value).tolist():
+            self._late[float(self._flat[number][place])].append((number, place))
+
+    def _keep(self, names: Iterable[str], value: Array) -> NDArray[np.int64]:
+        """Keep a tensor, and return the flat places at which a view of it is likely to begin."""
+        own = np.ascontiguousarray(value).reshape(value.shape)
         self._flat.append(own.reshape(-1))
         self._names.append(tuple(dict.fromkeys(names)))
         strides = [stride // max(own.itemsize, 1) for stride in own.strides]
         own_strides = [stride for size, stride in zip(own.shape, strides, strict=True) if size > 1]
         self._strides.append(tuple(dict.fromkeys([*own_strides, *(2 * one for one in own_strides), 0])))
-        if own.dtype.kind == "f" and own.size:
-            for place in _starts(own.shape, strides):
-                self._anchors[float(self._flat[number][place])].append((number, int(place)))
+        return _starts(own.shape, strides) if own.dtype.kind == "f" and own.size else np.empty(0, np.int64)
 
     def origins(self, piece: Piece) -> dict[str, NDArray[np.int64]]:
         """Where in which parameter each element of a piece stands, -1 where in another; {} where it was computed."""
@@ -114,7 +130,9 @@ class PieceIndex:
         if value.dtype.kind != "f" or not value.size:
             return None
         first = float(value[(0,) * value.ndim])
-        known = self._anchors.get(first, ())
+        low, high = (int(np.searchsorted(self._firsts, first, side)) for side in ("left", "right"))
+        known = [(int(own[0]), int(own[1])) for own in zip(*(one[low:high] for one in self._begins), strict=True)]
+        known += self._late.get(first, ())
         return next((piece for one in known if (piece := self._viewed(*one, value)) is not None), None)
 
     def value(self, piece: Piece) -> Array:
@@ -149,13 +167,13 @@ class PieceIndex:
         return piece if reach < flat.size and np.array_equal(self.value(piece), value) else None
 
 
-def _starts(shape: Shape, strides: Sequence[int]) -> Iterator[int]:
-    """Flat places at which a view is likely to begin: along every axis alone, and along the first two together."""
+def _starts(shape: Shape, strides: Sequence[int]) -> NDArray[np.int64]:
+    """Flat places at which a view is likely to begin: along every axis alone, of a stack of matrices in every row."""
     if not shape:
-        yield 0
-        return
+        return np.zeros(1, np.int64)
     grid = np.arange(shape[0]) * strides[0]
-    if len(shape) > 2:
+    if len(shape) == 3:
         grid = (grid[:, None] + np.arange(shape[1]) * strides[1]).reshape(-1)
     sides = [np.arange(1, size) * stride for size, stride in zip(shape[1:], strides[1:], strict=True)]
-    yield from dict.fromkeys(np.concatenate([grid, *sides]).tolist())
+    found: NDArray[np.int64] = np.unique(np.concatenate([grid, *sides])).astype(np.int64)
+    return found
