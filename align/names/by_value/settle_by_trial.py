@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from align.words.catalogue import Note
 
 
+_TOLD = ("user", "dataflow", "trial")  # by the user, or by an earlier run
 UNSEEN = sentence("trial_reason.not_seen")
 UNTOLD = sentence("trial_reason.does_not_tell")
 
@@ -82,7 +83,7 @@ def _settled(
     """
     followed, notes = map_by_dataflow(*sides, name_map, inputs, progress)
     seen = {(one.source, one.target) for one in followed.flow}
-    unseen = [p for p in followed.pairings if (p.source, p.target) not in seen and p.evidence != "user"]
+    unseen = [p for p in followed.pairings if (p.source, p.target) not in seen and p.evidence not in _TOLD]
     whole = followed.pairings and not followed.ambiguous and not unseen and all(p.sure for p in followed.pairings)
     if whole or any(key == "map_warning.interrupted" for key, _ in notes):
         return followed, notes

@@ -55,7 +55,7 @@ def _nested(places: Places, shape: Shape) -> list[Transform] | None:
             if parts is None:
                 return None
             found += [chained(one, Part(0, at, at + 1, places.shape)) for one in parts]
-    return found
+    return found if len(found) <= MOST_RUNS_OF_A_TENSOR else None
 
 
 def _runs(places: Places, shape: Shape, axis: int, have: NDArray[np.bool_]) -> list[Transform] | None:

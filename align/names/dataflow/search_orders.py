@@ -124,7 +124,10 @@ class OrderSearch:
     def doubted(self, half: int) -> dict[TieKey, int]:
         """Another order for every second tie, which is to show that it has an effect."""
         ties = sorted(self._ties, key=lambda tie: self._ties[tie][0])
-        other = {tie: (self.orders.get(tie, 0) + 1) % self._ties[tie][1] for tie in ties[half::2]}
+        other = {
+            tie: (self.orders.get(tie, 0) + max(1, self._ties[tie][1] // 2)) % self._ties[tie][1]
+            for tie in ties[half::2]
+        }
         return {**self.orders, **other}
 
     def status(self, run: FollowedUses, others: Sequence[Tried], *, proven: bool) -> dict[TieKey, Status]:
@@ -158,6 +161,8 @@ class OrderSearch:
         """Tell whether anything behind a use has other rows in another run."""
         for key in self._keys[at + 1 :]:
             one, two = run.followed.get(key), other.followed.get(key)
-            if one is not None and two is not None and one.use.rows.moved(two.use.rows):
+            if one is None or two is None or one.by == "after":  # what is added to what was exchanged is exchanged, too
+                continue
+            if one.use.rows.moved(two.use.rows):
                 return True
         return not agree(run.outputs, other.outputs)

@@ -129,21 +129,39 @@ def _new_pairings(
     known = {(one.source, one.target, one.transform): one for one in name_map.pairings}
     forms = {(one.source, one.target): one.transform for one in name_map.pairings if one.transform.steps}
     by_name = {one.target: one.source for one in name_map.pairings if one.sure}
+    against = _layers_against(found.pairings, said)
     new: list[Pairing] = []
     for one in _under_own_names(found.pairings, source):
         before = known.get((one.source, one.target, one.transform))
         if one.target in kept_out or one.source in whole:
             continue
+        if _owner(one.source) in against[0] or _owner(one.target) in against[1]:
+            continue
         if before is not None and before.sure and not one.note:
             new.append(replace(before, confidence=1.0))
         elif before is not None or by_name.get(one.target, one.source) == one.source:
             form = forms.get((one.source, one.target))
-            against = form is not None and form != one.transform and not one.note
-            note = sentence("pair_note.names_say_otherwise") if against else one.note
+            is_said_otherwise = form is not None and form != one.transform and not one.note
+            note = sentence("pair_note.names_say_otherwise") if is_said_otherwise else one.note
             new.append(replace(one, note=note))
-        elif found.proven:
+        elif found.proven and not against[0]:
             new.append(replace(one, note=sentence("pair_note.names_stand_elsewhere", name=by_name[one.target])))
     return new
+
+
+def _layers_against(pairings: Sequence[Pairing], said: Sequence[Pairing]) -> tuple[set[str], set[str]]:
+    """The layers of both sides that a rule of the user's pairs otherwise than these pairings."""
+    found: tuple[set[str], set[str]] = set(), set()
+    for rule in (one for one in said if one.evidence == "user"):
+        for one in pairings:
+            if (one.source == rule.source) != (one.target == rule.target):
+                found[0].update((_owner(one.source), _owner(rule.source)))
+                found[1].update((_owner(one.target), _owner(rule.target)))
+    return found
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _computed(
