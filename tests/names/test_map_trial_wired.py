@@ -72,3 +72,86 @@ def test_a_trial_settles_what_the_names_leave_open(
     assert "#= dataflow 1.00" in (tmp_path / "map.toml").read_text(encoding="utf-8")
     assert main([*sides, "--trial"]) == 2
     assert "a trial needs inputs" in capsys.readouterr().err
+
+
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str = PAIR) -> list[str]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pair.py").write_text(text, encoding="utf-8")
+    return ["map", "pair.py:original", "pair.py:port"]
+
+
+@pytest.mark.frameworks
+def test_what_a_pair_rests_on_is_told_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = [*_folder(tmp_path, monkeypatch), "--inputs", "pair.py:x", "--trial", "--explain"]
+    assert main([*sides, "b.weight"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("left.weight = b.weight\n")
+    assert "the same 4 rows of 8 numbers go into both" in told
+    assert main([*sides, "fc.wight"]) == 2
+    assert "did you mean fc.weight" in capsys.readouterr().err
+
+
+@pytest.mark.frameworks
+def test_models_run_only_where_names_leave_something_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = _folder(tmp_path, monkeypatch)
+    given = ["--inputs", "pair.py:x", "--trial-if-open", "--json"]
+    assert main([*sides, *given]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert any("4 pairs by the flow of the data" in one for one in told["warnings"])
+    assert main(["map", "pair.py:original", "pair.py:original", *given]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert not told["warnings"]
+    assert {one["evidence"] for one in told["name_map"]["pairings"]} == {"name"}
+
+
+@pytest.mark.frameworks
+def test_a_model_that_cannot_run_keeps_the_map_of_names_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = _folder(tmp_path, monkeypatch, PAIR.replace("taken = self.a(x)", "raise RuntimeError('no such card')"))
+    given = ["--inputs", "pair.py:x", "--json"]
+    assert main([*sides, *given, "--trial-if-open"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert any("no such card" in one and one.startswith("names alone decide") for one in told["warnings"])
+    assert len(told["name_map"]["ambiguous"]) == 2
+    assert main([*sides, *given, "--trial"]) == 2
+
+
+@pytest.mark.frameworks
+def test_a_model_that_draws_random_numbers_is_said_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = PAIR.replace("self.left(x).relu()", "(self.left(x) + __import__('torch').rand(8)).relu()")
+    sides = _folder(tmp_path, monkeypatch, text)
+    main([*sides, "--inputs", "pair.py:x", "--trial-if-open", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert any("pair.py:original draws random numbers" in one for one in told["warnings"])
+    assert "dataflow" not in {one["evidence"] for one in told["name_map"]["pairings"]}
+
+
+@pytest.mark.frameworks
+def test_an_interrupted_run_keeps_what_is_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from align.names.dataflow.settle_by_dataflow import Dataflow
+
+    follow, runs = Dataflow.follow, []
+
+    def interrupted(self: Dataflow, orders: object) -> object:
+        runs.append(orders)
+        if len(runs) > 1:
+            raise KeyboardInterrupt
+        return follow(self, orders)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Dataflow, "follow", interrupted)
+    sides = _folder(tmp_path, monkeypatch)
+    code = main([*sides, "--inputs", "pair.py:x", "--trial-if-open", "--out", "map.toml", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert code == 1
+    assert any(one.startswith("interrupted: what was settled until then is kept") for one in told["warnings"])
+    assert (tmp_path / "map.toml").is_file()
