@@ -507,7 +507,7 @@ class FollowedUses(UseSink):
         chosen = [one for one in left if one.piece.names[0] in hints][:1]
         if not chosen:
             later = [one for one in self._first.uses[self._last + 1 :] if not self._is_taken(one)]
-            following = next((one for one in later if one.heavy or not use.heavy), None)
+            following = next((one for one in later if one.heavy == use.heavy), None)
             chosen = [one for one in left if one is following]
         return Followed(use, [Match(None, one, None) for one in chosen], "forced")
 
