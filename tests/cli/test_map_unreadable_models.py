@@ -71,10 +71,14 @@ def folder(tmp_path: Path) -> Path:
     [
         (
             ("lazy", "port"),
-            "lazy has lazy layers, whose tensors have no shape yet: 0.weight 0.bias",
+            "lazy has lazy layers, whose tensors have no shape yet (2 tensors) 0.weight 0.bias",
             "run the model once",
         ),
-        (("meta", "port"), "meta device, without values: 0.weight 0.bias 2.weight 2.bias", "build it on the CPU"),
+        (
+            ("meta", "port"),
+            "meta device, without values (4 tensors) 0.weight 0.bias 2.weight 2.bias",
+            "build it on the CPU",
+        ),
         (("traced", "port"), "Sequential is a TorchScript model", "give the model that it was traced or scripted from"),
         (("plain", "doubled"), "doubled has several tensors of one name", "give each a name of its own"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +154,9 @@ LAYOUTS = {
 }  # fmt: skip
 
 
+NAMES = {Path(name).parts[0].removesuffix(".py") for files in LAYOUTS.values() for name in files}
+
+
 def laid_out(folder, files):
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +166,11 @@ def laid_out(folder, files):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, whose modules are forgotten at the end."""
+    """The current folder, whose modules are forgotten at the end; of other tests' modules nothing is known here."""
+    for name, module in list(sys.modules.items()):
+        file = str(vars(module).get("__file__") or "site-packages")
+        if name.partition(".")[0] in NAMES and "site-packages" not in file:
+            monkeypatch.delitem(sys.modules, name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
