@@ -43,7 +43,9 @@ class FlowPairings:
                     self.places[source, target] = _place(source, target, one, match)
         mine, theirs = self._indexes[0].origins(match.use.piece), self._indexes[1].origins(one.use.piece)
         if match.change or not mine or not theirs:
-            self._add_derived(match.use.piece.names, one.use.piece.names, how)
+            both_plain, both_computed = bool(mine and theirs), not mine and not theirs
+            if both_computed or (match.change == "inverse" and not both_plain):  # what is computed, only outputs prove
+                self._add_derived(match.use.piece.names, one.use.piece.names, "free" if how == "free" else "open")
             return
         for source, places in mine.items():
             given = match.of(places).reshape(-1)

@@ -25,7 +25,7 @@ from align.names.thresholds import (
     MOST_WINDOWS,
     REORDERED_SUM_DISTANCE,
 )
-from align.names.trial_parts.seen_tensors import see_tensor
+from align.names.trial_parts.seen_tensors import agree, see_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from align.core.transforms import Transform
     from align.names.dataflow.weight_pieces import PieceIndex
     from align.names.trial_parts.seen_tensors import SeenTensor
+
+    Returned = list[tuple[str, SeenTensor]]  # by what they are called in what the model returned
 
 Features = tuple[int, ...]
 UseKey = tuple[Any, ...]
@@ -55,12 +57,20 @@ class ReturnedTensors:
     """A sink that keeps what the model returned."""
 
     def __init__(self) -> None:
-        self.outputs: list[SeenTensor] = []
+        self.outputs: Returned = []
 
     def add(self, capture: Capture, value: Array) -> None:
         """Keep what the model itself returned."""
         if not capture.module:
-            self.outputs.append(see_tensor(value))
+            self.outputs.append((capture.output, see_tensor(value)))
+
+
+def returned_alike(one: Returned, two: Returned) -> bool:
+    """Tell whether two models returned the same: by name where both name all of it alike, else by place."""
+    named = dict(two)
+    if {name for name, _ in one} == named.keys() and len(named) == len(one) == len(two):
+        two = [(name, named[name]) for name, _ in one]
+    return agree(*([seen for _, seen in own] for own in (one, two)))
 
 
 class UseSink(ReturnedTensors):
@@ -490,13 +500,21 @@ class FollowedUses(UseSink):
         several = {size: own for size, own in by_size.items() if size in sizes and len(own) > 1}
         at = self._orders.get(tie, 0)
         if several:
-            ways = list(islice(product(*map(permutations, several.values())), MOST_ORDERS_OF_A_TIE))
+            ways = list(
+                islice(
+                    product(*(permutations(own, sizes.count(size)) for size, own in several.items())),
+                    MOST_ORDERS_OF_A_TIE,
+                )
+            )
             self.ties.setdefault(tie, len(ways))
             self.choices.setdefault(tie, key_of(use))
             for size, order in zip(several, ways[at % len(ways)], strict=True):
                 by_size[size] = list(order)
         matches = [_matched(use, part, *by_size[size].pop(0)) for part, size in zip(parts, sizes, strict=True)]
-        return Followed(use, matches, "choice", tie) if several else Followed(use, matches, "place")
+        if several:
+            return Followed(use, matches, "choice", tie)
+        left = (own for own in self.ties if isinstance(own, frozenset) and matches[0].use.order in own)
+        return Followed(use, matches, "place", next(left, frozenset()))  # the last one of a tie hangs on the others
 
     def _forced(self, use: Use) -> Followed:
         """Without a place: what names say, else the next use of the first side if it is of the same kind and shape."""

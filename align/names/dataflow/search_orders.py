@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from itertools import islice, product
 from typing import TYPE_CHECKING, Literal
 
+from align.names.dataflow.follow_uses import returned_alike
 from align.names.thresholds import MOST_ORDERS_OF_A_TIE
-from align.names.trial_parts.seen_tensors import agree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.names.dataflow.follow_uses import FollowedUses, TieKey, UseKey
-    from align.names.trial_parts.seen_tensors import SeenTensor
+    from align.names.dataflow.follow_uses import FollowedUses, Returned, TieKey, UseKey
 
     Tried = tuple[dict[TieKey, int], FollowedUses]
 
@@ -46,7 +45,7 @@ class OrderSearch:
         self._tested: dict[tuple[TieKey, ...], set[tuple[int, ...]]] = defaultdict(set)
         self._dead: dict[TieKey, set[int]] = defaultdict(set)
 
-    def start(self, run: FollowedUses, outputs: Sequence[SeenTensor]) -> None:
+    def start(self, run: FollowedUses, outputs: Returned) -> None:
         """Take the first run; `outputs` are what should come out, as rows of the last use of all."""
         self._outputs = outputs
         self._keys = list(run.followed)
@@ -56,7 +55,7 @@ class OrderSearch:
 
     def _goods(self, run: FollowedUses) -> list[bool]:
         good = [key in run.followed and run.followed[key].by != "forced" for key in self._keys]
-        return [*good, not run.helped and agree(self._outputs, run.outputs)]
+        return [*good, not run.helped and returned_alike(self._outputs, run.outputs)]
 
     def _note_ties(self, run: FollowedUses) -> None:
         places = {key: at for at, key in enumerate(self._keys)}
@@ -165,4 +164,4 @@ class OrderSearch:
                 continue
             if one.use.rows.moved(two.use.rows):
                 return True
-        return not agree(run.outputs, other.outputs)
+        return not returned_alike(run.outputs, other.outputs)

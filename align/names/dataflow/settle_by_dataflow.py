@@ -20,14 +20,14 @@ from align.core.progress import silent
 from align.core.protocols import OperatorRunner
 from align.models.restore_state import other_seed
 from align.names.dataflow.flow_pairings import FlowPairings
-from align.names.dataflow.follow_uses import FirstSide, FollowedUses, ReturnedTensors, SeenUses, key_of
+from align.names.dataflow.follow_uses import FirstSide, FollowedUses, ReturnedTensors, SeenUses, key_of, returned_alike
 from align.names.dataflow.lively_values import lively_values
 from align.names.dataflow.made_of import form_between
 from align.names.dataflow.search_orders import OrderSearch
 from align.names.dataflow.weight_pieces import PieceIndex
 from align.names.thresholds import MOST_DATAFLOW_RUNS, MOST_SEEDS_TRIED, TRIAL_SEED
 from align.names.trial_parts.distinct_values import Calibration
-from align.names.trial_parts.seen_tensors import agree, alike
+from align.names.trial_parts.seen_tensors import alike
 from align.names.trial_parts.trial_sides import TrialSide
 from align.words.catalogue import sentence
 
@@ -93,7 +93,7 @@ def _draws(side: TrialSide) -> bool:
         with context:
             seen = ReturnedTensors()
             side.run(seen)
-            runs.append(seen.outputs)
+            runs.append([one for _, one in seen.outputs])
     return not alike(*runs)
 
 
@@ -325,7 +325,7 @@ class Dataflow:
             search.note(orders, run)
         if search.orders != search.last:
             run = self.follow(search.orders)
-        proven = not run.helped and agree(self.outputs, run.outputs)
+        proven = not run.helped and returned_alike(self.outputs, run.outputs)
         doubts = [search.doubted(half) for half in (0, 1)]
         others = [(orders, self.follow(orders)) for orders in doubts if orders != search.orders]
         unlike = set() if proven else {key for _, other in others for key in _unlike(run, other)}
@@ -380,7 +380,7 @@ class Dataflow:
         self.second.load(values)
         seen = ReturnedTensors()
         self.second.run(seen)
-        return agree(self.outputs, seen.outputs)
+        return returned_alike(self.outputs, seen.outputs)
 
 
 def _unlike(run: FollowedUses, other: FollowedUses) -> set[UseKey]:
@@ -388,7 +388,7 @@ def _unlike(run: FollowedUses, other: FollowedUses) -> set[UseKey]:
     found = set()
     for key, one in run.followed.items():
         two = other.followed.get(key)
-        if two is None or not one.by == two.by == "place":
+        if two is None or one.by != two.by or one.by not in ("place", "after"):
             continue
         if [match.use.order for match in one.matches] != [match.use.order for match in two.matches]:
             found.add(key)

@@ -485,3 +485,65 @@ def test_one_side_whose_operators_cannot_be_seen_is_enough_for_the_map_to_stay()
     named = map_parameters(source, target).name_map
     found = map_by_dataflow(open_side(source), open_side(target), named, ROWS)
     assert (found if isinstance(found, NameMap) else found[0]) == named
+
+
+@frameworks
+def test_outputs_are_compared_by_their_names_and_what_one_side_alone_computes_is_no_pair() -> None:
+    import torch
+    from torch import nn
+
+    class Named(nn.Module):
+        def __init__(self, first: str, second: str) -> None:
+            super().__init__()
+            self.names = first, second
+            for name in self.names:
+                setattr(self, name, nn.Linear(6, 6))
+
+        def forward(self, x: Any) -> Any:
+            made = {"cls": getattr(self, self.names[0])(x), "box": getattr(self, self.names[1])(x)}
+            return made if self.names[0] == "p" else {"box": made["box"], "cls": made["cls"]}
+
+    class Shared(nn.Module):
+        def __init__(self, normed: bool) -> None:
+            super().__init__()
+            layer = nn.Linear(3, 5)
+            self.f, self.o = nn.utils.parametrizations.weight_norm(layer) if normed else layer, nn.Linear(5, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.o(torch.tanh(self.f(x)))
+
+    torch.manual_seed(0)
+    x = {"x": np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)}
+    found = map_parameters(Named("p", "q"), Named("v", "u"), inputs=x, trial=True).name_map
+    assert {one.source: one.target for one in found.pairings if one.source.endswith("weight")} == {
+        "p.weight": "v.weight",
+        "q.weight": "u.weight",
+    }
+    given = {"x": x["x"][:, :3].copy()}
+    found = map_parameters(Shared(normed=True), Shared(normed=False), inputs=given, trial=True).name_map
+    assert not [one for one in found.pairings if one.target == "f.weight"]
+
+
+@frameworks
+def test_of_three_branches_the_last_one_left_is_no_surer_than_the_others() -> None:
+    import torch
+    from torch import nn
+
+    class Branches(nn.Module):
+        def __init__(self, *names: str) -> None:
+            super().__init__()
+            self.names = names
+            for name in names:
+                setattr(self, name, nn.Linear(6, 6))
+
+        def forward(self, x: Any) -> Any:
+            first, second, third = (getattr(self, name) for name in self.names)
+            if self.names[0] == "a":
+                return torch.relu(first(x)) * 2 + torch.relu(second(x)) + third(x)
+            return third(x) + torch.relu(first(x)) * 2 + torch.relu(second(x))
+
+    torch.manual_seed(0)
+    x = {"x": np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)}
+    found = map_parameters(Branches("a", "b", "c"), Branches("x2", "x1", "x3"), inputs=x, trial=True).name_map
+    true = {"a": "x2", "b": "x1", "c": "x3"}
+    assert all(one.target.partition(".")[0] == true[one.source.partition(".")[0]] for one in found.pairings)
