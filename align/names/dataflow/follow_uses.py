@@ -451,7 +451,7 @@ class FollowedUses(UseSink):
             pool = [
                 (one, features)
                 for one in window
-                for features in (one.leaves[level] if level < len(one.leaves) else _blocks(one, use, level))
+                for features in _parts_of(one, use, level)
                 if (one.order, features) not in self._taken
             ]
             ways: list[Sequence[Features | None]] = [[None], *self._partitions.get(key_of(use), [])]
@@ -535,6 +535,11 @@ def _width(use: Use, features: Features | None) -> int:
     if features is not None:
         return len(features)
     return use.features if use.kind == "product" else use.value.size
+
+
+def _parts_of(one: Use, use: Use, level: int) -> Sequence[Features | None]:
+    """The parts into which a product is cut; the whole of one that is not."""
+    return one.leaves[level] if level < len(one.leaves) else _blocks(one, use, level) or (None,)
 
 
 def _blocks(one: Use, use: Use, level: int = 0) -> list[Features]:
