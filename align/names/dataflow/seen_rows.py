@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.measure.tensor_statistics import relative_rms_distance
 from align.names.thresholds import AGREEING_DISTANCE, LEAST_RANGE, LEAST_SHARED_ROWS, MOST_SEEN_ROWS, SEEN_PEAKS
 
 if TYPE_CHECKING:
@@ -110,12 +111,8 @@ def _usual_orders(width: int) -> Iterator[NDArray[np.int64]]:
 
 
 def distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """Root mean square of the difference as a share; infinite for unlike sizes and for NaN."""
-    if one.shape != two.shape or not one.size:
-        return float("inf")
-    with np.errstate(all="ignore"):
-        share = float(np.sqrt(np.mean((one - two) ** 2) / np.mean(one**2)))
-    return share if share == share else float("inf")
+    """The relative RMS distance; infinite where nothing was kept."""
+    return relative_rms_distance(one, two) if one.size else float("inf")
 
 
 def see_rows(value: Array, axes: Sequence[int] = (-1,), *, signed: bool = True) -> SeenRows:
