@@ -197,9 +197,10 @@ def _seen(task: _Task) -> SeenSteps:
 
 def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
     live, alike = seen.live, seen.runs_alike
-    together = judged_gradients(seen, seen.traces[1].values(0, COMPUTED), COMPUTED, alone=False)
+    together = judged_gradients(seen, seen.computed(1, 0), COMPUTED, alone=False)
     alone = judged_gradients(seen, seen.first.computed_gradients, COMPUTED, alone=True) if live and alike else together
-    culprits, scale, updates, rates = find_step_culprits(seen, alone, together)
+    culprits, scale, updates, rates, same = find_step_culprits(seen, alone, together)
+    alone = together if same else alone
     run = run_candidate_freely(seen)
     if culprits and live is not None and run is not None:
         again = folder / "candidate-again"
@@ -225,7 +226,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
             *open_names(seen.names),
             *_unjudged_findings(seen),
             *_call_findings(seen),
-            *(_loss_findings(losses, culprits, scale) if alike else ()),
+            *(_loss_findings(losses, culprits, scale or (seen.scale if seen.scale != 1.0 else None)) if alike else ()),
             *rates,
             *(moment_findings(moments) if all(one.kind != "update" for one in culprits) else ()),
             *(free_run_findings(free) if not culprits else ()),

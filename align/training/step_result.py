@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from align.core.verdicts import Finding, Verdict
 
 StepOutcome = Literal["aligned", "not aligned", "could not tell"]
-FaultKind = Literal["loss", "forward", "backward", "gradients", "update", "buffer"]
+FaultKind = Literal["loss", "forward", "backward", "gradients", "update", "buffer", "trained"]
 Sureness = Literal["confirmed", "suspected", "unknown"]
-FaultyPart = Literal["layer", "code", "loss", "step", "optimizer"]
+FaultyPart = Literal["layer", "code", "loss", "step", "optimizer", "parameters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class StepCulprit:
 
     `kind` says what of it: the value of the `loss` or its gradient, a layer's output (`forward`), the gradients that a
     layer sends back (`backward`), what the step makes of the `gradients` before the optimizer gets them, the
-    optimizer's `update`, or a `buffer` after the step. `part` is a layer, the code of a module between its layers, the
-    loss, the step, or the optimizer. Paths are those of modules, "" for the model itself; `parameters` are those of the
-    candidate that show it, `near` is the layer beside which code is wrong. `factor` is the multiple of the limit,
-    infinite where a gradient is missing, and 0 where a layer drops otherwise. `cause` is an id, "" where none is known,
-    and `facts` its figures. `line` is the file and number of the line that makes the layer, or calls the one near by,
-    "" where it is not known. `step` counts from 1. A cause is `confirmed` if what it says gives the same figures, and
-    `change` is what to write.
+    optimizer's `update`, a `buffer` after the step, or that parameters are not `trained`. `part` is a layer, the code
+    of a module between its layers, the loss, the step, the optimizer, or the parameters. Paths are those of modules, ""
+    for the model itself; `parameters` are those of the candidate that show it, `near` is the layer beside which code is
+    wrong. `factor` is the multiple of the limit, infinite where a gradient is missing, and 0 where a layer drops
+    otherwise. `cause` is an id, "" where none is known, and `facts` its figures. `line` is the file and number of the
+    line that makes the layer, or calls the one near by, "" where it is not known. `step` counts from 1. A cause is
+    `confirmed` if what it says gives the same figures, and `change` is what to write.
     """
 
     kind: FaultKind

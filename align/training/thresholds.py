@@ -188,6 +188,16 @@ Choice: far more than FACTOR_TOLERANCE, and less than what two steps or two para
 ADDED_ROUNDING_SHARE: Final = 4 * 1.2e-7
 """Rounding of a gradient in float32 to which something was added, as a share of it.
 Choice: four roundings of half a unit each and some room; a larger one hides small decays."""
+EXCUSED_FACTOR: Final = 100.0
+"""How often nearer to its limit what optimizers get must be than a tensor inside of the step, which is then no fault.
+Choice: a layer that is wrong reaches the gradients of parameters, weaker by the rounding of what lies between, which is
+about ten times; log-probabilities in the place of logits come to 1e6."""
+EXCUSED_LEAST_FACTOR: Final = 0.01
+"""What optimizers get counts as so near to its limit at least.
+Choice: where both sides agree exactly by chance, a tensor inside would be excused whatever it is off by."""
+AVERAGE_TOLERANCE: Final = 1e-2
+"""What a factor may leave of the way of an average of weights (root mean square).
+Choice: the way is a difference of float32 and loses digits; another average than of these weights leaves a tenth."""
 LEAST_LOSS_SCALE: Final = 8.0
 """Factors that are smaller are rather something else than a loss scale.
 Choice: 2 and 4 are common counts of parts or processes, while scales begin at 128."""

@@ -117,7 +117,7 @@ def test_a_frozen_layer_is_named_by_its_parameters() -> None:
             one.requires_grad = False
 
     (culprit,) = compared(torch_side(), mindspore_side(change=freeze)).culprits
-    assert (culprit.candidate, culprit.cause) == ("fc2", "no-gradient")
+    assert (culprit.candidate, culprit.cause) == ("fc2", "frozen-in-candidate")
     assert sorted(culprit.parameters) == ["fc2.bias", "fc2.weight"]
 
 
@@ -164,7 +164,7 @@ def torch_loop(kind: str, net: str = "one") -> align.Training:
         ("never cleared", "mlp", [("gradients", "step", "", "gradients-not-cleared")]),
         ("scale kept", "one", [("gradients", "step", "", "loss-scale-kept")]),
         ("clipped", "mlp", [("gradients", "step", "", "gradients-clipped-by-norm")]),
-        ("scale removed after clipping", "mlp", [("gradients", "step", "", "gradient-factor")]),
+        ("scale removed after clipping", "mlp", [("gradients", "step", "", "gradients-clipped-by-norm")]),
     ],
 )
 def test_loops_of_the_users_own(kind: str, net: str, expected: list[Any]) -> None:

@@ -103,7 +103,7 @@ def _gradients(seen: SeenSteps, module: str) -> Iterator[tuple[Array, Array, Arr
             outputs = seen.traces[0].forward.value(one.capture)
             known.setdefault(one.own.output, []).append((outputs, one.meant, one.value))
     for calls in known.values():
-        if len({one[0].shape[1:] for one in calls}) == 1:
+        if calls[0][0].ndim and len({one[0].shape[1:] for one in calls}) == 1:
             outputs, mine, theirs = (np.concatenate(own) for own in zip(*calls, strict=True))
             yield outputs, mine, theirs
 
@@ -121,7 +121,7 @@ def _seen_of(seen: SeenSteps, module: str) -> list[ReplacedTensor]:
             found.append(replace(tensor, value=copied))
         return judge(tensor)
 
-    sink = ReplacedStep(trace, PairedLayers(trace, seen.calls.pairs), note, seen.start)
+    sink = ReplacedStep(trace, PairedLayers(trace, seen.calls.pairs), note, seen.start, scale=seen.scale)
     seen.live.trainer.take_steps(seen.live.training, seen.sides[0].batches[:1], sink)
     return found
 
@@ -180,8 +180,6 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     That is tried with a live candidate: its loss takes the step on the reference's tensors.
     """
     findings = _settings(seen.sides)
-    batch = seen.sides[0].batches[0]
-    samples = max((value.shape[0] for value in batch.values() if value.ndim), default=0)
     if findings:
         confirmed = seen.live is not None and _agrees(seen, seen.live, findings)
         if not confirmed and (named := explain_cross_entropy(culprit, seen)) is not culprit:
@@ -195,9 +193,19 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
             sureness="confirmed" if confirmed else "suspected",
         )
     factor = culprit.facts.get("factor")
-    if isinstance(factor, (int, float)) and samples > 1 and _is_one_of(float(factor), samples):
-        return replace(culprit, cause="mean-against-sum", facts={**culprit.facts, "samples": samples})
+    for samples in _counts(seen.sides[0].batches[0]):
+        if isinstance(factor, (int, float)) and _is_one_of(float(factor), samples):
+            return replace(culprit, cause="mean-against-sum", facts={**culprit.facts, "samples": samples})
     return culprit if culprit.cause else explain_cross_entropy(culprit, seen)
+
+
+def _counts(batch: Batch) -> list[int]:
+    """What a mean may be taken over: the samples, all labels of a sequence, or those that are not ignored."""
+    arrays = [value for value in batch.values() if isinstance(value, np.ndarray) and value.ndim]
+    labels = [value for value in arrays if value.dtype.kind in "iu"]
+    found = [max((len(value) for value in arrays), default=0)]
+    found += [count for value in labels for count in (value.size, int((value >= 0).sum()), int((value > 0).sum()))]
+    return [*dict.fromkeys(count for count in found if count > 1)]
 
 
 def _is_one_of(factor: float, samples: int) -> bool:
@@ -220,7 +228,7 @@ def _agrees(seen: SeenSteps, candidate: TrainingSide, findings: list[SettingFind
     if loss is None:
         return False
     judge, trace, pairs = StepJudge(seen.noise, seen.precision), seen.traces[0], seen.calls.pairs
-    sink = ReplacedStep(trace, PairedLayers(trace, pairs), judge, seen.start)
+    sink = ReplacedStep(trace, PairedLayers(trace, pairs), judge, seen.start, scale=seen.scale)
     try:
         candidate.trainer.take_steps(replace(candidate.training, loss=loss), seen.sides[0].batches[:1], sink)
     except UserCodeError:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
+from align.core.verdicts import Finding
 from align.training.faults.explain_loss import NO_FAULT, explain_loss, explain_loss_inside, explain_outputs
 from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import (
@@ -26,7 +27,7 @@ from align.training.faults.gradient_forms import (
     same_given,
     scaled_back,
 )
-from align.training.faults.gradient_scale import clipped_by_norm, named_scale, without_loss_scale
+from align.training.faults.gradient_scale import OF_LOSS, clipped_by_norm, named_scale, without_loss_scale
 from align.training.faults.loss_terms import OTHER, other_term, value_terms
 from align.training.faults.statistic_faults import statistic_culprits
 from align.training.faults.step_updates import (
@@ -37,15 +38,21 @@ from align.training.faults.step_updates import (
     wrong_updates,
 )
 from align.training.faults.tied_parameters import tie_culprits
+from align.training.faults.trained_otherwise import (
+    frozen_culprits,
+    moved_culprits,
+    trained_the_same,
+    without_frozen,
+)
 from align.training.steps.compare_values import owners_of
 from align.training.steps.judge_step import is_half
 from align.training.steps.record_step import COMPUTED
-from align.training.thresholds import LOST_GRADIENT_FACTOR, LOST_GRADIENTS_NOISE_FACTOR
+from align.training.thresholds import LOSS_SHARE, LOST_GRADIENT_FACTOR, LOST_GRADIENTS_NOISE_FACTOR
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from align.core.verdicts import Finding
     from align.training.step_result import ComparedUpdate, StepCulprit
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue
@@ -56,12 +63,14 @@ class StepFaults(NamedTuple):
     """What is wrong by itself, and what both optimizers made of each parameter.
 
     `scale` is the factor of a loss scale that is taken off again, None for none. `findings` are what may be wrong.
+    `same` says that the steps train the same, though layers inside of them compute otherwise.
     """
 
     culprits: list[StepCulprit]
     scale: float | None
     updates: tuple[ComparedUpdate, ...]
     findings: tuple[Finding, ...]
+    same: bool = False
 
 
 class _Places(NamedTuple):
@@ -83,15 +92,26 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     found, given, scale = without_loss_scale(
         by_place, given_by_loops(seen, alone), scale_of_optimizers(seen.sides), lambda: same_given(seen)
     )
-    named = (_explained(one, seen) for one in found)
-    culprits = [*known, *(one for one in named if one.cause != NO_FAULT), *_of_loops(given, seen, owners)]
+    named = [own for one in found if (own := _explained(one, seen)).cause != NO_FAULT]
+    culprits = [*known, *named, *_of_loops(given, seen, owners)]
     of_optimizers = _of_optimizers(seen, scale)
     culprits += [*of_optimizers.culprits, *statistic_culprits(seen, owners), *find_recompute_faults(seen)]
+    culprits += moved_culprits(seen, {name for one in culprits for name in one.parameters})
     if not (culprits and is_half(seen.precision.whole)):  # there a fault of the first step may show in the second only
-        culprits += later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
+        culprits += later_gradients(seen, owners, named=bool(culprits))
     if scale is not None and not culprits and scale_of_optimizers(seen.sides) == 1.0:
         culprits += value_culprits(scaled_back(seen, alone), "gradients", "step", owners)
-    return of_optimizers._replace(culprits=[_with_line(seen.sides[1].line_of, one) for one in culprits])
+    excused = trained_the_same(seen, named)
+    culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits if one not in excused]
+    notes = tuple(_otherwise(excused)) if excused else ()
+    return of_optimizers._replace(culprits=culprits, findings=(*of_optimizers.findings, *notes), same=bool(excused))
+
+
+def _otherwise(excused: Sequence[StepCulprit]) -> Iterator[Finding]:
+    """One note for all that computes otherwise inside of steps that train the same."""
+    places = [*dict.fromkeys(one.candidate or one.near or one.part for one in excused)]
+    message = sentence("step_finding.computes_otherwise", places=places, n=len(places))
+    yield Finding("computes-otherwise", "note", places[0], message)
 
 
 def _places(
@@ -99,16 +119,19 @@ def _places(
 ) -> _Places:
     """What the loss, layers and the code between them do wrong in the first step."""
     faults, tensors, gradients = LayerFaults(seen.calls.pairs, owners), seen.judge.seen, alone
+    frozen = frozen_culprits(seen)
+    excluded = {name for one in (*frozen, *held_by_none(seen)) for name in one.parameters}
+    gradients = [one for one in gradients if one.pairing.target not in excluded]
     if seen.live is None:
-        tensors, gradients = tensors_by_themselves(tensors), values_by_themselves(alone, tensors, owners)
-    faults.take(tensors)
+        tensors, gradients = tensors_by_themselves(tensors), values_by_themselves(gradients, tensors, owners)
+    faults.take(without_frozen(tensors, excluded))
     tied, untied, changed = tie_culprits(seen, gradients)
     terms, others = value_terms(seen, untied)
     faults.take_gradients(others)
     by_place = [one for one in faults.culprits() if one.kind != "forward" or one.candidate not in changed]
-    if not (by_place or tied or terms):
+    if not (by_place or tied or terms or excluded):
         by_place += other_term(seen, lost_between(seen, together, owners))
-    return _Places([*tied, *terms], by_place)
+    return _Places([*frozen, *tied, *terms], by_place)
 
 
 def _of_loops(given: list[JudgedValue], seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
@@ -134,22 +157,40 @@ def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
         return culprit
     loops = any(side.own_step for side in seen.sides)
     named = named_scale(culprit, given_in_whole(seen), seen.runs_a_step, loops=loops) if loops else culprit
-    return explain_loss(culprit, seen) if named is culprit else named
+    return explain_loss(culprit, seen) if named is culprit or _is_of_loss(named, seen) else named
+
+
+def _of_whole(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """What one factor of all gradients is, where layers cannot be paired."""
+    named = named_scale(culprit, given_in_whole(seen), seen.runs_a_step, loops=True)
+    if named is culprit or not _is_of_loss(named, seen):
+        return named
+    return replace(explain_loss(culprit, seen), kind="loss", part="loss", parameters=())
+
+
+def _is_of_loss(named: StepCulprit, seen: SeenSteps) -> bool:
+    """Tell whether the loss itself is so much larger, and not only what its scale left in the gradients."""
+    return named.cause == OF_LOSS[1] and not _is_same_loss(seen.traces[0].losses[0], seen.first.loss)
+
+
+def _is_same_loss(one: float | None, other: float | None) -> bool:
+    """Tell so where one of them is not known."""
+    return one is None or other is None or abs(one - other) <= LOSS_SHARE * abs(one)
 
 
 def _of_whole_steps(seen: SeenSteps) -> StepFaults:
     """What is wrong in steps whose layers cannot be paired, as of parts of a batch: gradients that optimizers get."""
-    given, runs = given_in_whole(seen), seen.runs_a_step
-    culprits = [named_scale(one, given, runs, loops=True) for one in value_culprits(given, "gradients", "step", {})]
+    given = given_in_whole(seen)
+    culprits = [_of_whole(one, seen) for one in value_culprits(given, "gradients", "step", {})]
     of_optimizers = _of_optimizers(seen, None)
     return of_optimizers._replace(culprits=culprits + of_optimizers.culprits)
 
 
 def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:
     """Tell the line that makes a layer, or that calls the layer beside which code is wrong."""
-    if culprit.part not in ("layer", "code"):
+    if culprit.part not in ("layer", "code", "parameters"):
         return culprit
-    layer = culprit.part == "layer" and culprit.candidate
+    layer = culprit.part != "code" and culprit.candidate
     line = line_of(culprit.candidate) if layer else line_of(culprit.near, calls=True) if culprit.near else ""
     return replace(culprit, line=line)
 

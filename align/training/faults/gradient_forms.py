@@ -17,6 +17,7 @@ from align.training.faults.loss_terms import GradientGap, rms, value_term
 from align.training.steps.compare_values import judge_values, paired_values
 from align.training.steps.gradient_relations import NOT_CLEARED, GradientRelation
 from align.training.steps.record_step import BEFORE, COMPUTED, GIVEN
+from align.training.steps.replace_step import unscaled
 from align.training.thresholds import (
     ADDED_ROUNDING_SHARE,
     CLIP_DIGITS,
@@ -97,11 +98,12 @@ def _form(seen: SeenSteps, side: int) -> GradientForm | None:
     """What a side makes of its gradients, of the candidate first of all under the reference's."""
     trace = seen.traces[side]
     steps: list[tuple[Gradients, Gradients]] = [
-        (trace.values(step, COMPUTED), trace.values(step, GIVEN)) for step in range(len(trace.losses))
+        (seen.computed(side, step, scaled=False), trace.values(step, GIVEN)) for step in range(len(trace.losses))
     ]
     values: Gradients = seen.start if side else trace.values(0, BEFORE)
     if side:
-        steps.insert(0, (seen.first.computed_gradients, seen.first.given_gradients))
+        own = {name: unscaled(one, seen.scales[0]) for name, one in seen.first.computed_gradients.items()}
+        steps.insert(0, (own, seen.first.given_gradients))
     return _clipping_form(steps) or _decay_form(steps[0], values)
 
 
@@ -217,8 +219,14 @@ def given_by_loops(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[Jud
 
 def given_in_whole(seen: SeenSteps) -> list[JudgedValue]:
     """What the optimizers of both sides get in the first step, as each takes it."""
-    pairs = paired_values(seen.names, *(trace.values(0, GIVEN) for trace in seen.traces))
-    return [*judge_values(pairs, seen.noise.together, (0, COMPUTED), alone=False, coarser=seen.precision_of)]
+    return given_in_step(seen, 0)
+
+
+def given_in_step(seen: SeenSteps, step: int) -> list[JudgedValue]:
+    """What they get in a step; of a loss that is scaled the rounding is that of gradients without the scale."""
+    pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
+    what = COMPUTED if seen.scales[0] == 1.0 else GIVEN
+    return [*judge_values(pairs, seen.noise.together, (step, what), alone=False, coarser=seen.precision_of)]
 
 
 def same_given(seen: SeenSteps) -> bool:
@@ -234,15 +242,14 @@ def scaled_back(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[Judged
     return clipped_by_norm(related, seen.traces[1].values(0, GIVEN))
 
 
-def later_gradients(
-    seen: SeenSteps, owners: Mapping[str, str], first: Sequence[JudgedValue], named: set[str]
-) -> Iterator[StepCulprit]:
-    """Gradients that are right in the first step and not in a later one: what a step leaves behind for the next.
+def later_gradients(seen: SeenSteps, owners: Mapping[str, str], *, named: bool) -> Iterator[StepCulprit]:
+    """What optimizers get in a later step and not in the first: what a step leaves behind for the next.
 
-    Of sides apart, whose states are no longer the same, and of those where something else is wrong, only gradients with
-    those of the step before in them count.
+    A factor by which the first step is off is in all steps, and is taken out. Of sides apart, whose states are no
+    longer the same, and of those where something else is `named`, only gradients with those of the step before in them
+    count.
     """
-    right = {one.pairing.target for one in first if one.factor <= 1.0} - named
+    factors = {one.pairing.target: _factor_of(one) for one in given_in_whole(seen)}
     earlier: dict[str, list[Array]] = {}
 
     def whole(_: str) -> tuple[str, str]:
@@ -250,10 +257,14 @@ def later_gradients(
 
     for step in range(1, len(seen.traces[0].losses)):
         for one in paired_values(seen.names, seen.traces[0].values(step - 1, GIVEN), {}):
-            if one.meant is not None:
-                earlier.setdefault(one.pairing.target, []).append(one.meant)
+            if one.meant is not None and (factor := factors.get(one.pairing.target)) is not None:
+                earlier.setdefault(one.pairing.target, []).append(unscaled(one.meant, 1.0 / factor))
         pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
-        taken = (one for one in pairs if one.pairing.target in right)
+        taken = (
+            replace(one, meant=None if one.meant is None else unscaled(one.meant, 1.0 / factor))
+            for one in pairs
+            if (factor := factors.get(one.pairing.target)) is not None
+        )
         judged = [
             *judge_values(taken, seen.noise.together, (step, COMPUTED), alone=False, earlier=earlier, coarser=whole)
         ]
@@ -262,3 +273,9 @@ def later_gradients(
         if found := value_culprits(related, "gradients", "step", owners, step + 1):
             yield from found
             return
+
+
+def _factor_of(first: JudgedValue) -> float | None:
+    """By what the first step's gradient is off: 1 where it is right, None where that is no factor."""
+    factor = 1.0 if first.factor <= 1.0 else first.relation.facts.get("factor")
+    return float(factor) if isinstance(factor, (int, float)) and factor else None

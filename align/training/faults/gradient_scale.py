@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.training.steps.gradient_relations import GradientRelation
-from align.training.thresholds import FACTOR_TOLERANCE, LEAST_LOSS_SCALE, WRITTEN_DIGITS
+from align.training.steps.gradient_relations import GradientRelation, nearest_scale
+from align.training.thresholds import FACTOR_TOLERANCE, WRITTEN_DIGITS
 from align.training.updates.apply_rule import gradient_norm
 
 if TYPE_CHECKING:
@@ -79,7 +78,8 @@ def named_scale(
         side = "candidate" if factor > 1 else "reference"
         parts = max(runs)
         return replace(of_all, cause=OF_LOSS[0], facts={"factor": factor, "parts": parts, "side": side})
-    return replace(of_all, cause=OF_LOSS[1]) if loops and _is_scale(abs(factor)) else culprit
+    size = max(abs(factor), 1.0 / abs(factor))
+    return replace(of_all, cause=OF_LOSS[1]) if loops and nearest_scale(size) else culprit
 
 
 def _missing_means(mine: int, theirs: int) -> Sequence[float]:
@@ -87,14 +87,6 @@ def _missing_means(mine: int, theirs: int) -> Sequence[float]:
     if mine == theirs:
         return (float(theirs), 1.0 / mine) if mine > 1 else ()
     return (*((float(theirs),) if theirs > 1 else ()), *((1.0 / mine,) if mine > 1 else ()))
-
-
-def _is_scale(factor: float) -> bool:
-    """Tell whether a factor, or one over it, is a power of two or ten that somebody scales a loss by."""
-    size = max(factor, 1.0 / factor)
-    return size >= LEAST_LOSS_SCALE and any(
-        abs(size / base ** round(log(size, base)) - 1.0) <= FACTOR_TOLERANCE for base in (2, 10)
-    )
 
 
 def _undoes(scale: float, factor: object) -> bool:

@@ -75,7 +75,7 @@ def other_term(seen: SeenSteps, far: Sequence[StepCulprit]) -> list[StepCulprit]
     if not far or seen.live is None or any(one.part != "code" or one.candidate or one.cause for one in far):
         return [*far]
     with TemporaryDirectory(prefix="align-") as folder:
-        whole = seen.traces[0].values(0, COMPUTED), seen.traces[1].values(0, COMPUTED)
+        whole = seen.computed(0, 0, scaled=False), seen.computed(1, 0, scaled=False)
         plain = _plain(seen, 0, Path(folder) / "0"), _plain(seen, 1, Path(folder) / "1")
         if plain[0] is None or plain[1] is None:
             return [*far]

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from align.training.steps.record_step import COMPUTED
+from align.training.steps.replace_step import unscaled
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -46,13 +49,20 @@ class FirstStep(Protocol):
         ...
 
 
+def runs_of(traces: tuple[StepTrace, StepTrace]) -> tuple[int, int]:
+    """How often the first step of each side runs the model itself."""
+    first, second = (len({one.call for one in trace.forward.captures if not one.module}) for trace in traces)
+    return first, second
+
+
 @dataclass(frozen=True)
 class SeenSteps:
     """What both sides did.
 
     With a `live` candidate, `first` is its first step with the reference's tensors throughout, which `judge` judged
     layer by layer; without one it is the ordinary first step, and `judge` keeps what is wrong by itself in that.
-    `start` are the candidate's values before it. The reference may be live too.
+    `start` are the candidate's values before it. The reference may be live too. `scales` are those of both sides'
+    losses that the steps take off again before optimizers get gradients: all that is computed is so much larger.
     """
 
     names: NameMap
@@ -66,6 +76,18 @@ class SeenSteps:
     precision: StepPrecision
     live: TrainingSide | None = None
     live_reference: TrainingSide | None = None
+    scales: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def scale(self) -> float:
+        """By how much the candidate's loss is scaled more than the reference's."""
+        return self.scales[1] / self.scales[0]
+
+    def computed(self, side: int, step: int, *, scaled: bool = True) -> Mapping[str, Array]:
+        """The gradients that a side's ways back gave, on the reference's scale; not `scaled`: without any."""
+        found = self.traces[side].values(step, COMPUTED)
+        scale = (1.0, self.scale)[side] if scaled else self.scales[side]
+        return {name: unscaled(one, scale) for name, one in found.items()} if scale != 1.0 else found
 
     def precision_of(self, target: str) -> tuple[str, str]:
         """The coarsest dtypes in which a parameter or buffer of the candidate was used."""
@@ -78,8 +100,7 @@ class SeenSteps:
     @property
     def runs_a_step(self) -> tuple[int, int]:
         """How often the first step runs the model itself: several times on parts of a batch."""
-        first, second = (len({one.call for one in trace.forward.captures if not one.module}) for trace in self.traces)
-        return first, second
+        return runs_of(self.traces)
 
     @property
     def runs_alike(self) -> bool:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.training.thresholds import FEWEST_AT_BOUND, RELATION_ELEMENTS, UNEXPLAINED_SHARE, UNEXPLAINED_SHARE_OF_HALF
+from align.training.thresholds import (
+    FACTOR_TOLERANCE,
+    FEWEST_AT_BOUND,
+    LEAST_LOSS_SCALE,
+    RELATION_ELEMENTS,
+    UNEXPLAINED_SHARE,
+    UNEXPLAINED_SHARE_OF_HALF,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
 
@@ -83,6 +91,36 @@ def _summed(right: Array, own: Array, earlier: Sequence[Array], left: float) -> 
     ):
         return None
     return GradientRelation(NOT_CLEARED, {"steps": len(earlier) + 1})
+
+
+def scale_taken_off(computed: Mapping[str, Array], given: Mapping[str, Array], parts: int) -> float:
+    """By what a step divides the gradients that it computed before optimizers get them: a loss scale; 1 for none.
+
+    Most parameters have to show one number: a power of two or ten that scales are made of, or the number of `parts` of
+    a batch, over which the gradients are averaged in the place of the losses.
+    """
+    factors = [
+        float(found.facts["factor"])
+        for name in computed
+        if name in given and computed[name].shape == given[name].shape
+        for found in (relate_gradients(computed[name], given[name]),)
+        if found.cause == "gradient-factor"
+    ]
+    for one in factors:
+        alike = sum(abs(other / one - 1.0) <= FACTOR_TOLERANCE for other in factors)
+        if 2 * alike > len(computed):
+            scale = 1.0 / one
+            known = nearest_scale(scale) or float(parts)
+            return known if known > 1.0 and abs(scale / known - 1.0) <= FACTOR_TOLERANCE else 1.0
+    return 1.0
+
+
+def nearest_scale(factor: float) -> float | None:
+    """The power of two or ten that a factor is, such as losses are scaled by; None for any other number."""
+    if factor < LEAST_LOSS_SCALE:
+        return None
+    powers = (float(base ** round(log(factor, base))) for base in (2, 10))
+    return next((one for one in powers if abs(factor / one - 1.0) <= FACTOR_TOLERANCE), None)
 
 
 def _cut_off(right: Array, own: Array) -> GradientRelation | None:

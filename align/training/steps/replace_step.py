@@ -122,7 +122,8 @@ class ReplacedStep(StepUnseen):
 
     It returns the multiple of the limit: where a pair is not certain, only what is within it gives way. The values of
     parameters to begin with are `values`; gradients of parameters and values after the step are kept. All that is given
-    to the side is `moved` first, so that the effect of its rounding can be seen.
+    to the side is `moved` first, so that the effect of its rounding can be seen. The side multiplies its loss by
+    `scale` times what the reference does: gradients are given to it so much larger, and kept so much smaller.
     """
 
     layers = True
@@ -134,9 +135,10 @@ class ReplacedStep(StepUnseen):
         seen: Callable[[ReplacedTensor], float],
         values: Mapping[str, Array] | None = None,
         moved: Callable[[Array], Array] = np.asarray,
+        scale: float = 1.0,
     ) -> None:
         self._reference, self._partners, self._seen, self._values = reference, partners, seen, values or {}
-        self._moved = moved
+        self._moved, self.scale = moved, scale
         self._layouts = StepLayouts()
         self._views: dict[str, tuple[Capture, Layout]] = {}
         self._awaited: dict[str, Capture] = {}
@@ -188,7 +190,7 @@ class ReplacedStep(StepUnseen):
             return
         mine, view = known
         self._awaited.pop(self._leader(mine).key, None)
-        meant, value = self._reference.gradient(mine), view.to_reference(gradient)
+        meant, value = self._reference.gradient(mine), unscaled(view.to_reference(gradient), self.scale)
         if meant is None:  # of what the reference's model is given, what frozen layers make of it, or what is detached
             self._unmet[capture.key] = np.array(gradient)
             return
@@ -212,15 +214,15 @@ class ReplacedStep(StepUnseen):
             self._sent.add(leader.key)
         if (unmet := self._unmet.pop(capture.key, None)) is not None:
             return unmet
-        return None if meant is None else self._moved(view.to_candidate(meant))
+        return None if meant is None else self._moved(unscaled(view.to_candidate(meant), 1.0 / self.scale))
 
     def _leader(self, mine: Capture) -> Capture:
         return self._reference.leaders.get(mine.key, mine)
 
     def computed(self, name: str, gradient: Array) -> None:
         """Add up the gradient of a parameter."""
-        known = self.computed_gradients.get(name)
-        self.computed_gradients[name] = gradient if known is None else known + gradient
+        known, own = self.computed_gradients.get(name), unscaled(gradient, self.scale)
+        self.computed_gradients[name] = own if known is None else known + own
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """Keep what an optimizer is given."""
@@ -239,6 +241,11 @@ class ReplacedStep(StepUnseen):
         self.loss = loss
         for name, value in values:
             self.after[name] = value
+
+
+def unscaled(gradient: Array, scale: float) -> Array:
+    """A gradient divided by the scale of the loss, in its own dtype."""
+    return gradient if scale == 1.0 else np.asarray(gradient / scale, dtype=gradient.dtype)
 
 
 class StepLayouts:

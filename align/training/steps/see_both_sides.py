@@ -21,8 +21,9 @@ from align.models.recompute_layers import recompute_noted
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.module_calls import call_key, inputs_of_calls
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
-from align.training.steps.both_steps import SeenSteps
+from align.training.steps.both_steps import SeenSteps, runs_of
 from align.training.steps.compare_values import carried_over, paired_values
+from align.training.steps.gradient_relations import scale_taken_off
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN, StepTrace, StepWriter
 from align.training.steps.recorded_steps import described_steps, last_moments, trained_parameters
@@ -191,10 +192,34 @@ def take_steps_beside(
     judge = StepJudge(reference.noise, precision)
     replaced = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), judge, start)
     opened.trainer.take_steps(opened.training, steps.batches[:1], replaced)
+    scales = _scales(steps.trace, trace, replaced)
+    if scales[0] != scales[1]:
+        again, scale = StepJudge(reference.noise, precision), scales[1] / scales[0]
+        scaled = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), again, start, scale=scale)
+        opened.trainer.take_steps(opened.training, steps.batches[:1], scaled)
+        off = [sum(one.factor > 1.0 for one in own.seen) for own in (judge, again)]
+        if not off[0] or off[0] < off[1]:  # the step divides gradients of a loss that is not scaled
+            scales = 1.0, 1.0
+        else:
+            judge, replaced = again, scaled
     begun()
     both = steps, described_steps(opened, parameters, steps.batches, trace, recomputes=bool(noted))
     findings = (*reference.findings, *precision.findings([side.label for side in both]))
-    return SeenSteps(names, both, reference.noise, calls, judge, replaced, start, findings, precision, opened)
+    return SeenSteps(
+        names, both, reference.noise, calls, judge, replaced, start, findings, precision, opened, scales=scales
+    )
+
+
+def _scales(reference: StepTrace, candidate: StepTrace, replaced: ReplacedStep) -> tuple[float, float]:
+    """The scales of both losses, by what becomes of gradients behind the way back.
+
+    The candidate's shows where it is given the reference's: what clips what is far too small leaves it as it is.
+    """
+    parts = runs_of((reference, candidate))
+    mine = scale_taken_off(reference.values(0, COMPUTED), reference.values(0, GIVEN), parts[0])
+    if parts[0] != parts[1]:
+        return mine, scale_taken_off(candidate.values(0, COMPUTED), candidate.values(0, GIVEN), parts[1])
+    return mine, scale_taken_off(replaced.computed_gradients, replaced.given_gradients, parts[1])
 
 
 def _start(reference: RecordedSteps, opened: TrainingSide, names: NameMap) -> Mapping[str, Array]:

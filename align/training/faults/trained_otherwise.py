@@ -1,0 +1,166 @@
+"""Parameters that one side alone trains or moves, and steps that train the same though layers inside compute otherwise.
+
+What is frozen, or in no optimizer, gets no gradient: that is looked at before anybody says that the way back is cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import EPSILON, dtype_name
+from align.training.faults.gradient_forms import given_in_step
+from align.training.step_result import StepCulprit
+from align.training.steps.compare_values import owners_of, values_of_both
+from align.training.steps.record_step import AFTER, BEFORE, GIVEN
+from align.training.steps.step_tables import compared_losses
+from align.training.thresholds import (
+    AVERAGE_TOLERANCE,
+    EXCUSED_FACTOR,
+    EXCUSED_LEAST_FACTOR,
+    LAST_PLACES,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.name_map import Pairing
+    from align.training.step_result import FaultKind, FaultyPart
+    from align.training.steps.both_steps import SeenSteps
+    from align.training.steps.judge_step import SeenTensor
+
+MOVED, AVERAGED = "moved-without-gradient", "average-of-weights"
+INSIDE: tuple[FaultyPart, ...] = ("layer", "code", "loss")
+TIMES = "times the reference's"
+COMPUTES: tuple[FaultKind, ...] = ("loss", "forward", "backward")
+
+
+def frozen_culprits(seen: SeenSteps) -> list[StepCulprit]:
+    """Parameters whose `requires_grad` is off on one side, and that the other one trains."""
+    trained = [{one.name for one in side.parameters if one.trainable} for side in seen.parameters]
+    frozen = [{one.name for one in side.parameters if one.trainable is False} for side in seen.parameters]
+    given = [_with_gradient(trace.values(0, GIVEN)) for trace in seen.traces]
+    pairs = seen.names.pairings
+    found = {
+        "frozen-in-candidate": [
+            one for one in pairs if one.source in trained[0] & given[0] and one.target in frozen[1]
+        ],
+        "frozen-in-reference": [
+            one for one in pairs if one.source in frozen[0] and one.target in trained[1] & given[1]
+        ],
+    }
+    owners = owners_of(seen.parameters[1])
+    return [_frozen(cause, own, owners) for cause, own in found.items() if own]
+
+
+def _frozen(cause: str, pairings: Sequence[Pairing], owners: Mapping[str, str]) -> StepCulprit:
+    """One culprit for all of them, at the layer if one layer owns all."""
+    modules = {owners.get(one.target, "") for one in pairings}
+    found = _culprit(cause, pairings, "trained", "parameters")
+    return replace(found, candidate=modules.pop()) if len(modules) == 1 else found
+
+
+def without_frozen(tensors: Iterable[SeenTensor], excluded: set[str]) -> list[SeenTensor]:
+    """Leave out gradients that do not come back where parameters are frozen, or in no optimizer.
+
+    Nothing that is trained stands before those; a way that is cut elsewhere shows in parameters that are not excluded.
+    """
+    return [one for one in tensors if not (excluded and one.relation.cause == "no-gradient")]
+
+
+def moved_culprits(seen: SeenSteps, known: set[str]) -> Iterator[StepCulprit]:
+    """Parameters without a gradient that one side moves in the first step, or both otherwise.
+
+    A weight decay moves them, or an average that a side keeps of other weights.
+    """
+    given = [_with_gradient(trace.values(0, GIVEN)) for trace in seen.traces]
+    buffers = {one.name for one in seen.parameters[1].parameters if one.buffer}
+    before, after = ([{**own} for own in _values(seen, what)] for what in (BEFORE, AFTER))
+    starts = {pairing: both for pairing, *both in values_of_both(seen.names, *before)}
+    moved: dict[str, list[Pairing]] = {"candidate": [], "reference": []}
+    apart: list[tuple[Pairing, float | None]] = []
+    for pairing, meant, value in values_of_both(seen.names, *after):
+        is_other = pairing.source in given[0] or pairing.target in given[1] | buffers | known
+        if is_other or pairing not in starts or meant.dtype.kind not in "fV":
+            continue
+        start, own = starts[pairing]
+        ways = _moves(start, meant), _moves(own, value)
+        if ways[0] != ways[1]:
+            moved["candidate" if ways[1] else "reference"].append(pairing)
+        elif ways[0] and _moves(meant, value):
+            apart.append((pairing, _decays(start, meant, value)))
+    for side, pairings in moved.items():
+        if pairings:
+            yield _culprit(MOVED, pairings, "update", "optimizer", {"only in": side})
+    for decays in dict.fromkeys(own for _, own in apart):
+        facts: dict[str, float | int | str] = {} if decays is None else {TIMES: decays}
+        yield _culprit(AVERAGED, [one for one, own in apart if own == decays], "update", "step", facts)
+
+
+def _values(seen: SeenSteps, what: str) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+    first = seen.traces[0].values(0, what)
+    return first, seen.start if what == BEFORE else seen.traces[1].values(0, what)
+
+
+def _with_gradient(gradients: Mapping[str, Array]) -> set[str]:
+    """The names of those that are not zero throughout."""
+    return {name for name, one in gradients.items() if np.any(one)}
+
+
+def _moves(one: Array, other: Array) -> bool:
+    """Tell whether two values differ by more than what storing them rounds."""
+    wide = one.astype(np.float64), other.astype(np.float64)
+    room = LAST_PLACES * EPSILON[dtype_name(one.dtype)] * np.abs(wide[0]).max(initial=0.0)
+    return bool(np.abs(wide[0] - wide[1]).max(initial=0.0) > room)
+
+
+def _decays(start: Array, meant: Array, value: Array) -> float | None:
+    """How far the candidate's average goes, over the reference's; None if it goes another way."""
+    mine, theirs = (one.astype(np.float64).reshape(-1) - start.astype(np.float64).reshape(-1) for one in (meant, value))
+    ratio = float(mine @ theirs) / float(mine @ mine)
+    rest = float(np.linalg.norm(theirs - ratio * mine))
+    return float(f"{ratio:.3g}") if rest <= AVERAGE_TOLERANCE * float(np.linalg.norm(theirs)) else None
+
+
+def _culprit(
+    cause: str,
+    pairings: Sequence[Pairing],
+    kind: FaultKind,
+    part: FaultyPart,
+    facts: dict[str, float | int | str] | None = None,
+) -> StepCulprit:
+    names = tuple(one.target for one in pairings)
+    return StepCulprit(kind, part, "", "", "", "", 0.0, cause, facts or {}, names, sureness="confirmed")
+
+
+def trained_the_same(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> list[StepCulprit]:
+    """Those of these culprits that are inside of steps which train the same: what they compute is said in another way.
+
+    Losses agree, and so do the gradients that optimizers get, in all steps, a hundred times nearer to their limits than
+    what is off inside.
+    """
+    inside = [one for one in culprits if one.part in INSIDE and one.kind in COMPUTES]
+    worst = _worst_of_steps(seen) if inside else None
+    if worst is None:
+        return []
+    return [one for one in inside if one.factor >= EXCUSED_FACTOR * max(worst, EXCUSED_LEAST_FACTOR)]
+
+
+def _worst_of_steps(seen: SeenSteps) -> float | None:
+    """The largest multiple of its limit that what optimizers get comes to; None where steps do not train the same."""
+    losses = [*compared_losses(seen)]
+    steps = len(losses) if seen.live else 1  # sides apart are at other places from the second step on
+    worst = 0.0
+    for step, loss in enumerate(losses[:steps]):
+        if loss.reference is None or loss.candidate is None or loss.limit is None:
+            return None
+        if not abs(loss.reference - loss.candidate) <= loss.limit:
+            return None
+        judged = [one for one in given_in_step(seen, step) if not one.is_noise]
+        worst = max([worst, *(one.factor for one in judged)])
+        if not judged or worst > 1.0:
+            return None
+    return worst
