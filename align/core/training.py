@@ -122,6 +122,14 @@ class StepSink(Protocol):
         """A step ended; `values` are all parameters and buffers, `loss` None where a user's step returns none."""
 
 
+@runtime_checkable
+class OutputSink(Protocol):
+    """A StepSink that sees what the model itself returns, whether layers are seen or not."""
+
+    def returned(self, call: int, name: str, value: Array) -> None:
+        """Take a tensor that a call of the model returned, by the number of the call and its name there."""
+
+
 class StepTaker(Protocol):
     """Takes training steps of a live model, with its loss and its optimizer."""
 

@@ -28,7 +28,7 @@ from align.models.user_code import load_function
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Inputs
@@ -50,26 +50,30 @@ def read_inputs(source: InputsSource) -> dict[str, Array]:
     return batches[0]
 
 
-def read_batches(source: InputsSource) -> tuple[dict[str, Array], ...]:
+def read_batches(
+    source: InputsSource, made_batch: Callable[[object, Any], dict[str, Any]] | None = None
+) -> tuple[dict[str, Any], ...]:
     """Return batches of inputs by name, in the order in which the model is to be run on them.
 
     `source` is a mapping, a file of named arrays (`.npz`, `.safetensors`) or `module:function`; a function may return
     several mappings in a list or tuple, and a file that `save_inputs` wrote may hold several batches. A list or tuple
-    of sources is one after another. Raises InputsError for anything else.
+    of sources is one after another. `made_batch(source, mapping)` checks what comes from Python where its values may be
+    others than arrays. Raises InputsError for anything else.
     """
+    checked = made_batch or _batch
     if isinstance(source, Path) or (isinstance(source, str) and ":" not in source):
         path = existing_file(Path(source), "inputs file")
         arrays = {name: tensor.load() for name, tensor in open_checkpoint(path).tensors.items()}
         return tuple(_checked(source, one) for one in batches_from_names(arrays))
     if not isinstance(source, (str, list, tuple)):
-        return (_batch(source, source),)
+        return (checked(source, source),)
     if isinstance(source, str):
         made: Any = load_function(source, "inputs file")()
         several = isinstance(made, (list, tuple)) and made and all(hasattr(one, "items") for one in made)
-        return tuple(_batch(source, one) for one in (made if several else [made]))
+        return tuple(checked(source, one) for one in (made if several else [made]))
     if not source:
         raise InputsError.of("inputs_fault.no_batch")
-    return tuple(batch for one in source for batch in read_batches(one))
+    return tuple(batch for one in source for batch in read_batches(one, made_batch))
 
 
 def read_both_inputs(
@@ -87,13 +91,19 @@ def read_both_inputs(
 
 
 def _batch(source: object, made: Any) -> dict[str, Array]:
+    named = named_values(source, made)
+    arrays = {name: as_array(value) for name, value in named.items()}
+    if unlike := [f"{name} ({kind_of(value)})" for name, value in named.items() if arrays[name].dtype.hasobject]:
+        raise _no_numbers(unlike)
+    return _checked(source, arrays)
+
+
+def named_values(source: object, made: Any) -> dict[str, Any]:
+    """What a batch from Python holds by name; raises InputsError for what is no mapping."""
     if not hasattr(made, "items"):
         place = source if isinstance(source, str) else say("inputs_fault.given")
         raise InputsError.of("inputs_fault.returned", place=place, returned=_returned_fault(made))
-    arrays = {str(name): as_array(value) for name, value in made.items()}
-    if unlike := [f"{name} ({_kind(value)})" for name, value in made.items() if arrays[str(name)].dtype.hasobject]:
-        raise _no_numbers(unlike)
-    return _checked(source, arrays)
+    return {str(name): value for name, value in made.items()}
 
 
 def _returned_fault(made: Any) -> str:
@@ -117,7 +127,8 @@ def as_array(value: Any) -> Array:
         return np.empty((), np.object_)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What a value is called in a message: its dtype if it has one, else its type."""
     return str(getattr(value, "dtype", type(value).__name__))
 
 
@@ -133,13 +144,17 @@ def unknown_dtypes(inputs: Mapping[str, Array]) -> list[str]:
 def _checked(source: object, inputs: dict[str, Array]) -> dict[str, Array]:
     if unlike := unknown_dtypes(inputs):
         raise _no_numbers(unlike)
+    refuse_empty(source, inputs)
+    return {name: value.astype(numpy_dtype(value.dtype.name), copy=False) for name, value in inputs.items()}
+
+
+def refuse_empty(source: object, inputs: Mapping[str, Array]) -> None:
+    """Raise InputsError if there are no arrays of numbers, or none of the numbers of one is finite."""
     if not inputs:
         place = source if isinstance(source, (str, Path)) else "the mapping"
         raise InputsError.of("inputs_fault.none", place=place)
-    inputs = {name: value.astype(numpy_dtype(value.dtype.name), copy=False) for name, value in inputs.items()}
     if hollow := [name for name, value in inputs.items() if _is_hollow(value)]:
         raise InputsError.of("inputs_fault.no_finite", names=hollow)
-    return inputs
 
 
 def _is_hollow(value: Array) -> bool:

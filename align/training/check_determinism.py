@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
-from align.models.inputs import read_inputs
 from align.models.recompute_layers import layers_recomputed
 from align.models.restore_state import other_seed
 from align.training.compare_steps import StepRecord, StepRepeat, same_bits, unrepeated
@@ -16,6 +15,7 @@ from align.training.determinism_result import DeterminismResult, PartCount, Repe
 from align.training.make_deterministic import make_deterministic
 from align.training.open_training import batch_findings, open_training
 from align.training.own_generators import OwnGenerators
+from align.training.training_batches import read_training_batch
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def check_determinism(
     align.errors.CannotRunError: arrays models cannot be trained
     """
     made = make_deterministic(seed, threads=threads)
-    arrays = read_inputs(batch)
+    arrays = read_training_batch(batch)
     given = [one for one in (reference, candidate) if one is not None]
     sides, unordered, noted = [], set[str](), list[Finding]()
     for number, one in enumerate(given):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
-from align.models.inputs import read_inputs
 from align.models.living_objects import looked_for_once
 from align.traces.pair_traces import choose_map
 from align.training.explain_untrained import Explainer, Untrained
@@ -20,6 +19,7 @@ from align.training.parameters_result import (
     ParametersResult,
     UnlikeParameter,
 )
+from align.training.training_batches import read_training_batch
 from align.training.watch_step import ParameterStep, watch_step
 from align.words.catalogue import sentence
 
@@ -63,7 +63,7 @@ def check_parameters(
     Traceback (most recent call last):
     align.errors.CannotRunError: arrays models cannot be trained
     """
-    arrays = read_inputs(batch)
+    arrays = read_training_batch(batch)
     opened = [open_training(reference)] if candidate is None else [*open_trainings(reference, candidate)]
     noted = [one for side in opened for one in batch_findings(side, arrays)]
     sets = [side.side.reader.read_parameters(side.side.model, side.label) for side in opened]

@@ -1,7 +1,8 @@
 """Why a parameter is not trained: found by trying, not by reading code.
 
 A parameter that changes the loss when its values change should have a gradient; if it has none, the way back is cut.
-One whose values do not matter is never called, or what it makes is no part of the loss, or is taken away again.
+One whose values do not matter is never called, or what it makes is an output that the loss does not use, is used
+nowhere, is multiplied by 0, or is taken away again. Values that no factor hides, NaN and large ones, tell these apart.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON
+from align.errors import UserCodeError
 from align.training.thresholds import (
+    LARGE_VALUES,
     LOSS_SCALES,
     MOVED_SHARE,
     OWN_SEED,
@@ -56,13 +59,29 @@ WITHOUT_GRADIENT = Untrained("without influence", sentence("untrained_reason.wit
 class _Tried:
     """What was tried of parameters without a gradient.
 
-    Those that matter to the loss, those whose influence is `taken_away` again but for rounding, and those that have a
-    gradient if the loss is scaled, with the factor.
+    Those that matter to the loss, those whose influence is `taken_away` again but for rounding, those that have a
+    gradient if the loss is scaled, with the factor, and where the values of the others lead to.
     """
 
     matter: frozenset[str]
     taken_away: frozenset[str]
     scales: Mapping[str, float]
+    ends: Mapping[str, _End]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the values of a parameter lead to that do not matter to the loss.
+
+    To the loss, through what hides them; to these `outputs` of the model alone; `unknown` where the step fails on them.
+    """
+
+    loss: bool = False
+    outputs: tuple[str, ...] = ()
+    unknown: bool = False
+
+
+NOWHERE = _End()
 
 
 class Explainer:
@@ -92,7 +111,8 @@ class Explainer:
         left = [one.name for one in silent if self._runs(one) and one.name not in matter | scales.keys()]
         reach = self._trials.reach(left)
         matter |= {name for name, more in reach.items() if more}
-        return _Tried(frozenset(matter), frozenset(reach.keys() - matter), scales)
+        ends = self._trials.ends([name for name in names if name not in matter | scales.keys() | reach.keys()])
+        return _Tried(frozenset(matter), frozenset(reach.keys() - matter), scales, ends)
 
     def _runs(self, one: Parameter) -> bool:
         return not one.module or one.module in self._step.called
@@ -145,9 +165,21 @@ class Explainer:
         if one.name in tried.matter:
             unsure = self._training.step is not None and self._trials.half
             return sentence("untrained_reason.cut_or_lost" if unsure else "untrained_reason.cut")
+        return self._why_unused(one, tried.ends.get(one.name, NOWHERE))
+
+    def _why_unused(self, one: Parameter, end: _End) -> str:
+        """A parameter whose values do not matter to the loss."""
+        if end.loss:
+            return sentence("untrained_reason.hidden")
+        if end.outputs:
+            named = [_place(name) for name in end.outputs if name]
+            whole = sentence("untrained_reason.part_of_output")
+            return sentence("untrained_reason.output_not_used", outputs=named) if named else whole
         if not self._runs(one):
             return sentence("untrained_reason.module_not_called")
-        return sentence("untrained_reason.no_part_of_loss")
+        if end.unknown or "" not in self._step.called:  # what the model returns was not seen
+            return sentence("untrained_reason.no_part_of_loss")
+        return sentence("untrained_reason.dead_code" if one.module else "untrained_reason.used_nowhere")
 
 
 def _not_finite(gradient: float, moved: float) -> str:
@@ -158,6 +190,11 @@ def _not_finite(gradient: float, moved: float) -> str:
     return sentence(
         "untrained_reason.left_by_step" if moved == 0.0 else "untrained_reason.gradient_not_finite", gradient=name
     )
+
+
+def _place(name: str) -> str:
+    """The name of an output as code has it: `aux`, `[1]`, `[1].mask`."""
+    return "".join(f"[{one}]" if one.isdecimal() else f".{one}" for one in name.split(".")).removeprefix(".")
 
 
 class ParameterTrials:
@@ -198,6 +235,41 @@ class ParameterTrials:
                 break
         return found
 
+    def ends(self, names: Sequence[str]) -> dict[str, _End]:
+        """Where the values of parameters lead to that do not matter to the loss; those that lead nowhere are left out.
+
+        NaN passes a factor of 0, and a large number passes a ReLU, which lets no NaN through in MindSpore.
+        """
+        if not names or self._step.loss is None:
+            return {}
+        before = self._train(outputs=True)
+        found = self._leading_on(names, _not_a_number, before)
+        left = [name for name in names if name not in found]
+        return found | self._leading_on(left, _large_value, before)
+
+    def _leading_on(
+        self, names: Sequence[str], value_of: Callable[[Array], Array], before: TrainingStep
+    ) -> dict[str, _End]:
+        ends: dict[tuple[str, ...], _End] = {}
+
+        def leads_on(some: Sequence[str]) -> bool:
+            ends[tuple(some)] = end = self._end(some, value_of, before)
+            return end != NOWHERE
+
+        return {name: ends[(name,)] for name in _by_halves(names, leads_on)}
+
+    def _end(self, names: Sequence[str], value_of: Callable[[Array], Array], before: TrainingStep) -> _End:
+        try:
+            after = self._train({name: value_of(self._values[name]) for name in names}, outputs=True)
+        except UserCodeError:  # an assertion of the user's, or an operator that takes no NaN
+            return _End(unknown=True)
+        if after.loss is None or before.loss is None:
+            return _End(unknown=True)
+        others = (
+            name for (call, name), value in before.outputs.items() if _differs(after.outputs.get((call, name)), value)
+        )
+        return _End(_differs(np.asarray(after.loss), np.asarray(before.loss)), (*dict.fromkeys(others),))
+
     def _follows(self, names: Sequence[str], least: float) -> bool:
         """Tell whether the loss changes with the values of these parameters."""
         loss, before = self._moved(names).loss, self._step.loss
@@ -220,8 +292,10 @@ class ParameterTrials:
     def _moved(self, names: Collection[str]) -> TrainingStep:
         return self._train(moved={name: _moved_value(self._values[name]) for name in names})
 
-    def _train(self, moved: Mapping[str, Array] | None = None, loss_scale: float = 1.0) -> TrainingStep:
-        return watch_step(self._opened, self._batch, moved=moved, loss_scale=loss_scale)
+    def _train(
+        self, moved: Mapping[str, Array] | None = None, *, loss_scale: float = 1.0, outputs: bool = False
+    ) -> TrainingStep:
+        return watch_step(self._opened, self._batch, moved=moved, loss_scale=loss_scale, outputs=outputs)
 
 
 def _by_halves(names: Sequence[str], holds: Callable[[Sequence[str]], bool]) -> Iterator[str]:
@@ -234,6 +308,24 @@ def _by_halves(names: Sequence[str], holds: Callable[[Sequence[str]], bool]) -> 
     middle = len(names) // 2
     yield from _by_halves(names[:middle], holds)
     yield from _by_halves(names[middle:], holds)
+
+
+def _differs(after: Array | None, before: Array) -> bool:
+    """Tell whether values are others by more than the order of sums."""
+    if after is None or after.shape != before.shape:
+        return True
+    wide = after.astype(np.complex128), before.astype(np.complex128)
+    largest = float(np.abs(wide[1][np.isfinite(wide[1])]).max(initial=0.0))
+    return not np.allclose(*wide, rtol=UNUSED, atol=UNUSED * largest, equal_nan=True)
+
+
+def _not_a_number(value: Array) -> Array:
+    return np.full_like(value, np.nan)
+
+
+def _large_value(value: Array) -> Array:
+    noise = np.random.default_rng(OWN_SEED).standard_normal(value.shape)
+    return np.asarray(LARGE_VALUES * noise).astype(value.dtype)
 
 
 def _moved_value(value: Array) -> Array:

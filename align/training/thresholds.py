@@ -28,6 +28,9 @@ Choice: fewer miss the state of larger loops, more make each step slow where a d
 MOVED_SHARE: Final = 0.5
 """Values are moved by this share of their size, so that a loss must follow that depends on them at all.
 Choice: less is lost in rounding where the influence is small, more leads to losses that are no number."""
+LARGE_VALUES: Final = 10_000.0
+"""Values of this size, of both signs, bring a ReLU to life that lets nothing through, whatever its bias.
+Choice: biases that large are found in no model, and float16 holds 65504 at most."""
 LOSS_SCALES: Final = (65536.0, 1024.0)
 """A gradient that such a factor brings into sight was lost below what float16 holds; the smaller one is tried where the
 larger one ends in infinities.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,7 +43,8 @@ class TrainingStep:
     """What was seen of one step: the loss, None if a step of the user's own does not return it.
 
     `parameters` are by name, `buffers` the largest change of each; `called` are the paths of modules that ran,
-    `updates` is how often an optimizer was called.
+    `updates` is how often an optimizer was called. `outputs` are what the model returned, by call and name, if they
+    were asked for.
     """
 
     loss: float | None
@@ -51,15 +52,24 @@ class TrainingStep:
     buffers: Mapping[str, float]
     called: frozenset[str]
     updates: int
+    outputs: Mapping[tuple[int, str], Array] = field(default_factory=dict)
 
 
 def watch_step(
-    opened: TrainingSide, batch: Batch, *, moved: Mapping[str, Array] | None = None, loss_scale: float = 1.0
+    opened: TrainingSide,
+    batch: Batch,
+    *,
+    moved: Mapping[str, Array] | None = None,
+    loss_scale: float = 1.0,
+    outputs: bool = False,
 ) -> TrainingStep:
-    """Take one step, with other values of some parameters if they are `moved`; the side is left as it was."""
+    """Take one step, with other values of some parameters if they are `moved`; the side is left as it was.
+
+    With `outputs`, what the model returns is kept.
+    """
     reader, model = opened.side.reader, opened.side.model
     parameters = [one.name for one in reader.read_parameters(model, opened.label).parameters if not one.buffer]
-    sink = _Summary(reader.read_values(model), moved or {}, parameters)
+    sink = (_SummaryWithOutputs if outputs else _Summary)(reader.read_values(model), moved or {}, parameters)
     with layers_recomputed():
         opened.trainer.take_steps(opened.training, (batch,), sink, loss_scale=loss_scale)
     return sink.summary()
@@ -122,6 +132,7 @@ class _Summary(StepUnseen):
         self._called: set[str] = set()
         self._updates = 0
         self._loss: float | None = None
+        self._outputs: dict[tuple[int, str], Array] = {}
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
         self._held = [*held]
@@ -152,7 +163,14 @@ class _Summary(StepUnseen):
     def summary(self) -> TrainingStep:
         """What was seen."""
         called = frozenset(self._called)
-        return TrainingStep(self._loss, self._parameters, self._buffers, called, self._updates)
+        return TrainingStep(self._loss, self._parameters, self._buffers, called, self._updates, self._outputs)
+
+
+class _SummaryWithOutputs(_Summary):
+    """An OutputSink beside."""
+
+    def returned(self, call: int, name: str, value: Array) -> None:
+        self._outputs[call, name] = np.array(value)
 
 
 def _change(before: Array, after: Array) -> float:

@@ -66,7 +66,7 @@ def test_what_is_not_trained_is_listed_with_its_reason_and_kept(
     assert params("train.py:unused", "--run", "run", "--ddp-indices", "4") == 1
     shown = capsys.readouterr().out
     assert "unused.bare" in shown
-    assert "no part of the loss" in " ".join(shown.split())
+    assert "nobody uses what is made of it" in " ".join(shown.split())
     document = json.loads((tmp_path / "run" / "params.json").read_text(encoding="utf-8"))
     assert (document["schema"], document["asked"][0]["name"]) == ("mindalign.params/2", "unused.bare")
 

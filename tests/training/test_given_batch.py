@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import align
 from align.errors import InputsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.frameworks
 
@@ -150,3 +153,55 @@ def test_a_step_of_the_users_own_hands_out_what_it_likes() -> None:
     given = side(model, None, step)
     result = align.check_parameters(given, batch={"first": X, "second": X * X, "label": LABEL})
     assert (result.verdict.exit_code, result.findings) == (0, ())
+
+
+def with_arguments(framework: str) -> align.Training:
+    """A model that returns its loss, and takes what is no tensor."""
+    if framework == "torch":
+        import torch
+
+        class Net(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(4, 3)
+
+            def forward(self, x: Any, label: Any, mode: str = "tensor", *, flag: bool = False, **rest: Any) -> Any:
+                assert (mode, flag, rest) == ("loss", True, {"scale": 2, "extra": None})
+                return torch.nn.functional.cross_entropy(self.layer(x) * rest["scale"], label)
+
+        torch.manual_seed(0)
+        return side(Net())
+    from mindspore import nn
+
+    class Cell(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.loss = nn.Dense(4, 3), nn.CrossEntropyLoss()
+
+        def construct(self, x: Any, label: Any, mode: str = "tensor", flag: Any = False, **rest: Any) -> Any:
+            assert (mode, flag, rest) == ("loss", True, {"scale": 2, "extra": None})
+            return self.loss(self.layer(x) * rest["scale"], label.astype("int32"))
+
+    model = Cell()
+    return align.Training(model, None, nn.SGD(model.trainable_params(), 0.1))
+
+
+def test_what_is_no_array_is_given_to_both_sides_as_it_is(tmp_path: Path) -> None:
+    batch = {"x": X, "label": LABEL, "mode": "loss", "flag": True, "scale": 2, "extra": None}
+    reference, port = with_arguments("torch"), with_arguments("mindspore")
+    assert align.check_parameters(reference, port, batch=batch).verdict.exit_code == 0
+    align.capture_training_step(reference, tmp_path / "steps", batch=batch, steps=1)
+    assert align.compare_training_step(tmp_path / "steps", port).verdict.exit_code == 0
+
+
+@pytest.mark.parametrize("framework", ["torch", "mindspore"])
+def test_a_step_of_the_users_own_gets_what_is_no_array_as_it_is(framework: str) -> None:
+    given = with_arguments(framework)
+
+    def step(batch: Any) -> None:
+        assert [batch[name] for name in ("mode", "weight", "flag")] == ["loss", 0.5, False]
+        assert batch["flag"] is False
+
+    batch = {"x": X, "mode": "loss", "weight": 0.5, "flag": False}
+    result = align.check_parameters(align.Training(given.model, None, given.optimizer, step), batch=batch)
+    assert result.sides[0].loss is None

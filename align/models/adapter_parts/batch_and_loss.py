@@ -16,11 +16,13 @@ import numpy as np
 from align.core.dtypes import is_float
 from align.core.training import BatchParts
 from align.errors import CannotRunError, InputsError
+from align.models.nested_values import with_leaves
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from align.core.dtypes import Array
     from align.core.protocols import Batch
     from align.core.training import Training
 
@@ -114,6 +116,28 @@ def _target_fault(loss: Any, targets: Collection[str]) -> str:
         return ""
     wanted = f"{least}" if least == most or len(targets) < least else f"{most}"
     return say("batch_fault.loss_takes", wanted=wanted, targets=[*targets])
+
+
+def tensors_of(batch: Batch, parts: BatchParts, as_tensor: Callable[[Array], Any], label_dtype: str) -> dict[str, Any]:
+    """The tensors of a batch by name, in lists, tuples and dicts as the arrays are; what is no array stays as it is.
+
+    Integers get the dtype in which the framework's losses take labels, but those that the model takes as they are.
+    """
+
+    def tensor(name: str, leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        return as_tensor(leaf if name in parts.inputs and name not in parts.targets else _label(leaf, label_dtype))
+
+    return dict(with_leaves(dict(batch), tensor))
+
+
+def _label(value: Array, dtype: str) -> Array:
+    """Integers in another dtype, if it holds them."""
+    if value.dtype.kind not in "iu" or not value.size:
+        return value
+    limits = np.iinfo(dtype)
+    return value.astype(dtype) if limits.min <= value.min() and value.max() <= limits.max else value
 
 
 def scalar(loss: Any) -> float | None:

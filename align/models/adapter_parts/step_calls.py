@@ -16,6 +16,7 @@ import numpy as np
 
 from align.core.dtypes import dtype_name
 from align.core.traces import Capture
+from align.core.training import OutputSink
 from align.models.live.module_hooks import hooked
 from align.models.nested_values import leaves, with_leaves
 from align.models.thresholds import SEED
@@ -61,10 +62,15 @@ class GradientForms(Protocol):
 
 
 class StepCalls:
-    """Counts the calls of modules in one step, and hands tensors and gradients to a sink."""
+    """Counts the calls of modules in one step, and hands tensors and gradients to a sink.
+
+    `output_shapes` are those of the tensors that the model itself has returned so far.
+    """
 
     def __init__(self, sink: StepSink, forms: GradientForms) -> None:
         self._sink, self._forms = sink, forms
+        self._output_sink = sink if isinstance(sink, OutputSink) else None
+        self.output_shapes: list[tuple[int, ...]] = []
         self._running: list[str] = []
         self._calls: Counter[str] = Counter()
         self._ties: list[Any] = []
@@ -100,6 +106,8 @@ class StepCalls:
     def _after(self, path: str, module: Any, _args: Any, _kwargs: Any, output: Any) -> Any:
         while self._running.pop() != path:  # modules that raised, and were caught by the model itself
             pass
+        if not path:
+            self._see_outputs(output)
         if not self._sink.layers:
             self._calls[path] += 1
             return None
@@ -123,6 +131,13 @@ class StepCalls:
             self._ties = []
         self._calls[path] += 1
         return with_leaves(output, new.get) if new else None
+
+    def _see_outputs(self, output: Any) -> None:
+        found = [(name, leaf) for name, leaf in leaves(output) if hasattr(leaf, "shape")]
+        self.output_shapes += [tuple(leaf.shape) for _, leaf in found]
+        for name, leaf in found if self._output_sink is not None else ():
+            if self._output_sink is not None and (value := self._forms.to_array(leaf)) is not None:
+                self._output_sink.returned(self._calls[""], name, value)
 
     def _capture(self, path: str, kind: str, name: str, value: Array, role: Any = "output") -> Capture:
         depth = len(self._running) - (role == "input")

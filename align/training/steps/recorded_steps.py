@@ -20,7 +20,6 @@ from align.errors import CannotRunError, UsageError
 from align.lint.compare_schedules import steps_to_sample
 from align.lint.thresholds import USUAL_STEPS
 from align.models.calls_in_code import called_at
-from align.models.inputs import read_batches
 from align.models.recompute_layers import recompute_noted
 from align.models.restore_state import other_seed
 from align.models.source_lines import made_at
@@ -28,6 +27,7 @@ from align.training.steps.free_run import rounding_growth, run_rounded
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import COMPUTED, GIVEN, StepTrace, StepWriter, UpdateTrace, take_again
 from align.training.thresholds import SAME_GRADIENTS_SHARE
+from align.training.training_batches import read_training_batches
 from align.training.updates.apply_rule import blocks_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def batches_of_steps(batch: InputsSource, steps: int) -> list[Batch]:
     """The batch of each step: several follow one another, and begin anew where they are fewer than the steps."""
     if steps < 1:
         raise UsageError.of("training_error.no_steps", steps=steps)
-    given = read_batches(batch)
+    given = read_training_batches(batch)
     return [given[number % len(given)] for number in range(max(steps, len(given)))]
 
 

@@ -18,6 +18,7 @@ from align.traces.stored_model import MODEL, layer_from, read_model, write_model
 from align.training.steps.measure_step_noise import StepNoise
 from align.training.steps.record_step import PARTS, StepTrace
 from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
+from align.training.training_batches import put_together, taken_apart
 from align.words.message_words import Sentence
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def write_steps(folder: Path, reference: ReferenceSteps, settings: Iterable[Laye
     """Write what is known of steps whose tensors are in the folder already; `settings` are those of the layers."""
     steps, noise = reference.steps, reference.noise
     write_model(folder, steps.parameters, [*settings])
-    save_inputs(folder / BATCHES, tuple(steps.batches))
+    arrays, forms = taken_apart(steps.batches)
+    save_inputs(folder / BATCHES, arrays)
     for kind in _KINDS:
         (folder / NOISE / kind).mkdir(parents=True)
         write_noise(folder / NOISE / kind, getattr(noise, kind))
@@ -52,6 +54,7 @@ def write_steps(folder: Path, reference: ReferenceSteps, settings: Iterable[Laye
         "groups": _group_tables(steps.groups),
         "loss": steps.loss,
         "own_step": steps.own_step,
+        "batches": forms,
         "recomputes": steps.recomputes,
         "repeated": steps.trace.repeated,
         "findings": reference.findings,
@@ -109,7 +112,7 @@ def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
         layer_from(document["loss"]) if document["loss"] else None,
         document["own_step"],
         partial(_line, (document["made_at"], document["called_at"])),
-        read_batches(folder / BATCHES),
+        put_together(read_batches(folder / BATCHES), document.get("batches")),
         StepTrace(folder, [_number(one) for one in document["losses"]], repeated=document["repeated"]),
         document["recomputes"],
     )

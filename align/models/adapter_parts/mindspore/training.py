@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.errors import UserCodeError
-from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, split_batch
+from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, split_batch, tensors_of
+from align.models.adapter_parts.class_labels import LabelCheck, class_count, looked_at, replaced
 from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
 from align.models.adapter_parts.mindspore.copies import in_mode, layer_by_layer
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 # Where a cell keeps what `Cell.recompute()` made, and what `mindspore.recompute` finds in its module at each call.
 OF_CELL = "_recompute_cell"
 REENTRANT, NOT_REENTRANT = "_RecomputeCell", "recompute_without_reentrant"
+FUNCTIONS = "mindspore.ops.function.nn_func"  # where its losses look for what they call
+LABELS = "int32"  # what they take
 MODULE = "mindspore.common.recompute"  # the package has a function of this name
 
 
@@ -76,16 +79,17 @@ class MindSporeTrainer:
                 for name, value in sink.begin(number, held).items():
                     fill(tensors[name], value)
                 once = _recompute_passed_by(model) if layers_run_once() else nullcontext()
-                with _watched(training, own, sink, rates), once:
-                    parts = self.split_batch(training, batch)
-                    given = {name: self.as_tensor(value, model) for name, value in parts.inputs.items()}
-                    given |= {name: self.as_tensor(_label(value), model) for name, value in parts.targets.items()}
+                parts = self.split_batch(training, batch)
+                given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
+                labels = LabelCheck(parts.targets or batch)
+                with _watched(training, own, sink, rates) as calls, once, _labels_looked_at(labels):
                     step = (
                         partial(training.step, given)
                         if training.step
                         else partial(_step, training, parts, given, schedules, loss_scale, sink)
                     )
-                    loss = run_user_code(step, partial(UserCodeError, "the training step of the MindSpore network"))
+                    failed = partial(UserCodeError, "the training step of the MindSpore network")
+                    loss = run_user_code(step, partial(labels.failed, calls.output_shapes, failed))
                 sink.end(number, loss_of_step(loss, _array), ((name, to_array(one)) for name, one in tensors.items()))
 
     def split_batch(self, training: Training, batch: Batch) -> BatchParts:
@@ -180,7 +184,7 @@ def _held(training: Training, own: Mapping[str, Any]) -> list[tuple[str, float |
 
 
 @contextmanager
-def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: Sequence[Any]) -> Iterator[None]:
+def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: Sequence[Any]) -> Iterator[StepCalls]:
     """Let the sink see calls of cells, gradients of parameters in a step of the user's own, and what optimizers get.
 
     These `rates` are 0 when an optimizer is called.
@@ -211,7 +215,43 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: 
             stack.callback(optimizer.register_forward_pre_hook(updated).remove)
         calls = StepCalls(sink, MindSporeGradients(next(iter(own.values()), None)))
         stack.enter_context(calls.seen(training.model.cells_and_names()))
-        yield
+        yield calls
+
+
+def _labels_looked_at(check: LabelCheck) -> AbstractContextManager[None]:
+    """Look at labels before MindSpore's losses take them, whatever they are called by."""
+    from mindspore import nn, ops
+
+    def of_function(outputs: Any, labels: Any, *_: Any, ignored: int | None = -100) -> None:
+        check.look(class_count(outputs.shape), to_array(labels), ignored)
+
+    def inner(
+        outputs: Any, labels: Any, _axis: Any = -1, _weight: Any = None, ignored: Any = None, *_: Any, **__: Any
+    ) -> None:
+        of_function(outputs, labels, ignored=ignored)
+
+    def of_mint(outputs: Any, labels: Any, _weight: Any = None, ignored: int = -100, *_: Any, **__: Any) -> None:
+        of_function(outputs, labels, ignored=ignored)
+
+    def of_operator(_operator: Any, outputs: Any, labels: Any) -> None:
+        of_function(outputs, labels, ignored=None)
+
+    def of_cell(cell: Any, outputs: Any, labels: Any) -> None:
+        if cell.sparse:
+            of_function(outputs, labels, ignored=None)
+
+    def of_rows(_operator: Any, labels: Any, classes: Any, *_: Any) -> None:
+        check.look_from_one(int(classes), to_array(labels))
+
+    functions = sys.modules[FUNCTIONS]
+    places = (
+        (functions, "_nll_loss", inner),
+        (functions, "_nllloss_nd", of_mint),
+        (ops.SparseSoftmaxCrossEntropyWithLogits, "__call__", of_operator),
+        (nn.SoftmaxCrossEntropyWithLogits, "construct", of_cell),
+        (ops.OneHot, "__call__", of_rows),
+    )
+    return replaced((owner, name, partial(looked_at, look=look)) for owner, name, look in places)
 
 
 @contextmanager
@@ -251,11 +291,6 @@ def _rate(optimizer: Any, parameter: Any) -> float | None:
     rate = _array(rate)
     single = isinstance(rate, (int, float)) or (isinstance(rate, np.ndarray) and rate.size == 1)
     return float(rate) if single else None
-
-
-def _label(value: Array) -> Array:
-    """Labels as MindSpore's losses take them."""
-    return value.astype(np.int32) if value.dtype == np.int64 else value
 
 
 def _array(value: Any) -> Any:

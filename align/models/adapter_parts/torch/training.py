@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.training import Training
 from align.errors import UserCodeError
-from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, split_batch
+from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, split_batch, tensors_of
+from align.models.adapter_parts.class_labels import LabelCheck, class_count, looked_at, replaced
 from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 # What `torch.utils.checkpoint.checkpoint` calls, and finds in its module at each call.
 REENTRANT, NOT_REENTRANT = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
+LABELS = "int64"  # what torch's losses take
 COMPILED = "_orig_mod"  # what `torch.compile` calls the model in its module; to import its class takes seconds
 
 
@@ -68,15 +70,17 @@ class TorchTrainer:
             for number, batch in enumerate(batches):
                 _fill(further, tensors, sink.begin(number, _held(training, own)))
                 once = _recompute_passed_by() if layers_run_once() else nullcontext()
-                with _watched(training, own, sink, rate_zero=rate_zero), once:
-                    parts = self.split_batch(training, batch)
-                    given = {name: self.as_tensor(value, model) for name, value in batch.items()}
+                parts = self.split_batch(training, batch)
+                given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
+                labels = LabelCheck(parts.targets or batch)
+                with _watched(training, own, sink, rate_zero=rate_zero) as calls, once, _labels_looked_at(labels):
                     step = (
                         partial(training.step, given)
                         if training.step
                         else partial(_step, training, parts, given, loss_scale, schedules)
                     )
-                    loss = run_user_code(step, partial(UserCodeError, "the training step of the torch model"))
+                    failed = partial(UserCodeError, "the training step of the torch model")
+                    loss = run_user_code(step, partial(labels.failed, calls.output_shapes, failed))
                 sink.end(number, loss_of_step(loss, _array), ((name, to_array(one)) for name, one in tensors.items()))
 
     def gradients_met(self, training: Training, emulation: Emulation, batch: Batch) -> tuple[GradientsMet, ...]:
@@ -84,10 +88,9 @@ class TorchTrainer:
         copying = partial(UserCodeError, "copying the torch model")
         model, loss = run_user_code(partial(copy.deepcopy, training.model), copying), training.loss or sum_of_outputs
         parts = self.split_batch(Training(model, training.loss), batch)
-        args, kwargs = bind_inputs(
-            model.forward, {name: self.as_tensor(one, model) for name, one in parts.inputs.items()}
-        )
-        targets = [self.as_tensor(one, model) for one in parts.targets.values()]
+        given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
+        args, kwargs = bind_inputs(model.forward, {name: given[name] for name in parts.inputs})
+        targets = [given[name] for name in parts.targets]
 
         def call() -> Any:
             return loss(model(*args, **kwargs), *targets)
@@ -190,7 +193,7 @@ def _held(training: Training, own: Mapping[str, Any]) -> list[tuple[str, float |
 
 
 @contextmanager
-def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate_zero: bool) -> Iterator[None]:
+def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate_zero: bool) -> Iterator[StepCalls]:
     """Let the sink see calls of modules, gradients of parameters, and what optimizers get; rates are put back later."""
     names = {id(one): name for name, one in own.items()}
 
@@ -221,8 +224,24 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate
         for optimizer in training.optimizers:
             stack.callback(optimizer.register_step_pre_hook(updated).remove)
             stack.callback(optimizer.register_step_post_hook(ended).remove)
-        stack.enter_context(StepCalls(sink, TorchGradients(next(iter(own.values()), None))).seen(modules))
-        yield
+        calls = StepCalls(sink, TorchGradients(next(iter(own.values()), None)))
+        stack.enter_context(calls.seen(modules))
+        yield calls
+
+
+def _labels_looked_at(check: LabelCheck) -> AbstractContextManager[None]:
+    """Look at labels before torch's losses take them, whatever they are called by."""
+    import torch
+    from torch._C._functorch import is_functorch_wrapped_tensor
+
+    def look(
+        outputs: Any, labels: Any, _weight: Any = None, _reduction: Any = None, ignored: int = -100, *_: Any
+    ) -> None:
+        if not labels.is_floating_point() and not is_functorch_wrapped_tensor(labels):
+            check.look(class_count(outputs.shape), to_array(labels), ignored)
+
+    names = ("cross_entropy_loss", "nll_loss_nd")
+    return replaced((torch._C._nn, name, partial(looked_at, look=look)) for name in names)  # noqa: SLF001 - F calls them
 
 
 @contextmanager
