@@ -198,6 +198,10 @@ about ten times; log-probabilities in the place of logits come to 1e6."""
 EXCUSED_LEAST_FACTOR: Final = 0.01
 """What optimizers get counts as so near to its limit at least.
 Choice: where both sides agree exactly by chance, a tensor inside would be excused whatever it is off by."""
+ROUNDED_LIMITS: Final = 10.0
+"""Limits that a gradient inside of steps which train the same may be off by, if nothing relates it to the right one.
+Measured: 1.3 where each expert is computed for all tokens and the reference routes them; faults of a way back are
+beyond a thousand."""
 AVERAGE_TOLERANCE: Final = 1e-2
 """What a factor may leave of the way of an average of weights (root mean square).
 Choice: the way is a difference of float32 and loses digits; another average than of these weights leaves a tenth."""

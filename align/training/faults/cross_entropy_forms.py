@@ -57,7 +57,7 @@ def cross_entropy_form(outputs: Array, gradient: Array, labels: Array) -> LossFo
         return None
     logits, given, places = rows
     for positions, classes, taken_for in _by_plainness():
-        moved = _moved(places, positions)
+        moved = _moved(places, positions)[..., : logits.shape[-2]] if logits.ndim > 2 else _moved(places, positions)
         chosen = _chosen(given, moved, logits.shape[-1])
         if chosen is None:
             continue
@@ -83,6 +83,8 @@ def _rows(outputs: Array, gradient: Array, labels: Array) -> tuple[Array, Array,
     shape = outputs.shape
     if labels.shape == shape[:-1] or labels.shape == (int(np.prod(shape[:-1])),):
         return outputs, gradient, labels.reshape(shape[:-1])
+    if labels.ndim == outputs.ndim - 1 > 1 and labels.shape[:-1] == shape[:-2] and labels.shape[-1] > shape[-2]:
+        return outputs, gradient, labels  # of a whole sequence, all but the last of which went in
     if labels.shape == (shape[0], *shape[2:]):
         return np.moveaxis(outputs, 1, -1), np.moveaxis(gradient, 1, -1), labels
     return None

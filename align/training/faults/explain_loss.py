@@ -6,6 +6,7 @@ Of a cross entropy of the user's own that is its labels, a softmax before it, ho
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from align.training.steps.replace_step import PairedLayers, ReplacedStep
 from align.training.thresholds import FACTOR_TOLERANCE, SAMPLES_TOLERANCE, SOFTMAX_TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 TWICE, MISSING, OTHERWISE = "softmax-twice", "softmax-missing", "outputs-taken-otherwise"
 AT_THE_END = "softmax-at-the-end"
 NO_FAULT = "no-fault"
+OUTPUTS = {"no-gradient": "output-left-out", "gradient-not-stopped": "output-used"}
 
 
 def explain_cross_entropy(culprit: StepCulprit, seen: SeenSteps, module: str = "") -> StepCulprit:
@@ -48,8 +50,8 @@ def explain_cross_entropy(culprit: StepCulprit, seen: SeenSteps, module: str = "
     They are those that come back to what a module returned, "" for the model itself. The cause is NO_FAULT if the one
     takes the logarithms of shares for what they are, and the other for logits: the softmax of these is the same.
     """
-    for outputs, mine, theirs in _gradients(seen, module):
-        forms = _forms(outputs, mine, theirs, seen.sides[0].batches[0])
+    for (outputs, mine, theirs), samples in _gradients(seen, module):
+        forms = _forms(outputs, mine, theirs, [one[samples] for one in _labels(seen.sides[0].batches[0])])
         if forms is not None:
             causes, facts = _differences(*forms)
             if OTHERWISE in causes and _are_the_same(outputs, forms):
@@ -95,8 +97,11 @@ def _is_softmax(values: Array, shares: Array) -> bool:
     return False
 
 
-def _gradients(seen: SeenSteps, module: str) -> Iterator[tuple[Array, Array, Array]]:
-    """What a module returned, with the gradients that come back on both sides; of all its calls, one after another."""
+def _gradients(seen: SeenSteps, module: str) -> Iterator[tuple[tuple[Array, Array, Array], slice]]:
+    """What a module returned, with the gradients that come back on both sides, and the samples that these are.
+
+    They are of all its calls, one after another, and then of the first of several: each may have its own mean.
+    """
     known: dict[str, list[tuple[Array, Array, Array]]] = {}
     for one in _seen_of(seen, module):
         if one.way == "backward" and one.own.role == "output" and one.meant is not None and one.value is not None:
@@ -105,7 +110,9 @@ def _gradients(seen: SeenSteps, module: str) -> Iterator[tuple[Array, Array, Arr
     for calls in known.values():
         if calls[0][0].ndim and len({one[0].shape[1:] for one in calls}) == 1:
             outputs, mine, theirs = (np.concatenate(own) for own in zip(*calls, strict=True))
-            yield outputs, mine, theirs
+            yield (outputs, mine, theirs), slice(None)
+            if len(calls) > 1:
+                yield calls[0], slice(len(calls[0][0]))
 
 
 def _seen_of(seen: SeenSteps, module: str) -> list[ReplacedTensor]:
@@ -126,9 +133,14 @@ def _seen_of(seen: SeenSteps, module: str) -> list[ReplacedTensor]:
     return found
 
 
-def _forms(outputs: Array, mine: Array, theirs: Array, batch: Batch) -> tuple[LossForm, LossForm] | None:
+def _labels(batch: Batch) -> list[Array]:
+    """Arrays of a batch that may be labels."""
+    return [one for one in batch.values() if isinstance(one, np.ndarray) and one.ndim and one.dtype.kind in "iu"]
+
+
+def _forms(outputs: Array, mine: Array, theirs: Array, arrays: Sequence[Array]) -> tuple[LossForm, LossForm] | None:
     """The forms of both sides with the first labels that give both; None if there are none."""
-    for labels in batch.values():
+    for labels in arrays:
         first = cross_entropy_form(outputs, mine, labels)
         second = None if first is None else cross_entropy_form(outputs, theirs, labels)
         if first is not None and second is not None:
@@ -179,6 +191,8 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
 
     That is tried with a live candidate: its loss takes the step on the reference's tensors.
     """
+    if culprit.cause in OUTPUTS:
+        return replace(culprit, cause=OUTPUTS[culprit.cause])
     findings = _settings(seen.sides)
     if findings:
         confirmed = seen.live is not None and _agrees(seen, seen.live, findings)
@@ -193,9 +207,15 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
             sureness="confirmed" if confirmed else "suspected",
         )
     factor = culprit.facts.get("factor")
-    for samples in _counts(seen.sides[0].batches[0]):
-        if isinstance(factor, (int, float)) and _is_one_of(float(factor), samples):
+    factor = float(factor) if isinstance(factor, (int, float)) else None
+    counts = _counts(seen.sides[0].batches[0])
+    for samples in counts:
+        if factor is not None and _is_one_of(factor, samples):
             return replace(culprit, cause="mean-against-sum", facts={**culprit.facts, "samples": samples})
+    for mine, theirs in permutations(counts, 2):
+        if factor is not None and abs(factor * theirs / mine - 1.0) < SAMPLES_TOLERANCE:
+            facts: Facts = {**culprit.facts, "values": f"{mine} vs {theirs}"}
+            return replace(culprit, cause="mean-over-others", facts=facts, sureness="suspected")
     return culprit if culprit.cause else explain_cross_entropy(culprit, seen)
 
 
@@ -203,8 +223,11 @@ def _counts(batch: Batch) -> list[int]:
     """What a mean may be taken over: the samples, all labels of a sequence, or those that are not ignored."""
     arrays = [value for value in batch.values() if isinstance(value, np.ndarray) and value.ndim]
     labels = [value for value in arrays if value.dtype.kind in "iu"]
+    masks = [value for value in arrays if set(np.unique(value[:1])) <= {0, 1}]
     found = [max((len(value) for value in arrays), default=0)]
     found += [count for value in labels for count in (value.size, int((value >= 0).sum()), int((value > 0).sum()))]
+    found += [int((one != 0).sum()) for value in masks for one in (value, value[:, 1:] if value.ndim > 1 else value)]
+    found += [value[:, 1:].size for value in (*labels, *masks) if value.ndim > 1]  # next tokens
     return [*dict.fromkeys(count for count in found if count > 1)]
 
 

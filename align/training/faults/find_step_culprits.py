@@ -42,6 +42,7 @@ from align.training.faults.trained_otherwise import (
     frozen_culprits,
     moved_culprits,
     trained_the_same,
+    without_followers,
     without_frozen,
 )
 from align.training.steps.compare_values import owners_of
@@ -102,6 +103,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     if scale is not None and not culprits and scale_of_optimizers(seen.sides) == 1.0:
         culprits += value_culprits(scaled_back(seen, alone), "gradients", "step", owners)
     excused = trained_the_same(seen, named)
+    culprits = without_followers(culprits)
     culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits if one not in excused]
     notes = tuple(_otherwise(excused)) if excused else ()
     return of_optimizers._replace(culprits=culprits, findings=(*of_optimizers.findings, *notes), same=bool(excused))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
+    from align.core.name_map import Pairing
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue
 
@@ -79,19 +80,35 @@ class GradientForm:
 
 
 AS_THEY_ARE = GradientForm("as they are")
+LAST_PART = GradientRelation("last-part-only")
 
 
 def explain_given(given: Sequence[JudgedValue], seen: SeenSteps) -> list[JudgedValue]:
     """Give all that is off the relation that what both sides do explains; as they are, if that is not known.
 
-    A form of a side has to make of what it computed what its optimizer got, in each step and for each parameter.
+    A form of a side has to make of what it computed what its optimizer got, in each step and for each parameter. Where
+    both do the same, what is off comes of something else, as the norm of fewer or of wrong gradients: it is left out.
     """
     off = [one for one in given if one.factor > 1.0 and not one.is_noise]
+    if off and all(_is_last_part(seen, one.pairing.target) for one in off):
+        return [replace(one, relation=LAST_PART) if one in off else one for one in given]
     forms = (_form(seen, 0), _form(seen, 1)) if off else (None, None)
-    if forms[0] is None or forms[1] is None or forms[0] == forms[1]:
+    if forms[0] is None or forms[1] is None:
         return [*given]
+    if forms[0] == forms[1]:
+        return [one for one in given if one not in off]
     relation = _relation(forms[0], forms[1])
     return [replace(one, relation=relation) if one in off else one for one in given]
+
+
+def _is_last_part(seen: SeenSteps, name: str) -> bool:
+    """Tell whether the candidate's optimizer got a multiple of the gradient of the last part of a batch alone."""
+    last, given = seen.first.last_gradients.get(name), seen.first.given_gradients.get(name)
+    if last is None or given is None or last.shape != given.shape or not np.any(last):
+        return False
+    one, other = (value.reshape(-1).astype(np.float64) for value in (last, given))
+    factor = float(one @ other) / float(one @ one)
+    return rms(other - factor * one) <= FACTOR_TOLERANCE * rms(other)
 
 
 def _form(seen: SeenSteps, side: int) -> GradientForm | None:
@@ -249,21 +266,21 @@ def later_gradients(seen: SeenSteps, owners: Mapping[str, str], *, named: bool) 
     longer the same, and of those where something else is `named`, only gradients with those of the step before in them
     count.
     """
-    factors = {one.pairing.target: _factor_of(one) for one in given_in_whole(seen)}
-    earlier: dict[str, list[Array]] = {}
+    factors = {one.pairing: _factor_of(one) for one in given_in_whole(seen)}
+    earlier: dict[Pairing, list[Array]] = {}
 
     def whole(_: str) -> tuple[str, str]:
         return seen.precision.whole
 
     for step in range(1, len(seen.traces[0].losses)):
         for one in paired_values(seen.names, seen.traces[0].values(step - 1, GIVEN), {}):
-            if one.meant is not None and (factor := factors.get(one.pairing.target)) is not None:
-                earlier.setdefault(one.pairing.target, []).append(unscaled(one.meant, 1.0 / factor))
+            if one.meant is not None and (factor := factors.get(one.pairing)) is not None:
+                earlier.setdefault(one.pairing, []).append(unscaled(one.meant, 1.0 / factor))
         pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
         taken = (
             replace(one, meant=None if one.meant is None else unscaled(one.meant, 1.0 / factor))
             for one in pairs
-            if (factor := factors.get(one.pairing.target)) is not None
+            if (factor := factors.get(one.pairing)) is not None
         )
         judged = [
             *judge_values(taken, seen.noise.together, (step, COMPUTED), alone=False, earlier=earlier, coarser=whole)

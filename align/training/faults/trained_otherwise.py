@@ -21,6 +21,7 @@ from align.training.thresholds import (
     EXCUSED_FACTOR,
     EXCUSED_LEAST_FACTOR,
     LAST_PLACES,
+    ROUNDED_LIMITS,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 MOVED, AVERAGED = "moved-without-gradient", "average-of-weights"
 INSIDE: tuple[FaultyPart, ...] = ("layer", "code", "loss")
-TIMES = "times the reference's"
 COMPUTES: tuple[FaultKind, ...] = ("loss", "forward", "backward")
 
 
@@ -96,7 +96,7 @@ def moved_culprits(seen: SeenSteps, known: set[str]) -> Iterator[StepCulprit]:
         if pairings:
             yield _culprit(MOVED, pairings, "update", "optimizer", {"only in": side})
     for decays in dict.fromkeys(own for _, own in apart):
-        facts: dict[str, float | int | str] = {} if decays is None else {TIMES: decays}
+        facts: dict[str, float | int | str] = {} if decays is None else {"times the reference's": decays}
         yield _culprit(AVERAGED, [one for one, own in apart if own == decays], "update", "step", facts)
 
 
@@ -136,17 +136,40 @@ def _culprit(
     return StepCulprit(kind, part, "", "", "", "", 0.0, cause, facts or {}, names, sureness="confirmed")
 
 
+def without_followers(culprits: Sequence[StepCulprit]) -> list[StepCulprit]:
+    """Leave out what follows from a culprit, or is rounding beside it.
+
+    Parameters that the loss itself uses have another gradient where the loss is another one. A gradient that nothing
+    relates to the right one, and is a few limits off, is rounding beside what is off by a hundred times as much.
+    """
+    by_loss = any(one.part == "loss" for one in culprits)
+    worst = max((one.factor for one in culprits), default=0.0)
+
+    def follows(one: StepCulprit) -> bool:
+        used_by_loss = by_loss and one.part == "code" and not one.candidate and not one.near and bool(one.parameters)
+        small = one.kind == "backward" and not one.cause and one.factor <= min(ROUNDED_LIMITS, worst / EXCUSED_FACTOR)
+        return used_by_loss or small
+
+    return [one for one in culprits if not follows(one)]
+
+
 def trained_the_same(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> list[StepCulprit]:
     """Those of these culprits that are inside of steps which train the same: what they compute is said in another way.
 
-    Losses agree, and so do the gradients that optimizers get, in all steps, a hundred times nearer to their limits than
-    what is off inside.
+    Losses agree, and so do the gradients that optimizers get, in all steps: a hundred times nearer to their limits than
+    what is off inside, or what is off is a gradient without any relation to the right one, by a few limits.
     """
     inside = [one for one in culprits if one.part in INSIDE and one.kind in COMPUTES]
     worst = _worst_of_steps(seen) if inside else None
     if worst is None:
         return []
-    return [one for one in inside if one.factor >= EXCUSED_FACTOR * max(worst, EXCUSED_LEAST_FACTOR)]
+    return [one for one in inside if _is_excused(one, worst)]
+
+
+def _is_excused(one: StepCulprit, worst: float) -> bool:
+    """By how much farther off it is than what optimizers get, or as a gradient that rounding takes a little far."""
+    is_rounding = one.kind == "backward" and not one.cause and one.factor <= ROUNDED_LIMITS
+    return is_rounding or one.factor >= EXCUSED_FACTOR * max(worst, EXCUSED_LEAST_FACTOR)
 
 
 def _worst_of_steps(seen: SeenSteps) -> float | None:

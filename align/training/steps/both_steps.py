@@ -39,6 +39,11 @@ class FirstStep(Protocol):
         ...
 
     @property
+    def last_gradients(self) -> Mapping[str, Array]:
+        """Those of the last part of a batch, where the step takes several parts."""
+        ...
+
+    @property
     def given_gradients(self) -> Mapping[str, Array]:
         """Those that the optimizers were called with."""
         ...

@@ -82,7 +82,7 @@ def judge_values(
     what: tuple[int, str],
     *,
     alone: bool,
-    earlier: Mapping[str, Sequence[Array]] | None = None,
+    earlier: Mapping[Pairing, Sequence[Array]] | None = None,
     coarser: Callable[[str], tuple[str, str]] = lambda _target: ("", ""),
 ) -> Iterator[JudgedValue]:
     """Hold each against its limit; `what` is the step and kind of value by which its noise is known.
@@ -101,7 +101,7 @@ def judge_values(
         found = judged(one.meant, one.value, _known(noise, key), key, dtypes, alone=alone, coarser=low)
         rounding = is_noise(one.meant, found.limit) and not found.part
         rounding |= found.factor <= 1.0 and not np.isfinite(one.meant).all()  # on both sides: it shows nothing
-        before = (earlier or {}).get(one.pairing.target, ())
+        before = (earlier or {}).get(one.pairing, ())
         relation = UNKNOWN if found.factor <= 1.0 else relate_gradients(one.meant, one.value, before, half=is_half(low))
         yield JudgedValue(one.pairing, found.measurement, found.limit, found.factor, rounding, relation, norms)
 

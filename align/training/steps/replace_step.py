@@ -146,6 +146,7 @@ class ReplacedStep(StepUnseen):
         self._sent: set[str] = set()
         self._unmet: dict[str, Array] = {}
         self.computed_gradients, self.given_gradients, self.after = SpilledArrays(), SpilledArrays(), SpilledArrays()
+        self.last_gradients = SpilledArrays()  # of the last part of a batch, where there are several
         self.loss: float | None = None
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
@@ -223,6 +224,8 @@ class ReplacedStep(StepUnseen):
         """Add up the gradient of a parameter."""
         known, own = self.computed_gradients.get(name), unscaled(gradient, self.scale)
         self.computed_gradients[name] = own if known is None else known + own
+        if known is not None:
+            self.last_gradients[name] = own
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """Keep what an optimizer is given."""

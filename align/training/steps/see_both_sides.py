@@ -9,7 +9,7 @@ called in another order, which is no fault: which call is which shows in what th
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,14 +23,14 @@ from align.traces.module_calls import call_key, inputs_of_calls
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.training.steps.both_steps import SeenSteps, runs_of
 from align.training.steps.compare_values import carried_over, paired_values
-from align.training.steps.gradient_relations import scale_taken_off
+from align.training.steps.gradient_relations import nearest_scale, scale_taken_off
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN, StepTrace, StepWriter
 from align.training.steps.recorded_steps import described_steps, last_moments, trained_parameters
 from align.training.steps.replace_step import PairedLayers, ReplacedStep, ReplacedTensor, StepLayouts
 from align.training.steps.step_precision import StepPrecision
 from align.training.steps.step_tables import gradients_with_owners
-from align.training.thresholds import SAME_INPUTS_DISTANCE, SAME_START_SHARE
+from align.training.thresholds import LOSS_SHARE, SAME_INPUTS_DISTANCE, SAME_START_SHARE
 from align.training.updates.update_rules import read_rule
 from align.words.catalogue import say, sentence
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from align.traces.module_calls import Call, CallPair, CallPairs
     from align.traces.trace_folder import TraceFolder
     from align.training.open_training import TrainingSide
+    from align.training.steps.judge_step import SeenTensor
     from align.training.steps.record_step import StepTrace
     from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
 
@@ -57,6 +58,7 @@ class OrdinaryStep:
     computed_gradients: Mapping[str, Array]
     given_gradients: Mapping[str, Array]
     after: Mapping[str, Array]
+    last_gradients: Mapping[str, Array] = field(default_factory=dict)
 
 
 def see_recorded_steps(
@@ -192,7 +194,7 @@ def take_steps_beside(
     judge = StepJudge(reference.noise, precision)
     replaced = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), judge, start)
     opened.trainer.take_steps(opened.training, steps.batches[:1], replaced)
-    scales = _scales(steps.trace, trace, replaced)
+    scales = _scales(steps.trace, trace, replaced, judge)
     if scales[0] != scales[1]:
         again, scale = StepJudge(reference.noise, precision), scales[1] / scales[0]
         scaled = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), again, start, scale=scale)
@@ -210,16 +212,30 @@ def take_steps_beside(
     )
 
 
-def _scales(reference: StepTrace, candidate: StepTrace, replaced: ReplacedStep) -> tuple[float, float]:
+def _scales(
+    reference: StepTrace, candidate: StepTrace, replaced: ReplacedStep, judge: StepJudge
+) -> tuple[float, float]:
     """The scales of both losses, by what becomes of gradients behind the way back.
 
-    The candidate's shows where it is given the reference's: what clips what is far too small leaves it as it is.
+    The candidate's shows where it is given the reference's: what clips what is far too small leaves it as it is. Where
+    the step makes something else of them, a scale of the gradient that begins the way back counts, and not of the loss.
     """
     parts = runs_of((reference, candidate))
     mine = scale_taken_off(reference.values(0, COMPUTED), reference.values(0, GIVEN), parts[0])
     if parts[0] != parts[1]:
         return mine, scale_taken_off(candidate.values(0, COMPUTED), candidate.values(0, GIVEN), parts[1])
-    return mine, scale_taken_off(replaced.computed_gradients, replaced.given_gradients, parts[1])
+    theirs = scale_taken_off(replaced.computed_gradients, replaced.given_gradients, parts[1])
+    loss, own = reference.losses[0], replaced.loss
+    if theirs == 1.0 and loss is not None and own is not None and abs(own - loss) <= LOSS_SHARE * abs(loss):
+        factors = {one.relation.facts.get("factor") for one in judge.seen if _begins(one)}
+        known = [nearest_scale(mine * one) for one in factors if isinstance(one, float) and len(factors) == 1]
+        theirs = next((one for one in known if one is not None), theirs)
+    return mine, theirs
+
+
+def _begins(one: SeenTensor) -> bool:
+    """Tell whether it is a gradient that begins the way back, and is off."""
+    return one.way == "backward" and not one.own.module and one.factor > 1.0
 
 
 def _start(reference: RecordedSteps, opened: TrainingSide, names: NameMap) -> Mapping[str, Array]:
