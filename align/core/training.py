@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from align.core.protocols import Plugin, SettingsReader
@@ -47,12 +47,21 @@ class Training:
 class BatchParts:
     """One batch of arrays by name: `inputs` go to the model, `targets` to the loss, in their order.
 
-    `by_position` are the inputs whose names the model does not know, which it is given in their order.
+    `by_position` are the inputs whose names the model does not know, which it is given in their order: `taken_as` the
+    parameters of these names, `renamed` to them where others go by name. Of the targets, `keywords` go by the names of
+    the loss's parameters, and `guessed` are those that its order alone decides. `outputs` are the parameters of a loss
+    that takes the model's outputs one by one, none if it takes them as one. `for_both` go to the model and the loss.
     """
 
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
     by_position: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    taken_as: Mapping[str, str] = field(default_factory=dict)
+    keywords: Mapping[str, str] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    guessed: Mapping[str, str] = field(default_factory=dict)
+    for_both: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -14,6 +14,8 @@ from align.training.put_back_kept import StepsFromStart
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from align.core.protocols import Batch
 
 
@@ -62,18 +64,36 @@ def open_trainings(reference: str | Training, candidate: str | Training) -> tupl
 
 
 def batch_findings(side: TrainingSide, batch: Batch) -> tuple[Finding, ...]:
-    """Tell of inputs that the model takes by position: a note of one, a warning of several.
+    """Tell which arrays went where that no name sends there: a note, of several inputs of the model a warning.
 
     Raises InputsError for a batch that does not fit the side.
     """
     try:
-        names = side.trainer.split_batch(side.training, batch).by_position
+        parts = side.trainer.split_batch(side.training, batch)
     except InputsError as error:
         raise InputsError(f"{side.label}: {error.message}", error.hint) from error
-    if not names:
-        return ()
-    message = sentence("batch_finding.by_position", count=len(names), names=[*names])
-    return (Finding("inputs-by-position", "warning" if len(names) > 1 else "note", side.label, message),)
+    inputs = [_taken_as(name, parts.taken_as) for name in parts.by_position]
+    targets = [_taken_as(name, parts.guessed) for name in parts.guessed]
+    told = {
+        ("inputs-by-position", "by_position"): inputs,
+        ("targets-by-position", "loss_by_position"): targets,
+        ("outputs-one-by-one", "outputs_one_by_one"): parts.outputs,
+        ("array-for-both", "for_both"): parts.for_both,
+    }
+    return tuple(
+        Finding(
+            code,
+            "warning" if len(inputs) > 1 and names is inputs else "note",
+            side.label,
+            sentence(f"batch_finding.{key}", count=len(names), names=[*names]),
+        )
+        for (code, key), names in told.items()
+        if names
+    )
+
+
+def _taken_as(name: str, parameters: Mapping[str, str]) -> str:
+    return say("batch_finding.as_parameter", name=name, parameter=parameters[name]) if name in parameters else name
 
 
 def _training(label: str, made: Any) -> Training:

@@ -120,7 +120,7 @@ def test_several_inputs_of_other_names_go_in_their_order_with_a_warning() -> Non
     assert align.check_parameters(side(two_inputs(), classes()), batch=batch).findings == ()
     result = align.check_parameters(port_of_two(), batch=batch)
     assert [(one.code, one.severity) for one in result.findings] == [("inputs-by-position", "warning")]
-    assert "inputs a, b go" in result.findings[0].message
+    assert "inputs a as q, b as k go" in result.findings[0].message
 
 
 def test_a_lone_input_of_another_name_is_noted() -> None:

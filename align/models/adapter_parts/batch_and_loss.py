@@ -1,121 +1,22 @@
-"""What a training step is given and returns: arrays that go to the model, or to its loss, and the number of the loss.
-
-The names of the model's parameters tell which arrays are its inputs.
-"""
+"""What a training step is given and returns: the tensors of a batch, and the number of the loss."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from align.core.dtypes import is_float
-from align.core.training import BatchParts
-from align.errors import CannotRunError, InputsError
+from align.errors import CannotRunError
 from align.models.nested_values import with_leaves
-from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch
-    from align.core.training import Training
-
-_KINDS = inspect.Parameter
-_BY_POSITION = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
-_BY_NAME = (_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY)
-
-
-def split_batch(training: Training, batch: Batch, forward: Callable[..., Any]) -> BatchParts:
-    """Which arrays of a batch go to the model, and which to its loss.
-
-    Those that bear names of the model's parameters are its inputs, and without a loss all must. Where no name is the
-    model's, it is given as many as it needs, in their order, if its loss takes what is left. A step of the user's own
-    hands them out itself. Raises InputsError for a batch that fits neither the model nor its loss.
-    """
-    takes = _takes(forward)
-    named = {name: batch[name] for name in batch if name in takes.names}
-    if training.step is not None:
-        first = named or {name: batch[name] for name in [*batch][: max(1, len(takes.needed))]}
-        return BatchParts(first, _without(batch, first))
-    inputs = dict(batch) if training.loss is None and takes.anything else named
-    first = dict(_in_order(training, batch, takes)) if not inputs else {}
-    parts = BatchParts(inputs or first, _without(batch, inputs or first), tuple(first))
-    _refuse_unfit(training, batch, takes, parts)
-    return parts
-
-
-@dataclass(frozen=True, slots=True)
-class _Takes:
-    """What a function takes: by name, by position, what it `needs` of it, and whether it takes `anything` beside."""
-
-    names: tuple[str, ...]
-    places: tuple[str, ...]
-    needed: tuple[str, ...]
-    anything: bool
-
-
-def _takes(function: Callable[..., Any]) -> _Takes:
-    found = [*inspect.signature(function).parameters.values()]
-    known = [one for one in found if one.kind in _BY_POSITION or one.kind in _BY_NAME]
-    return _Takes(
-        tuple(one.name for one in known if one.kind in _BY_NAME),
-        tuple(one.name for one in known if one.kind in _BY_POSITION),
-        tuple(one.name for one in known if one.default is one.empty),
-        len(known) < len(found),
-    )
-
-
-def _without(batch: Batch, taken: Collection[str]) -> Batch:
-    return {name: value for name, value in batch.items() if name not in taken}
-
-
-def _in_order(training: Training, batch: Batch, takes: _Takes) -> Batch:
-    """The inputs of a batch of which no name is the model's: its first arrays, where their number is known."""
-    number = 1 if takes.anything else len(takes.needed) or len(takes.places)
-    first = dict([*batch.items()][:number])
-    fits = len(takes.places) >= number or takes.anything
-    return first if fits and (training.loss is not None or len(batch) == number) else {}
-
-
-def _refuse_unfit(training: Training, batch: Batch, takes: _Takes, parts: BatchParts) -> None:
-    """Raise InputsError where the model or its loss would get too little, or what was not meant for it."""
-    lacking = [] if parts.by_position or takes.anything else [name for name in takes.needed if name not in parts.inputs]
-    fault = ""
-    if not parts.inputs:
-        fault = say("batch_fault.no_name_fits")
-    elif lacking:
-        fault = say("batch_fault.lacks", lacking=lacking)
-    elif training.loss is None and parts.targets:
-        fault = say("batch_fault.nothing_takes", targets=[*parts.targets])
-    elif training.loss is not None and parts.targets:
-        fault = _target_fault(training.loss, parts.targets)
-    if fault:
-        names = [*dict.fromkeys((*takes.places, *takes.names))] or ["nothing"]
-        raise InputsError.of("batch_fault.unfit", batch=[*batch], takes=names, fault=fault)
-    if training.loss is not None and not parts.targets and _target_fault(training.loss, ()):
-        raise InputsError.of("batch_fault.nothing_for_loss", batch=[*batch])
-
-
-def _target_fault(loss: Any, targets: Collection[str]) -> str:
-    """Why a loss cannot take so many arrays beside the outputs; "" if it can, or does not tell what it takes."""
-    function = getattr(loss, "construct", None) or getattr(loss, "forward", None) or loss
-    try:
-        found = [*inspect.signature(function).parameters.values()]
-    except (TypeError, ValueError):  # of a function in C
-        return ""
-    places = [one for one in found if one.kind in _BY_POSITION][1:]
-    most = inf if any(one.kind is _KINDS.VAR_POSITIONAL for one in found) else len(places)
-    least = sum(one.default is one.empty for one in places)
-    if least <= len(targets) <= most:
-        return ""
-    wanted = f"{least}" if least == most or len(targets) < least else f"{most}"
-    return say("batch_fault.loss_takes", wanted=wanted, targets=[*targets])
+    from align.core.training import BatchParts
 
 
 def tensors_of(batch: Batch, parts: BatchParts, as_tensor: Callable[[Array], Any], label_dtype: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.errors import UserCodeError
-from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, split_batch, tensors_of
+from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, tensors_of
 from align.models.adapter_parts.class_labels import LabelCheck, class_count, looked_at, replaced
 from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
@@ -26,6 +26,7 @@ from align.models.adapter_parts.mindspore.optimizers import (
     step_schedulers,
 )
 from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
+from align.models.adapter_parts.split_batch import call_arguments, call_loss, split_batch
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.recompute_layers import layers_run_once, note_recompute
 from align.models.record_calls import bind_inputs
@@ -156,12 +157,11 @@ def _step(
 ) -> Any:
     """`value_and_grad` of the loss, then the optimizers, each on the gradients of its own parameters, and schedules."""
     model, weights = training.model, training.model.trainable_params()
-    targets = [tensors[name] for name in batch.targets]
 
     def forward() -> Any:
-        args, kwargs = bind_inputs(model.construct, {name: tensors[name] for name in batch.inputs})
+        args, kwargs = bind_inputs(model.construct, call_arguments(batch, tensors))
         outputs = model(*args, **kwargs)
-        loss = own_loss(outputs) if training.loss is None else training.loss(outputs, *targets)
+        loss = own_loss(outputs) if training.loss is None else call_loss(training.loss, outputs, tensors, batch)
         scalar(_array(loss))
         return loss * scale
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.training import Training
 from align.errors import UserCodeError
-from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, split_batch, tensors_of
+from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, tensors_of
 from align.models.adapter_parts.class_labels import LabelCheck, class_count, looked_at, replaced
 from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
+from align.models.adapter_parts.split_batch import call_arguments, call_loss, split_batch
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.emulated_backward import gradients_met
@@ -89,11 +90,10 @@ class TorchTrainer:
         model, loss = run_user_code(partial(copy.deepcopy, training.model), copying), training.loss or sum_of_outputs
         parts = self.split_batch(Training(model, training.loss), batch)
         given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
-        args, kwargs = bind_inputs(model.forward, {name: given[name] for name in parts.inputs})
-        targets = [given[name] for name in parts.targets]
+        args, kwargs = bind_inputs(model.forward, call_arguments(parts, given))
 
         def call() -> Any:
-            return loss(model(*args, **kwargs), *targets)
+            return call_loss(loss, model(*args, **kwargs), given, parts)
 
         failed = partial(UserCodeError, "the backward pass of the torch model")
         with evaluated(model):
@@ -169,13 +169,9 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
     """Forward, loss, backward, update and the schedules, as everybody writes them."""
     for optimizer in training.optimizers:
         optimizer.zero_grad(set_to_none=True)
-    args, kwargs = bind_inputs(_inner_model(training.model).forward, {name: tensors[name] for name in batch.inputs})
+    args, kwargs = bind_inputs(_inner_model(training.model).forward, call_arguments(batch, tensors))
     outputs = training.model(*args, **kwargs)
-    loss = (
-        own_loss(outputs)
-        if training.loss is None
-        else training.loss(outputs, *(tensors[name] for name in batch.targets))
-    )
+    loss = own_loss(outputs) if training.loss is None else call_loss(training.loss, outputs, tensors, batch)
     scalar(_array(loss))
     if loss.requires_grad:
         (loss * scale).backward()
