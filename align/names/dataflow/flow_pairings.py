@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,9 @@ from align.names.dataflow.made_of import bare_shape, form_between, transforms_of
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from align.core.parameters import ParameterSet
     from align.core.transforms import Transform
     from align.names.dataflow.follow_uses import Followed, Match
     from align.names.dataflow.made_of import Places
@@ -50,7 +52,8 @@ class FlowPairings:
         for source, places in mine.items():
             given = match.of(places).reshape(-1)
             for target, own in theirs.items():
-                kept = (own if match.own is None else own[..., list(match.own)]).reshape(-1)
+                laid = own.reshape(-1) if one.use.kind == "shift" else own
+                kept = (laid if match.own is None else laid[..., list(match.own)]).reshape(-1)
                 both = (given >= 0) & (kept >= 0)
                 if both.any():
                     self._join(source, target, given[both], kept[both], how)
@@ -119,3 +122,73 @@ def _place(source: str, target: str, one: Followed, match: Match) -> FlowPlace:
     """What a match rests on."""
     uses, rows = (match.use.order, one.use.order), one.use.rows
     return FlowPlace(source, target, one.use.kind, uses, rows.count, rows.width, one.by, len(one.tie))
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A module of which nothing runs, and one that is like it: their prefixes, and the tensors that tell it."""
+
+    prefix: str
+    like: str
+    names: frozenset[str]
+    paired: frozenset[str]  # of the one that runs
+
+
+def copies_of_modules(
+    pairings: Sequence[Pairing], sides: tuple[ParameterSet, ParameterSet]
+) -> tuple[list[Pairing], set[str]]:
+    """Pair modules that never run, as moving averages: as those are paired that they are copies of.
+
+    Of several copies of one module none is paired. The names of all that stand in copies are returned, too.
+    """
+    targets, sources = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for pair in pairings:
+        targets[pair.source].add(pair.target)
+        sources[pair.target].add(pair.source)
+    left, right = _copies(sides[0], targets), _copies(sides[1], sources)
+    ways: dict[tuple[frozenset[str], frozenset[str]], dict[tuple[Pairing, ...], str]] = defaultdict(dict)
+    for one in left:
+        for two in right:
+            there = set[str]().union(*(targets[name] for name in one.paired))
+            if there == two.paired and one.paired == set[str]().union(*(sources[name] for name in there)):
+                ways[one.names, two.names].setdefault(_moved(pairings, one, two), one.like.rstrip("."))
+    found: list[Pairing] = []
+    for own, several in ways.items():  # the largest first
+        rivals = [other for other in ways if own[0] == other[0] or own[1] == other[1]]
+        if len(rivals) == len(several) == 1 and own[0].isdisjoint(pair.source for pair in found):
+            for moved, like in several.items():
+                found += [replace(pair, note=sentence("pair_note.copy_of_module", module=like)) for pair in moved]
+    return found, set[str]().union(*(one.names for one in (*left, *right)))
+
+
+def _moved(pairings: Sequence[Pairing], one: _Copy, two: _Copy) -> tuple[Pairing, ...]:
+    """The pairings of what runs, as those of both copies."""
+    return tuple(
+        replace(
+            pair,
+            source=one.prefix + pair.source.removeprefix(one.like),
+            target=two.prefix + pair.target.removeprefix(two.like),
+        )
+        for pair in pairings
+        if pair.source in one.paired
+    )
+
+
+def _copies(side: ParameterSet, paired: Mapping[str, set[str]]) -> list[_Copy]:
+    """Modules of several layers that are not paired, each with all that are like it; the largest first."""
+    shapes = {one.name: one.shape for one in side.parameters}
+    below: dict[str, list[str]] = defaultdict(list, {"": [*shapes]})
+    for name in shapes:
+        for at in (at for at, letter in enumerate(name, 1) if letter == "."):
+            below[name[:at]].append(name)
+    found = []
+    for prefix, names in below.items():
+        if not paired.keys().isdisjoint(names) or len({name.rpartition(".")[0] for name in names}) < 2:
+            continue
+        rests = [name.removeprefix(prefix) for name in names]
+        for like in (name.removesuffix(rests[0]) for name in shapes if name.endswith(rests[0])):
+            own = frozenset(paired.keys() & below.get(like, ()))
+            alike = all(shapes.get(like + rest) == shapes[prefix + rest] for rest in rests)
+            if own and alike and own <= {like + rest for rest in rests}:
+                found.append(_Copy(prefix, like, frozenset(names), own))
+    return sorted(found, key=lambda one: (-len(one.names), one.prefix))

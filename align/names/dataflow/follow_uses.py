@@ -101,8 +101,8 @@ class UseSink(ReturnedTensors):
             answer = self.take(use)
             if use.kind == "product":
                 made_of.append(use)
-            elif use.kind == "shift" and not made_of and (before := added_to(use.rows, self._products)) is not None:
-                made_of.append(before)
+            elif use.kind == "shift" and (before := added_to(use.rows, self._products)) is not None:
+                made_of += [before] if all(before is not one for one in made_of) else []
 
     def take(self, use: Use) -> Answer | None:
         """Take one use; return what is to be in its place."""
@@ -326,6 +326,7 @@ class FollowedUses(UseSink):
             (use.order, None) for use in first.uses if use.piece.names[0] in sources
         }
         self._rows_taken: dict[int, int] = {}
+        self._cut_alike: dict[tuple[int, int], TieKey] = {}  # the tie of the first matrix of several in one tensor
         self._last = -1
         self.helped = False  # whether something was put in its place that the model did not compute
 
@@ -464,7 +465,7 @@ class FollowedUses(UseSink):
         """Of those that the same rows go into: those with no other product between them that is to come.
 
         There may be several such rows of uses, as of branches: first the one behind which the same shapes follow, then
-        the first one.
+        the first one. Of a product that is wider than each of them, all: what it makes is used in several places.
         """
         if len(tied) < 2:
             return list(tied)
@@ -475,6 +476,8 @@ class FollowedUses(UseSink):
             between = self._first.uses[before.order + 1 : one.order]
             apart = any(other.order not in orders | taken and other.heavy for other in between)
             windows.append([one]) if apart else windows[-1].append(one)
+        if use.kind == "product" and all(sum(one.features for one in own) < use.features for own in windows):
+            return list(tied)
         key = ("window", *key_of(use))
         if len(windows) > 1:
             windows.sort(key=lambda own: min(_likeness(one, use) for one in own))
@@ -496,7 +499,10 @@ class FollowedUses(UseSink):
         hints = self._hints.get(use.piece.names[0], ())
         for own in by_size.values():
             own.sort(key=lambda one: _rank(one[0], use, hints))
-        tie = frozenset(one.order for one, _ in pool)
+        tie: TieKey = frozenset(one.order for one, _ in pool)
+        if use.beside > 1 and len(pool) == len(parts):  # matrices of one tensor are cut alike
+            by_size = {size: sorted(own, key=lambda one: one[0].order) for size, own in by_size.items()}
+            tie = self._cut_alike.setdefault((use.piece.number, len(parts)), tie)
         several = {size: own for size, own in by_size.items() if size in sizes and len(own) > 1}
         at = self._orders.get(tie, 0)
         if several:
@@ -577,5 +583,6 @@ def _assembled(matches: Sequence[Match], use: Use) -> Array:
         theirs = 1.0 / theirs if match.change == "inverse" else -theirs if match.change == "negative" else theirs
         if match.own is None:
             return np.array(theirs.reshape(value.shape))
-        value[..., list(match.own)] = theirs
+        features = value.reshape(-1) if use.kind == "shift" else value  # a view
+        features[..., list(match.own)] = theirs
     return value

@@ -172,12 +172,14 @@ def _products(reading: _Reading) -> Uses:
     matrices = _matrices(reading, weight, *factors)
     if matrices is None:
         return reading.made()
-    use, forced = yield from _matrix_products(reading, weight, matrices)
+    uses, forced = yield from _matrix_products(reading, weight, matrices)
     if weight in reading.new:
         made = call.run(reading.without | reading.new)
         product = call.output(made)
-        if len(matrices) == 1 and product is not None:
-            use.out = see_rows(product.swapaxes(-1, -2) if turned else product)
+        if product is not None:
+            factors[1] = product.swapaxes(-1, -2) if turned else product
+            for use, (*_, out) in zip(uses, _matrices(reading, weight, *factors) or (), strict=True):
+                use.out = see_rows(out)
     if forced is not None and product is not None:
         product = (forced.swapaxes(-1, -2) if turned else forced).reshape(product.shape)
         made = call.with_output(made, product)
@@ -216,16 +218,16 @@ def _matrices(reading: _Reading, weight: int, rows: Array, products: Array) -> l
 
 def _matrix_products(
     reading: _Reading, weight: int, matrices: Sequence[tuple[Piece, Array, Array]]
-) -> Generator[Use, Answer | None, tuple[Use, Array | None]]:
-    """Yield the use of each matrix; return the last one, and what its product is to be if it is the only one."""
-    whole = np.array(reading.tensors[weight])
+) -> Generator[Use, Answer | None, tuple[list[Use], Array | None]]:
+    """Yield the use of each matrix; return all, and what the product of the only one is to be."""
+    whole, uses = np.array(reading.tensors[weight]), list[Use]()
     forced = None
     for number, (piece, rows, product) in enumerate(matrices):
         matrix = reading.index.value(piece)
         swapped = _stands_turned(rows, matrix, product)
         own = (piece.moved((1, 0)), matrix.T) if swapped else (piece, matrix)
-        use = Use("product", *own, see_rows(rows), see_rows(product), product, beside=len(matrices))
-        answer = yield use
+        uses.append(Use("product", *own, see_rows(rows), see_rows(product), product, beside=len(matrices)))
+        answer = yield uses[-1]
         if answer is None:
             continue
         forced = answer.product if len(matrices) == 1 else None
@@ -233,7 +235,7 @@ def _matrix_products(
             region = (..., *((number,) if len(matrices) > 1 else ()), slice(None), slice(None))
             whole[region] = answer.value.T if swapped else answer.value
             reading.new[weight] = whole
-    return use, forced
+    return uses, forced
 
 
 def _stands_turned(rows: Array, matrix: Array, product: Array) -> bool:
@@ -259,7 +261,7 @@ def _with_added(reading: _Reading, added: int, made: tuple[Any, Array | None], *
     bias = call.tensors[added]
     if added in reading.pieces and product is not None:
         axes = [axis] if bias.ndim == 1 else _axes(reading.pieces[added])
-        value = yield from _asked(reading.use("shift", reading.pieces[added].bare, see_rows(product, axes)))
+        value = yield from _shift(reading, added, product, axes)
         bias = bias if value is None else reading.spread(value, added)
     if forced and product is not None:
         along = bias if axis == -1 else bias.reshape(-1, *(1,) * (product.ndim - axis - 1))
@@ -379,10 +381,10 @@ def _elementwise(reading: _Reading, kind: str = "") -> Uses:
     if kind in ("subtract", "divide") and at == 0:
         kind = f"{kind} from"
     rows, axes = _other_operand(reading, kind, at)
-    batch, piece = reading.index.batch, own.bare
-    if kind == "shift" and batch and len(axes) == 2 and piece.shape[0] == batch:
-        return (yield from _batch_of_shifts(reading, at, rows, axes))
-    use = reading.use(kind, piece, see_rows(rows, axes, signed=kind not in ("scale", "divide")))
+    if kind == "shift":
+        reading.put(at, (yield from _shift(reading, at, rows, axes)))
+        return reading.made()
+    use = reading.use(kind, own.bare, see_rows(rows, axes, signed=kind not in ("scale", "divide")))
     use.plain = see_rows(rows, axes) if kind == "scale" else None
     reading.put(at, (yield from _asked(use)))
     return reading.made()
@@ -402,17 +404,18 @@ def _other_operand(reading: _Reading, kind: str, at: int) -> tuple[Array, list[i
     return np.broadcast_to(other, shape), [axis for axis in _axes(reading.pieces[at]) if -axis <= len(shape)]
 
 
-def _batch_of_shifts(reading: _Reading, at: int, rows: Array, axes: Sequence[int]) -> Uses:
-    """What is added to as many products as were made at once: to each its own."""
+def _shift(reading: _Reading, at: int, rows: Array, axes: Sequence[int]) -> Generator[Use, Answer | None, Array | None]:
+    """Yield the use of what is added; of as many as products were made at once: each is added to its own."""
     piece = reading.pieces[at].bare
+    if not reading.index.batch or len(axes) != 2 or piece.shape[0] != reading.index.batch:
+        return (yield from _asked(reading.use("shift", piece, see_rows(rows, axes))))
     whole = np.array(reading.index.value(piece))
     for number in range(len(whole)):
         own = see_rows(np.take(rows, number, axes[0]), axes[1:])
         value = yield from _asked(reading.use("shift", piece.taken(0, number), own))
         if value is not None:
             whole[number] = value
-    reading.put(at, whole)
-    return reading.made()
+    return whole
 
 
 def _recurrent(reading: _Reading) -> Uses:

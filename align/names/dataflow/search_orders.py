@@ -54,8 +54,19 @@ class OrderSearch:
         self.last = {}
 
     def _goods(self, run: FollowedUses) -> list[bool]:
-        good = [key in run.followed and run.followed[key].by != "forced" for key in self._keys]
-        return [*good, not run.helped and returned_alike(self._outputs, run.outputs)]
+        """Tell of each use whether its rows are right, and at last of what comes out.
+
+        What scales or shifts may do so sooner or later than on the other side: then the next product tells.
+        """
+        good = [not run.helped and returned_alike(self._outputs, run.outputs)]
+        next_product = good[0]
+        for key in reversed(self._keys):
+            one = run.followed.get(key)
+            right = one is not None and one.by != "forced"
+            if one is None or one.use.heavy:
+                next_product = right
+            good.append(right or next_product)
+        return good[::-1]
 
     def _note_ties(self, run: FollowedUses) -> None:
         places = {key: at for at, key in enumerate(self._keys)}

@@ -19,7 +19,7 @@ from align.core.piece_transforms import Part
 from align.core.progress import silent
 from align.core.protocols import OperatorRunner
 from align.models.restore_state import other_seed
-from align.names.dataflow.flow_pairings import FlowPairings
+from align.names.dataflow.flow_pairings import FlowPairings, copies_of_modules
 from align.names.dataflow.follow_uses import FirstSide, FollowedUses, ReturnedTensors, SeenUses, key_of, returned_alike
 from align.names.dataflow.lively_values import lively_values
 from align.names.dataflow.made_of import form_between
@@ -98,7 +98,12 @@ def _draws(side: TrialSide) -> bool:
 
 
 def with_dataflow(name_map: NameMap, found: DataflowFound, sides: tuple[ParameterSet, ParameterSet]) -> NameMap:
-    """Return the map with these pairings in the place of what names say of their targets and sources."""
+    """Return the map with these pairings in the place of what names say of their targets and sources.
+
+    Where all is proven, copies of modules that never run are paired as what runs.
+    """
+    copies, in_copies = copies_of_modules(found.pairings, sides) if found.proven else ([], set[str]())
+    found = replace(found, pairings=[*found.pairings, *copies])
     said = [one for one in name_map.pairings if one.evidence in ("user", "dataflow", "trial")]
     new = _new_pairings(name_map, found, said, sides[0])
     taken = {one.source for one in new}, {one.target for one in new}
@@ -108,7 +113,8 @@ def with_dataflow(name_map: NameMap, found: DataflowFound, sides: tuple[Paramete
     order = {name: at for at, name in enumerate(sides[0].names)}
     pairings = tuple(sorted((*old, *new), key=lambda pairing: order[pairing.source]))
     paired = {one.source for one in pairings}, {one.target for one in pairings}
-    dropped = [*name_map.dropped, *(_computed(sides, paired, name_map.dropped) if found.proven else ())]
+    told = paired[0] | in_copies, paired[1] | in_copies
+    dropped = [*name_map.dropped, *(_computed(sides, told, name_map.dropped) if found.proven else ())]
     left = [p for p in name_map.pairings if p not in old and p.source not in paired[0]]
     groups = [group.without(*paired) for group in name_map.ambiguous]
     groups += [Ambiguity((p.source,), (), sentence("trial_reason.stands_elsewhere")) for p in left]
@@ -165,7 +171,7 @@ def _owner(name: str) -> str:
 
 
 def _computed(
-    sides: tuple[ParameterSet, ParameterSet], paired: tuple[set[str], set[str]], dropped: Iterable[Dropped]
+    sides: tuple[ParameterSet, ParameterSet], told: tuple[set[str], set[str]], dropped: Iterable[Dropped]
 ) -> list[Dropped]:
     """Tensors that are not trained, and without which the outputs are equal: tables that a model computes itself."""
     known = {(one.name, one.side) for one in dropped}
@@ -174,7 +180,7 @@ def _computed(
         for at, side in enumerate(SIDES)
         for parameter in sides[at].parameters
         if (parameter.buffer or parameter.trainable is False)
-        and parameter.name not in paired[at]
+        and parameter.name not in told[at]
         and (parameter.name, side) not in known
     ]
 
