@@ -99,7 +99,8 @@ def compared(folder: Path, fault: dict[str, Any], batches: list[int]) -> dict[st
         try:
             result = align.compare_training_step(
                 f"{place}/original.py:training", f"{port}:training",
-                batch=[as_given(batch(number)) for number in batches], steps=max(3, len(batches)), name_map=true_map(folder),
+                batch=[as_given(batch(number)) for number in batches], steps=max(3, len(batches)),
+                name_map=true_map(folder),
             )  # fmt: skip
         except AlignError as error:
             return {**row, "failed": str(error)}
@@ -133,13 +134,13 @@ def as_given(value: Any) -> Any:
 
 
 def is_at(fault: dict[str, Any], one: Any) -> bool:
-    """Tell whether a culprit stands where the fault is: of a layer, at it, around it or inside of it."""
+    """Tell whether a culprit stands where the fault is, or in a like module: at it, around it or inside of it."""
     if one.part not in (*WHERE.get(fault["where"], ()), *fault.get("parts", ())):
         return False
     if one.part not in ("layer", "code") or not fault["module"]:
         return True
-    inside, path = fault["module"], one.candidate or one.near
-    return not path or path.startswith(inside) or inside.startswith(path) or one.near.startswith(inside)
+    inside, path, near = (re.sub(r"\d+", "0", name) for name in (fault["module"], one.candidate or one.near, one.near))
+    return not path or path.startswith(inside) or inside.startswith(path) or near.startswith(inside)
 
 
 def true_map(folder: Path) -> Any:

@@ -56,8 +56,9 @@ class LabelCheck:
         self, output_shapes: Sequence[Shape], otherwise: Callable[[BaseException], AlignError], error: BaseException
     ) -> AlignError:
         """The error of a step that raised: of labels, if it is one of an index, and labels of the batch explain it."""
-        pairs = product(_integers(self.targets), output_shapes) if _OF_AN_INDEX.search(str(error)) else ()
-        found = ((labels, _class_count(shape, labels)) for (_, labels), shape in pairs)
+        whole = (one for one in self.targets.values() if isinstance(one, np.ndarray) and one.dtype.kind in "iu")
+        pairs = product(whole, output_shapes) if _OF_AN_INDEX.search(str(error)) else ()  # lists hold no row a sample
+        found = ((labels, _class_count(shape, labels)) for labels, shape in pairs)
         faults = (self._fault(classes, labels, None) for labels, classes in found if classes)
         return next((one for one in faults if one), None) or otherwise(error)
 

@@ -48,7 +48,7 @@ from align.training.faults.trained_otherwise import (
 from align.training.steps.compare_values import owners_of
 from align.training.steps.judge_step import is_half
 from align.training.steps.record_step import COMPUTED
-from align.training.thresholds import LOSS_SHARE, LOST_GRADIENT_FACTOR, LOST_GRADIENTS_NOISE_FACTOR
+from align.training.thresholds import FACTOR_TOLERANCE, LOSS_SHARE, LOST_GRADIENT_FACTOR, LOST_GRADIENTS_NOISE_FACTOR
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     owners = owners_of(seen.parameters[1])
     known, by_place = _places(seen, alone, together, owners)
     found, given, scale = without_loss_scale(
-        by_place, given_by_loops(seen, alone), scale_of_optimizers(seen.sides), lambda: same_given(seen)
+        by_place, given_by_loops(seen, alone), scale_of_optimizers(seen), lambda: same_given(seen)
     )
     named = [own for one in found if (own := _explained(one, seen)).cause != NO_FAULT]
     culprits = [*known, *named, *_of_loops(given, seen, owners)]
@@ -100,7 +100,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     culprits += moved_culprits(seen, {name for one in culprits for name in one.parameters})
     if not (culprits and is_half(seen.precision.whole)):  # there a fault of the first step may show in the second only
         culprits += later_gradients(seen, owners, named=bool(culprits))
-    if scale is not None and not culprits and scale_of_optimizers(seen.sides) == 1.0:
+    if scale is not None and not culprits and scale_of_optimizers(seen) == 1.0:
         culprits += value_culprits(scaled_back(seen, alone), "gradients", "step", owners)
     excused = trained_the_same(seen, named)
     culprits = without_followers(culprits)
@@ -139,7 +139,20 @@ def _places(
 def _of_loops(given: list[JudgedValue], seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
     """What loops of the user's own make of right gradients."""
     explained = clipped_by_norm(explain_given(given, seen), seen.first.given_gradients)
-    return value_culprits(explained, "gradients", "step", owners)
+    return [_of_scale(one, seen) for one in value_culprits(explained, "gradients", "step", owners)]
+
+
+def _of_scale(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """Name a scale of the loss that the step leaves in, or one of the optimizer that the loss does not have."""
+    factor, by = culprit.facts.get("factor"), seen.by_optimizers
+    if not isinstance(factor, (int, float)) or culprit.cause != "gradient-factor":
+        return culprit
+    if seen.scale != 1.0 and abs(factor / seen.scale - 1.0) <= FACTOR_TOLERANCE:
+        return replace(culprit, cause=OF_LOSS[1])
+    if by != 1.0 and abs(factor / by - 1.0) <= FACTOR_TOLERANCE:
+        facts: dict[str, float | int | str] = {"gradient_scale": f"1 vs {by:.6g}"}
+        return replace(culprit, kind="update", part="optimizer", cause="gradient-scale", facts=facts)
+    return culprit
 
 
 def _of_optimizers(seen: SeenSteps, scale: float | None) -> StepFaults:

@@ -63,9 +63,20 @@ class LayerFaults:
         self._faults: dict[Place, _Fault] = {}
 
     def take(self, seen: Iterable[SeenTensor]) -> None:
-        """Take what a replaced step showed; the gradient of what the model returns is the loss's."""
+        """Take what a replaced step showed; the gradient of what the model returns is the loss's.
+
+        What a call is given in another form, as the patches of an image, is no fault if what it makes of it is right.
+        """
+        seen = [*seen]
+        right: dict[Call, bool] = {}
+        for one in seen:
+            if one.way == "forward" and one.own.role == "output":
+                key = one.own.module, one.own.call
+                right[key] = right.get(key, True) and one.factor <= 1.0
         for one in seen:
             own = one.own
+            if one.unlike and own.role == "input" and right.get((own.module, own.call), False):
+                continue
             if one.factor > 1.0 and (own.module, own.call) in self._certain:
                 made_there = (one.way == "forward") == (own.role == "output")  # else by the code around
                 if made_there:

@@ -13,10 +13,10 @@ from align.lint.compare_schedules import first_unlike_rate, stretched_by
 from align.rules.training_rules import CONVENTIONS, optimizer_of_rule, update_rule_form
 from align.training.compare_updates import explain_updates
 from align.training.step_result import ComparedUpdate, StepCulprit
+from align.training.steps.both_steps import optimizer_scale
 from align.training.steps.compare_values import paired_values, values_of_both
 from align.training.steps.record_step import AFTER, GIVEN
 from align.training.updates.apply_rule import gradient_norm, moved_norm
-from align.training.updates.update_rules import read_rule
 from align.training.updates_result import SteppedParameter, UpdatesResult
 from align.words.catalogue import sentence
 
@@ -156,13 +156,9 @@ def held_by_none(seen: SeenSteps) -> list[StepCulprit]:
     return [StepCulprit("update", "optimizer", "", "", "", "", 0.0, "in-no-optimizer", {}, names, sureness="confirmed")]
 
 
-def scale_of_optimizers(sides: tuple[RecordedSteps, RecordedSteps]) -> float:
-    """By what the candidate's optimizers multiply gradients, over the reference's; 1 where that is not one number."""
-    rules = [[read_rule(group) for group in side.groups.values()] for side in sides]
-    scales = [{one.gradient_scale for one in own if one is not None} for own in rules]
-    if any(len(own) != 1 for own in scales):
-        return 1.0
-    return scales[1].pop() / scales[0].pop()
+def scale_of_optimizers(seen: SeenSteps) -> float:
+    """By what the candidate's optimizers multiply gradients, over the reference's, where these are as they got them."""
+    return optimizer_scale(seen.sides[0].groups, seen.sides[1].groups) if seen.live is None else 1.0
 
 
 def _culprit(findings: Sequence[UpdateFinding]) -> StepCulprit:

@@ -140,17 +140,16 @@ def without_followers(culprits: Sequence[StepCulprit]) -> list[StepCulprit]:
     """Leave out what follows from a culprit, or is rounding beside it.
 
     Parameters that the loss itself uses have another gradient where the loss is another one. A gradient that nothing
-    relates to the right one, and is a few limits off, is rounding beside what is off by a hundred times as much.
+    relates to the right one, and is a few limits off, counts only where nothing else is wrong.
     """
     by_loss = any(one.part == "loss" for one in culprits)
-    worst = max((one.factor for one in culprits), default=0.0)
+    clear = [one for one in culprits if not _is_near_rounding(one)]
+    used = [one for one in clear if by_loss and one.part == "code" and not (one.candidate or one.near)]
+    return [one for one in clear or culprits if one not in used or not one.parameters]
 
-    def follows(one: StepCulprit) -> bool:
-        used_by_loss = by_loss and one.part == "code" and not one.candidate and not one.near and bool(one.parameters)
-        small = one.kind == "backward" and not one.cause and one.factor <= min(ROUNDED_LIMITS, worst / EXCUSED_FACTOR)
-        return used_by_loss or small
 
-    return [one for one in culprits if not follows(one)]
+def _is_near_rounding(one: StepCulprit) -> bool:
+    return one.kind == "backward" and not one.cause and one.factor <= ROUNDED_LIMITS
 
 
 def trained_the_same(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> list[StepCulprit]:
@@ -168,8 +167,7 @@ def trained_the_same(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> list[S
 
 def _is_excused(one: StepCulprit, worst: float) -> bool:
     """By how much farther off it is than what optimizers get, or as a gradient that rounding takes a little far."""
-    is_rounding = one.kind == "backward" and not one.cause and one.factor <= ROUNDED_LIMITS
-    return is_rounding or one.factor >= EXCUSED_FACTOR * max(worst, EXCUSED_LEAST_FACTOR)
+    return _is_near_rounding(one) or one.factor >= EXCUSED_FACTOR * max(worst, EXCUSED_LEAST_FACTOR)
 
 
 def _worst_of_steps(seen: SeenSteps) -> float | None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from align.training.steps.record_step import COMPUTED
 from align.training.steps.replace_step import unscaled
+from align.training.updates.update_rules import read_rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
+    from align.core.layer_settings import ParameterGroup
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
     from align.core.verdicts import Finding
@@ -60,6 +62,15 @@ def runs_of(traces: tuple[StepTrace, StepTrace]) -> tuple[int, int]:
     return first, second
 
 
+def optimizer_scale(mine: Mapping[str, ParameterGroup], theirs: Mapping[str, ParameterGroup]) -> float:
+    """By what the candidate's optimizers multiply gradients, over the reference's; 1 where that is not one number."""
+    rules = [[read_rule(group) for group in groups.values()] for groups in (mine, theirs)]
+    scales = [{one.gradient_scale for one in own if one is not None} for own in rules]
+    if any(len(own) != 1 for own in scales):
+        return 1.0
+    return scales[1].pop() / scales[0].pop()
+
+
 @dataclass(frozen=True)
 class SeenSteps:
     """What both sides did.
@@ -67,7 +78,9 @@ class SeenSteps:
     With a `live` candidate, `first` is its first step with the reference's tensors throughout, which `judge` judged
     layer by layer; without one it is the ordinary first step, and `judge` keeps what is wrong by itself in that.
     `start` are the candidate's values before it. The reference may be live too. `scales` are those of both sides'
-    losses that the steps take off again before optimizers get gradients: all that is computed is so much larger.
+    losses that the steps take off again before optimizers get gradients: all that is computed is so much larger. The
+    candidate's optimizers multiply gradients by `by_optimizers`, over the reference's; with a live candidate the
+    gradients that are given are those after that.
     """
 
     names: NameMap
@@ -82,6 +95,7 @@ class SeenSteps:
     live: TrainingSide | None = None
     live_reference: TrainingSide | None = None
     scales: tuple[float, float] = (1.0, 1.0)
+    by_optimizers: float = 1.0
 
     @property
     def scale(self) -> float:

@@ -31,13 +31,17 @@ POOL = "MaxPool"
 
 @dataclass(frozen=True, slots=True)
 class SeenTensor:
-    """A tensor or gradient: the reference's capture and the side's, its factor, and the relation if it is off."""
+    """A tensor or gradient: the reference's capture and the side's, its factor, and the relation if it is off.
+
+    One that is `unlike` has another form than the reference's, in no layout that is known.
+    """
 
     way: Way
     reference: Capture
     own: Capture
     factor: float
     relation: GradientRelation = UNKNOWN
+    unlike: bool = False
 
 
 class StepJudge:
@@ -62,7 +66,8 @@ class StepJudge:
             factor = inf if _is_anything(tensor.meant) or _is_anything(tensor.value) else 0.0
         if factor > 1.0 and tensor.way == "backward":
             relation = relate_gradients(tensor.meant, tensor.value, half=is_half(coarser))
-        self.seen.append(SeenTensor(tensor.way, tensor.capture, tensor.own, factor, relation))
+        unlike = tensor.meant is not None and tensor.value is None
+        self.seen.append(SeenTensor(tensor.way, tensor.capture, tensor.own, factor, relation, unlike))
         return factor
 
     def _factor(self, meant: Array, value: Array, tensor: ReplacedTensor, coarser: tuple[str, str]) -> float:

@@ -35,6 +35,11 @@ def value_capture(name: str, step: int, what: str, value: Array) -> Capture:
     return Capture(step, name, step, what, "", tuple(value.shape), dtype_name(value.dtype))
 
 
+def times(gradient: Array, factor: float) -> Array:
+    """A gradient times a scale, in its own dtype."""
+    return gradient if factor == 1.0 else np.asarray(gradient * factor, dtype=gradient.dtype)
+
+
 def nothing_changed(_step: int, _values: Mapping[str, Array]) -> Mapping[str, Array]:
     """Let everything be as it is."""
     return {}
@@ -51,7 +56,8 @@ class StepWriter(StepUnseen):
     Layers are kept of the first `seen` steps; of none, an UpdateTrace reads the folder. Before a step `begun` may
     give other values, and at an update `updated` other gradients: they are given the step, and what is there.
     `moments` gives what the optimizers keep after a step: parameter, name and value. `repeated` says whether a
-    parameter was updated twice in a step.
+    parameter was updated twice in a step. What the optimizers get is kept as it is after they multiplied it
+    `by_optimizers`.
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class StepWriter(StepUnseen):
         }
         self._stack = ExitStack()
         self._seen, self._begun, self._updated, self._moments = seen, begun, updated, moments
+        self.by_optimizers = 1.0
         self._step = 0
         self._computed = SpilledArrays()
         self._given: set[str] = set()
@@ -120,13 +127,14 @@ class StepWriter(StepUnseen):
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """Write what an optimizer gets of itself."""
-        found = {name: value for name, value in gradients.items() if value is not None}
+        found = {name: times(value, self.by_optimizers) for name, value in gradients.items() if value is not None}
         first = {name: value for name, value in found.items() if name not in self._given}
         self.repeated |= len(first) < len(found)
         for name, value in first.items():  # of a parameter in two optimizers, or updated twice, the first counts
             self._write(name, GIVEN, value)
         self._given |= first.keys()
-        return self._updated(self._step, first) if first else {}
+        new = self._updated(self._step, first) if first else {}
+        return {name: times(value, 1.0 / self.by_optimizers) for name, value in new.items()}
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
         """Write gradients, values and moments."""

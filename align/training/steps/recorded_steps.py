@@ -152,7 +152,7 @@ def described_steps(
         reader.name,
         reader.environment(),
         parameters,
-        _groups(opened, len(batches)),
+        groups_of(opened, len(batches)),
         _loss(opened),
         training.step is not None,
         partial(_line, opened.side.model),
@@ -170,7 +170,7 @@ def trained_parameters(opened: TrainingSide) -> ParameterSet:
     return found
 
 
-def _groups(opened: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
+def groups_of(opened: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
     """The group of each parameter, with its rates step by step, of the whole schedule."""
     reader = opened.side.reader
     found: dict[str, ParameterGroup] = {}

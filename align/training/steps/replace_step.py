@@ -138,7 +138,7 @@ class ReplacedStep(StepUnseen):
         scale: float = 1.0,
     ) -> None:
         self._reference, self._partners, self._seen, self._values = reference, partners, seen, values or {}
-        self._moved, self.scale = moved, scale
+        self._moved, self.scale, self.by_optimizers = moved, scale, 1.0
         self._layouts = StepLayouts()
         self._views: dict[str, tuple[Capture, Layout]] = {}
         self._awaited: dict[str, Capture] = {}
@@ -231,7 +231,7 @@ class ReplacedStep(StepUnseen):
         """Keep what an optimizer is given."""
         for name, value in gradients.items():
             if value is not None and name not in self.given_gradients:  # of several updates the first counts
-                self.given_gradients[name] = value
+                self.given_gradients[name] = unscaled(value, 1.0 / self.by_optimizers)
         return {}
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002

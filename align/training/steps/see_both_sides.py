@@ -21,12 +21,12 @@ from align.models.recompute_layers import recompute_noted
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.module_calls import call_key, inputs_of_calls
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
-from align.training.steps.both_steps import SeenSteps, runs_of
+from align.training.steps.both_steps import SeenSteps, optimizer_scale, runs_of
 from align.training.steps.compare_values import carried_over, paired_values
 from align.training.steps.gradient_relations import nearest_scale, scale_taken_off
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN, StepTrace, StepWriter
-from align.training.steps.recorded_steps import described_steps, last_moments, trained_parameters
+from align.training.steps.recorded_steps import described_steps, groups_of, last_moments, trained_parameters
 from align.training.steps.replace_step import PairedLayers, ReplacedStep, ReplacedTensor, StepLayouts
 from align.training.steps.step_precision import StepPrecision
 from align.training.steps.step_tables import gradients_with_owners
@@ -180,35 +180,53 @@ def take_steps_beside(
     parameters = trained_parameters(opened)
     names = choose_map(given, (steps.parameters, parameters))
     start = _start(steps, opened, names)
+    by_optimizers = optimizer_scale(steps.groups, groups_of(opened, len(steps.batches)))
     with recompute_noted() as noted:
-        trace = _record(steps, opened, names, start, folder)
+        trace = _record(steps, opened, names, start, folder, by_optimizers)
     if given is None and not names.complete:
         names = map_in_order((steps.trace.forward, trace.forward), (steps.parameters, parameters), names)
         start = _start(steps, opened, names)
-        trace = _record(steps, opened, names, start, folder)
+        trace = _record(steps, opened, names, start, folder, by_optimizers)
     sides, traces = (steps.parameters, parameters), (steps.trace.forward, trace.forward)
     calls = paired_by_values(pair_traces(traces, sides, names), traces, sides)
     begun()
     gradients = gradients_with_owners(names, (steps.parameters, parameters), (steps.trace, trace))
     precision = StepPrecision((steps.trace, trace), calls.pairs, gradients)
+    layers = PairedLayers(steps.trace, calls.pairs)
+
+    def replaced(judge: StepJudge, scale: float = 1.0) -> ReplacedStep:
+        sink = ReplacedStep(steps.trace, layers, judge, start, scale=scale)
+        sink.by_optimizers = by_optimizers
+        opened.trainer.take_steps(opened.training, steps.batches[:1], sink)
+        return sink
+
     judge = StepJudge(reference.noise, precision)
-    replaced = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), judge, start)
-    opened.trainer.take_steps(opened.training, steps.batches[:1], replaced)
-    scales = _scales(steps.trace, trace, replaced, judge)
+    first = replaced(judge)
+    scales = _scales(steps.trace, trace, first, judge)
     if scales[0] != scales[1]:
-        again, scale = StepJudge(reference.noise, precision), scales[1] / scales[0]
-        scaled = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), again, start, scale=scale)
-        opened.trainer.take_steps(opened.training, steps.batches[:1], scaled)
+        again = StepJudge(reference.noise, precision)
+        scaled = replaced(again, scales[1] / scales[0])
         off = [sum(one.factor > 1.0 for one in own.seen) for own in (judge, again)]
         if not off[0] or off[0] < off[1]:  # the step divides gradients of a loss that is not scaled
             scales = 1.0, 1.0
         else:
-            judge, replaced = again, scaled
+            judge, first = again, scaled
     begun()
     both = steps, described_steps(opened, parameters, steps.batches, trace, recomputes=bool(noted))
     findings = (*reference.findings, *precision.findings([side.label for side in both]))
     return SeenSteps(
-        names, both, reference.noise, calls, judge, replaced, start, findings, precision, opened, scales=scales
+        names,
+        both,
+        reference.noise,
+        calls,
+        judge,
+        first,
+        start,
+        findings,
+        precision,
+        opened,
+        scales=scales,
+        by_optimizers=by_optimizers,
     )
 
 
@@ -244,7 +262,12 @@ def _start(reference: RecordedSteps, opened: TrainingSide, names: NameMap) -> Ma
 
 
 def _record(
-    reference: RecordedSteps, opened: TrainingSide, names: NameMap, start: Mapping[str, Array], folder: Path
+    reference: RecordedSteps,
+    opened: TrainingSide,
+    names: NameMap,
+    start: Mapping[str, Array],
+    folder: Path,
+    by_optimizers: float,
 ) -> StepTrace:
     """The candidate's steps, each from the reference's state, and with its gradients at each update."""
     own = _own_values(opened)
@@ -257,6 +280,7 @@ def _record(
 
     environment, moments = opened.side.reader.environment(), last_moments(opened, len(reference.batches))
     with StepWriter(folder, environment, begun=begun, updated=updated, moments=moments) as writer:
+        writer.by_optimizers = by_optimizers
         opened.trainer.take_steps(opened.training, reference.batches, writer)
     return writer.trace()
 
