@@ -260,6 +260,10 @@ MOST_DATAFLOW_RUNS: Final = 9
 """Runs of the second model in which orders are tried.
 Choice: three layers of one input have 6 orders; with more a trial would cost more than ten passes."""
 
+MOST_FIRST_STATES: Final = 8
+"""So many rows of learnt first states are told apart by what comes out, each in a run of either side.
+Choice: four layers of an LSTM have 8; more would take longer than all other runs together."""
+
 MOST_RUNS_OF_A_TENSOR: Final = 256
 """So many parts of a tensor are made one by one, as of heads that are interleaved.
 Choice: fewer refuse models of many heads; more make a map that nobody reads."""

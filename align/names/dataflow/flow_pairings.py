@@ -56,9 +56,10 @@ class FlowPairings:
                 kept = (laid if match.own is None else laid[..., list(match.own)]).reshape(-1)
                 both = (given >= 0) & (kept >= 0)
                 if both.any():
-                    self._join(source, target, given[both], kept[both], how)
+                    self.join(source, target, given[both], kept[both], how)
 
-    def _join(self, source: str, target: str, given: Places, kept: Places, how: Status) -> None:
+    def join(self, source: str, target: str, given: Places, kept: Places, how: Status) -> None:
+        """Note that these elements of a target are those of a source."""
         places = self._places[target]
         for other, known in places.items():
             if other != source and (known[kept] >= 0).any():

@@ -226,7 +226,9 @@ def added_to(rows: SeenRows, products: Sequence[Use]) -> Use | None:
     for one in reversed(products):
         out = one.out
         fits = out is not None and out.width == rows.width and out.count == rows.count
-        if out is not None and fits and distance(out.marks, rows.marks) < REORDERED_SUM_DISTANCE:
+        if out is None or not fits:
+            continue
+        if not (out.marks.any() or rows.marks.any()) or distance(out.marks, rows.marks) < REORDERED_SUM_DISTANCE:
             return one
     return None
 
@@ -300,6 +302,11 @@ class FirstSide:
         found = [use for use in known if use.rows.count != rows.count and use.rows.same(rows)]
         return sorted(found, key=lambda use: use.order)
 
+    def fed_zeros(self, kind: str, rows: SeenRows) -> list[Use]:
+        """Uses of a kind that rows of zeros go into, as first states are, if these are such; in their order."""
+        known = () if rows.marks.any() else self._by_kind.get((kind, rows.width), ())
+        return sorted((use for use in known if not use.rows.marks.all()), key=lambda use: use.order)
+
 
 class FollowedUses(UseSink):
     """A run of the second side in which each use gets the value of the first side's use that stands at its place."""
@@ -316,6 +323,7 @@ class FollowedUses(UseSink):
         self._first = first
         self._partitions = {key: use.leaves for key, use in own.items()}
         self._afters = {key: use.after for key, use in own.items()}
+        self._biased = {key for key, use in own.items() if use.bias is not None}
         self._orders = orders
         self._hints, self._given = known
         self.followed: dict[UseKey, Followed] = {}
@@ -328,6 +336,7 @@ class FollowedUses(UseSink):
         self._rows_taken: dict[int, int] = {}
         self._cut_alike: dict[tuple[int, int], TieKey] = {}  # the tie of the first matrix of several in one tensor
         self._last = -1
+        self.by_zeros: set[UseKey] = set()  # uses that only their rows of zeros, or those before them, gave a place
         self.helped = False  # whether something was put in its place that the model did not compute
 
     def take(self, use: Use) -> Answer | None:
@@ -335,12 +344,14 @@ class FollowedUses(UseSink):
         key = key_of(use)
         found = self.followed.get(key)
         if found is None:
-            if use.kind == "product" and not use.rows.varies:  # as the first state of a recurrent layer
-                return None
+            if use.kind == "product" and not use.rows.varies and (use.rows.marks.any() or key not in self._biased):
+                return None  # as the first state of a recurrent layer: the next one tells more
             given = len(use.piece.names) == 1 and use.piece.names[0] in self._given
             found = Followed(use, [], "given") if given else self._place(use)
             use.order = len(self.followed)
             self.followed[key] = found
+        elif key in self.by_zeros and all(match.use.rows.same(use.rows) for match in found.matches):
+            self.by_zeros.remove(key)
         if use.kind == "product":
             self._products = [*self._products[-MOST_LEAVES:], use]
         if not found.matches:
@@ -359,18 +370,20 @@ class FollowedUses(UseSink):
         use.after = self._afters.get(key_of(use), ())
         if use.kind == "shift" and (before := added_to(use.rows, self._products)) is not None:
             owner = self.followed[key_of(before)]
+            self.by_zeros |= {key_of(use)} if key_of(before) in self.by_zeros else set()
             if owner.matches:
                 return self._after(use, owner)
             if owner.by == "forced":
                 return Followed(use, [], "forced")
         found = None
-        looks = [look(use.kind, use.rows) for look in (self._first.alike, self._first.among)]
+        looks = [look(use.kind, use.rows) for look in (self._first.alike, self._first.among, self._first.fed_zeros)]
         if use.beside > 1:  # as many experts rather than the one that all tokens see
             looks.sort(key=lambda alike: len(alike) < use.beside)
         for alike in looks:
             tied = [one for one in alike if not self._is_taken(one)]
             found = self._chosen(use, tied) if tied else None
             if found is not None:
+                self.by_zeros |= set() if use.rows.varies else {key_of(use)}
                 break
         else:
             found = self._otherwise(use) or self._forced(use)

@@ -94,14 +94,17 @@ def read_uses(call: OperatorCall, index: PieceIndex) -> Uses:
     pieces = {at: piece for at, value in enumerate(call.tensors) if (piece := index.find(value)) is not None}
     if not pieces:
         return call.plain()
+    name = call.name.rstrip("_")
+    rule = operator_rules().get(name) or OperatorRule(f"other:{name.lower()}", (name,), "")
     if not any(_is_data(value) for at, value in enumerate(call.tensors) if at not in pieces):
+        rows = pieces.get(rule.places[0]) if rule.does == "product" else None
+        if rows is not None and len(rows.bare.shape) == len(rows.names) == 1:
+            index.states.update(rows.names)
         made = call.answer(call.run())
         for value in call.outputs(made):
             if value.dtype.kind == "f" and index.find(value) is None:
                 index.add([one for piece in pieces.values() for one in piece.names], value)
         return made
-    name = call.name.rstrip("_")
-    rule = operator_rules().get(name) or OperatorRule(f"other:{name.lower()}", (name,), "")
     return (yield from _READERS.get(rule.does, _elementwise)(_Reading(name, rule, call, index, pieces)))
 
 
@@ -172,7 +175,8 @@ def _products(reading: _Reading) -> Uses:
     matrices = _matrices(reading, weight, *factors)
     if matrices is None:
         return reading.made()
-    uses, forced = yield from _matrix_products(reading, weight, matrices)
+    stand_turned = _stand_turned(reading, weight, data, matrices, turned=turned)
+    uses, forced = yield from _matrix_products(reading, weight, matrices, stand_turned)
     if weight in reading.new:
         made = call.run(reading.without | reading.new)
         product = call.output(made)
@@ -217,15 +221,14 @@ def _matrices(reading: _Reading, weight: int, rows: Array, products: Array) -> l
 
 
 def _matrix_products(
-    reading: _Reading, weight: int, matrices: Sequence[tuple[Piece, Array, Array]]
+    reading: _Reading, weight: int, matrices: Sequence[tuple[Piece, Array, Array]], turned: Sequence[bool]
 ) -> Generator[Use, Answer | None, tuple[list[Use], Array | None]]:
     """Yield the use of each matrix; return all, and what the product of the only one is to be."""
     whole, uses = np.array(reading.tensors[weight]), list[Use]()
     forced = None
     for number, (piece, rows, product) in enumerate(matrices):
         matrix = reading.index.value(piece)
-        swapped = _stands_turned(rows, matrix, product)
-        own = (piece.moved((1, 0)), matrix.T) if swapped else (piece, matrix)
+        own = (piece.moved((1, 0)), matrix.T) if turned[number] else (piece, matrix)
         uses.append(Use("product", *own, see_rows(rows), see_rows(product), product, beside=len(matrices)))
         answer = yield uses[-1]
         if answer is None:
@@ -233,9 +236,23 @@ def _matrix_products(
         forced = answer.product if len(matrices) == 1 else None
         if answer.value is not None:
             region = (..., *((number,) if len(matrices) > 1 else ()), slice(None), slice(None))
-            whole[region] = answer.value.T if swapped else answer.value
+            whole[region] = answer.value.T if turned[number] else answer.value
             reading.new[weight] = whole
     return uses, forced
+
+
+def _stand_turned(
+    reading: _Reading, weight: int, data: int, matrices: Sequence[tuple[Piece, Array, Array]], *, turned: bool
+) -> list[bool]:
+    """Tell of each matrix whether rows are multiplied by the transposed one; where rows are zeros, others tell."""
+    call, given = reading.call, reading.tensors[data]
+    if not given.any():
+        given = np.random.default_rng(0).standard_normal(given.shape).astype(given.dtype)
+        product = call.output(call.run(reading.without | {data: given}))
+        if product is not None:
+            laid = [one.swapaxes(-1, -2) if turned else one for one in (given, product)]
+            matrices = _matrices(reading, weight, *laid) or matrices
+    return [_stands_turned(rows, reading.index.value(piece), product) for piece, rows, product in matrices]
 
 
 def _stands_turned(rows: Array, matrix: Array, product: Array) -> bool:

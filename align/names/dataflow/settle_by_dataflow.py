@@ -25,7 +25,7 @@ from align.names.dataflow.lively_values import lively_values
 from align.names.dataflow.made_of import form_between
 from align.names.dataflow.search_orders import OrderSearch
 from align.names.dataflow.weight_pieces import PieceIndex
-from align.names.thresholds import MOST_DATAFLOW_RUNS, MOST_SEEDS_TRIED, TRIAL_SEED
+from align.names.thresholds import MOST_DATAFLOW_RUNS, MOST_FIRST_STATES, MOST_SEEDS_TRIED, TRIAL_SEED
 from align.names.trial_parts.distinct_values import Calibration
 from align.names.trial_parts.seen_tensors import alike
 from align.names.trial_parts.trial_sides import TrialSide
@@ -34,13 +34,15 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from align.core.dtypes import Array
     from align.core.name_map import FlowPlace, NameMap, Pairing, SideName
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.transforms import Transform
     from align.models.open_side import Side
-    from align.names.dataflow.follow_uses import TieKey, UseKey
+    from align.names.dataflow.follow_uses import Returned, TieKey, UseKey
     from align.names.dataflow.operator_uses import Use
     from align.names.dataflow.search_orders import Status
     from align.words.catalogue import Note
@@ -208,20 +210,13 @@ class Dataflow:
         self.first, self.second, self.name_map, self._progress = first, second, name_map, progress
         self._runs = 0
         self._latest: FollowedUses | None = None
-        self._index: PieceIndex | None = None
+        self.states: tuple[list[str], list[str]] = [], []  # of both sides, that are kept at zero
 
     def settle(self) -> DataflowFound:
         """Record the first side, follow the second, and prove what was found."""
-        self._record_first()
-        generator = np.random.default_rng(TRIAL_SEED + 1)
-        self.own = lively_values(self.second, generator)
-        self.own |= self._named_values()
-        self.second.load(self.own)
-        seen = SeenUses(PieceIndex(self.own))
-        self.second.run(seen)
-        self.seen = {key_of(use): use for use in seen.uses()}
-        self.given = self._guessed_forms()
-        self.second.load(self.own)
+        self._record()
+        if self._find_states():
+            self._record()
         try:
             run, status, unlike = self._search()
         except KeyboardInterrupt as interrupt:
@@ -230,11 +225,69 @@ class Dataflow:
             made = self._made(self._latest, {}, ())
             return DataflowFound([one for one in made.pairings() if one.confidence], False, True, made.places)
         made = self._made(run, status, unlike)
+        if self.states[0] and self._proof(made.pairings()):
+            self._join_states(made)
         pairings = made.pairings()
         proven = self._proof(pairings)
         if proven:
             pairings = [replace(one, confidence=1.0) for one in pairings]
         return DataflowFound([one for one in pairings if one.confidence], proven, False, made.places)
+
+    def _record(self) -> None:
+        """See the uses of both sides, each with values of its own."""
+        self._record_first()
+        generator = np.random.default_rng(TRIAL_SEED + 1)
+        self.own = lively_values(self.second, generator)
+        self.own |= self._named_values()
+        self.own |= _zeros(self.own, self.states[1])
+        self.second.load(self.own)
+        seen = SeenUses(_index_of(self.own, self.states[1]))
+        self.second.run(seen)
+        self.seen = {key_of(use): use for use in seen.uses()}
+        self.given = self._guessed_forms()
+        self._index = _index_of(self.own, self.states[1])
+        self._index.states = seen.index.states
+        self.second.load(self.own)
+
+    def _find_states(self) -> bool:
+        """Find learnt first states of recurrent layers, which are kept at zero until all else is known.
+
+        What multiplies rows that such a parameter alone makes is not seen to multiply data.
+        """
+        widths = {self.values[name].shape[-1] for name in self.index.states}
+        widths |= {self.own[name].shape[-1] for name in self._index.states}
+        if len(widths) != 1:
+            return False
+        width = widths.pop()
+        paired = [one for one in self.follow({}).followed.values() if one.by != "forced"]
+        placed = (
+            {name for one in paired for match in one.matches for name in match.use.piece.names},
+            {name for one in paired if one.matches for name in one.use.piece.names},
+        )
+        states = (
+            _unplaced(self.first, self.uses.uses, width, placed[0]),
+            _unplaced(self.second, [*self.seen.values()], width, placed[1]),
+        )
+        rows = [
+            sum(own[name].size for name in names) // width
+            for own, names in zip((self.values, self.own), states, strict=True)
+        ]
+        if rows[0] == rows[1] <= MOST_FIRST_STATES:
+            self.states = states
+        return bool(self.states[0])
+
+    def _join_states(self, made: FlowPairings) -> None:
+        """Pair first states that come to the same outputs where each row of them alone is not zero."""
+        generator = np.random.default_rng(TRIAL_SEED + 2)
+        row = generator.standard_normal(self.own[self.states[1][0]].shape[-1])
+        shown = _shown_rows(self.first, self.values, self.states[0], row)
+        for target, kept, outputs in _shown_rows(self.second, self._loaded(made.pairings()), self.states[1], row):
+            alike = [(source, given) for source, given, other in shown if returned_alike(other, outputs)]
+            for source, given in alike if len(alike) == 1 else ():
+                made.join(source, target, given, kept, "open")  # until all is proven
+        drawn = {name: generator.standard_normal(self.values[name].shape) for name in self.states[0]}
+        self.values |= {name: value.astype(self.values[name].dtype) for name, value in drawn.items()}
+        self.outputs = _returned(self.first, self.values)
 
     def _record_first(self) -> None:
         """See the uses of the first side; with other values where they let some experts see nothing."""
@@ -242,12 +295,13 @@ class Dataflow:
         for seed in range(MOST_SEEDS_TRIED):
             generator = np.random.default_rng(TRIAL_SEED + 100 * seed)
             values = lively_values(self.first, generator)
+            values |= _zeros(values, self.states[0])
             self.first.load(values)
             calibration = Calibration(self.first.layers, values, generator)
             self.first.run(calibration)
             values |= calibration.statistics
             self.first.load(values)
-            index = PieceIndex(values)
+            index = _index_of(values, self.states[0])
             seen = SeenUses(index)
             self.first.run(seen)
             missed = self._missed(seen.uses(), values)
@@ -315,7 +369,6 @@ class Dataflow:
         """Run the second side with these orders of ties."""
         self._runs += 1
         self._progress("dataflow", self._runs, self._runs + 1)
-        self._index = self._index or PieceIndex(self.own)
         run = FollowedUses(self._index.anew(), self.uses, self.seen, orders, (self._hints(), self.given))
         self.second.run(run)
         self._latest = run
@@ -344,7 +397,8 @@ class Dataflow:
             made.give(source, target, change)
         trusted = self._trusted(run)
         for key, one in run.followed.items():
-            how: Status = "open" if one.by == "forced" or key in unlike or key not in trusted else "sure"
+            is_open = one.by == "forced" or key in run.by_zeros or key in unlike or key not in trusted
+            how: Status = "open" if is_open else "sure"
             if one.tie and how == "sure":
                 how = status.get(one.tie, "open")
             for match in one.matches:
@@ -373,6 +427,10 @@ class Dataflow:
 
     def _proof(self, pairings: Sequence[Pairing]) -> bool:
         """Tell whether the outputs are equal once all pairs are loaded."""
+        return returned_alike(self.outputs, _returned(self.second, self._loaded(pairings)))
+
+    def _loaded(self, pairings: Sequence[Pairing]) -> dict[str, Array]:
+        """The second side's values with those that pairs give it."""
         wholes: dict[str, Array] = {}
         for pairing in pairings:
             own, name = self.values.get(self.first.tensor(pairing.source)), self.second.tensor(pairing.target)
@@ -382,11 +440,47 @@ class Dataflow:
         loaded = {
             name: made.astype(self.own[name].dtype).reshape(self.own[name].shape) for name, made in wholes.items()
         }
-        values = self.own | loaded
-        self.second.load(values)
-        seen = ReturnedTensors()
-        self.second.run(seen)
-        return returned_alike(self.outputs, seen.outputs)
+        return self.own | loaded
+
+
+def _returned(side: TrialSide, values: dict[str, Array]) -> Returned:
+    """What a side returns with these values."""
+    side.load(values)
+    seen = ReturnedTensors()
+    side.run(seen)
+    return seen.outputs
+
+
+def _shown_rows(
+    side: TrialSide, values: dict[str, Array], names: Sequence[str], row: Array
+) -> list[tuple[str, NDArray[np.int64], Returned]]:
+    """What a side returns where one row of these tensors is not zero: its tensor, its flat places, the outputs."""
+    found = []
+    for name in names:
+        for start in range(0, values[name].size, row.size):
+            places = np.arange(start, start + row.size)
+            state = np.zeros_like(values[name])
+            state.reshape(-1)[places] = row
+            found.append((name, places, _returned(side, values | {name: state})))
+    return found
+
+
+def _unplaced(side: TrialSide, uses: Sequence[Use], width: int, placed: set[str]) -> list[str]:
+    """Parameters of this width that are no layer's, that no rows are multiplied by or added to, and without a place."""
+    known = placed | {name for name, layer in side.layer_of.items() if layer.kind}
+    known |= {name for use in uses if use.heavy or use.kind == "table" for name in use.piece.names}
+    known |= {name for use in uses if use.bias for name in use.bias.piece.names}
+    own = (one for one in side.parameters.parameters if not one.buffer and not one.tied_to and one.name not in known)
+    return [one.name for one in own if one.shape[-1:] == (width,)]
+
+
+def _zeros(values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
+    return {name: np.zeros_like(values[name]) for name in names}
+
+
+def _index_of(values: Mapping[str, Array], zeros: Container[str]) -> PieceIndex:
+    """The values to be found again: not those that are zero."""
+    return PieceIndex({name: value for name, value in values.items() if name not in zeros})
 
 
 def _unlike(run: FollowedUses, other: FollowedUses) -> set[UseKey]:

@@ -71,6 +71,7 @@ class PieceIndex:
         self._late: dict[float, list[tuple[int, int]]] = defaultdict(list)
         self._origins: dict[int, dict[str, NDArray[np.int64]]] = {}
         self.batch = 0  # how many matrices the last product multiplied by at once
+        self.states: set[str] = set()  # parameters that are multiplied as rows, as first states are
         starts = [self._keep((name,), value) for name, value in values.items()]
         numbers = np.repeat(np.arange(len(starts)), [len(own) for own in starts])
         places = np.concatenate([*starts, np.empty(0, np.int64)])

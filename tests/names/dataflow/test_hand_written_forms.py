@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from test_settle_by_dataflow import ROWS, assert_shown, linear, mapped, net, softmax
+from test_settle_by_dataflow import ROWS, TOKENS, assert_shown, linear, mapped, net, softmax
 
 from align.words.catalogue import sentence
 
@@ -134,3 +135,50 @@ def test_gate_and_up_of_routed_experts_stand_in_one_stack_and_a_norm_may_scale_b
     source, target = net(routed, router=linear(8, 4), gain=(8,), **lists, **attention), net(dense, **stacks, **more)
     inputs = {"x": np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)}
     assert_shown(mapped(source, target, inputs), true)
+
+
+def gated(own: Any, x: Any, state: Any) -> Any:
+    reset = (own.reset_x(x) + own.reset_h(state)).sigmoid()
+    keep = (own.keep_x(x) + own.keep_h(state)).sigmoid()
+    return keep * state + (1 - keep) * (own.new_x(x) + reset * own.new_h(state)).tanh()
+
+
+def test_learnt_first_states_of_gates_that_a_loop_computes_are_told_by_the_outputs() -> None:
+    import torch
+
+    def original(own: Any, x: Any) -> Any:
+        states, made = [row.expand(len(x), -1) for row in own.begin], []
+        for step in x.unbind(1):
+            for number, cell in enumerate(own.cells):
+                states[number] = step = cell(step, states[number])
+            made.append(step)
+        return own.head(torch.stack(made, 1))
+
+    def port(own: Any, x: Any) -> Any:
+        lower, upper, made = own.low.state.expand(len(x), 6), own.high.state.expand(len(x), 6), []
+        for step in x.unbind(1):
+            lower = gated(own.low, step, lower)
+            upper = gated(own.high, lower, upper)
+            made.append(upper)
+        return own.last(torch.stack(made, 1))
+
+    gates = ("reset", "keep", "new")
+    sides = {"ih": "x", "hh": "h"}
+
+    def gated_layer(width: int) -> Any:
+        parts = {f"{gate}_{end}": linear(width if end == "x" else 6, 6) for gate in gates for end in "xh"}
+        return net(lambda own, x: x, state=(6,), **parts)
+
+    def true(own: dict[str, np.ndarray]) -> dict[str, Any]:
+        found: dict[str, Any] = {"last.weight": own["head.weight"], "last.bias": own["head.bias"]}
+        for number, layer in enumerate(("low", "high")):
+            found[f"{layer}.state"] = own["begin"][number]
+            for role, end, (at, gate) in product(("weight", "bias"), sides, enumerate(gates)):
+                whole = own[f"cells.{number}.{role}_{end}"]
+                found[f"{layer}.{gate}_{sides[end]}.{role}"] = whole[6 * at : 6 * at + 6]
+        return found
+
+    cells = torch.nn.ModuleList(torch.nn.GRUCell(width, 6) for width in (8, 6))
+    source = net(original, begin=(2, 6), cells=cells, head=linear(6, 4))
+    target = net(port, high=gated_layer(6), low=gated_layer(8), last=linear(6, 4))
+    assert_shown(mapped(source, target, TOKENS), true)
