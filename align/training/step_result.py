@@ -29,7 +29,8 @@ class StepCulprit:
     wrong. `factor` is the multiple of the limit, infinite where a gradient is missing, and 0 where a layer drops
     otherwise. `cause` is an id, "" where none is known, and `facts` its figures. `line` is the file and number of the
     line that makes the layer, or calls the one near by, "" where it is not known. `step` counts from 1. A cause is
-    `confirmed` if what it says gives the same figures, and `change` is what to write.
+    `confirmed` if what it says gives the same figures, and `change` is what to write. `also` are the paths of
+    other modules that show the same, made or written by the same line.
     """
 
     kind: FaultKind
@@ -47,6 +48,7 @@ class StepCulprit:
     step: int = 1
     change: str = ""
     sureness: Sureness = "unknown"
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ def culprit_facts(one: Culprit) -> list[tuple[str, str]]:
         labelled.append((say("step.cause"), say("culprit.because", sureness=sureness, cause=_causes(one["cause"]))))
     if one["facts"]:
         labelled.append(("", format_facts(one["facts"])))
+    if one["also"]:
+        labelled.append((say("step.also"), _parameters(one["also"])))
     if one["parameters"]:
         labelled.append((say("step.parameters"), _parameters(one["parameters"])))
     if one["step"] > 1:

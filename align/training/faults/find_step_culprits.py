@@ -19,6 +19,7 @@ from align.training.faults.find_step_faults import (
     value_culprits,
     values_by_themselves,
 )
+from align.training.faults.fold_culprits import folded_culprits
 from align.training.faults.gradient_forms import (
     explain_given,
     given_by_loops,
@@ -97,7 +98,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     culprits = [*known, *named, *_of_loops(given, seen, owners)]
     of_optimizers = _of_optimizers(seen, scale)
     culprits += [*of_optimizers.culprits, *statistic_culprits(seen, owners), *find_recompute_faults(seen)]
-    culprits += moved_culprits(seen, {name for one in culprits for name in one.parameters})
+    culprits += moved_culprits(seen, culprits)
     if not (culprits and is_half(seen.precision.whole)):  # there a fault of the first step may show in the second only
         culprits += later_gradients(seen, owners, named=bool(culprits))
     if scale is not None and not culprits and scale_of_optimizers(seen) == 1.0:
@@ -105,6 +106,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     excused = trained_the_same(seen, named)
     culprits = without_followers(culprits)
     culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits if one not in excused]
+    culprits = folded_culprits(culprits, seen)
     notes = tuple(_otherwise(excused)) if excused else ()
     return of_optimizers._replace(culprits=culprits, findings=(*of_optimizers.findings, *notes), same=bool(excused))
 
@@ -148,7 +150,7 @@ def _of_scale(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     if not isinstance(factor, (int, float)) or culprit.cause != "gradient-factor":
         return culprit
     if seen.scale != 1.0 and abs(factor / seen.scale - 1.0) <= FACTOR_TOLERANCE:
-        return replace(culprit, cause=OF_LOSS[1])
+        return replace(culprit, cause=OF_LOSS[1], candidate="")
     if by != 1.0 and abs(factor / by - 1.0) <= FACTOR_TOLERANCE:
         facts: dict[str, float | int | str] = {"gradient_scale": f"1 vs {by:.6g}"}
         return replace(culprit, kind="update", part="optimizer", cause="gradient-scale", facts=facts)
@@ -198,7 +200,7 @@ def _of_whole_steps(seen: SeenSteps) -> StepFaults:
     given = given_in_whole(seen)
     culprits = [_of_whole(one, seen) for one in value_culprits(given, "gradients", "step", {})]
     of_optimizers = _of_optimizers(seen, None)
-    return of_optimizers._replace(culprits=culprits + of_optimizers.culprits)
+    return of_optimizers._replace(culprits=folded_culprits(culprits + of_optimizers.culprits, seen))
 
 
 def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:

@@ -13,7 +13,7 @@ from align.training.steps.gradient_relations import UNKNOWN, GradientRelation
 from align.training.thresholds import FITTED_FACTS_TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from align.traces.module_calls import CallKey, CallPair
     from align.training.step_result import FaultKind, FaultyPart, Sureness
@@ -61,27 +61,23 @@ class LayerFaults:
         self._parents = {_parent(path) for path in self._pairs if path}
         self._owners = owners
         self._faults: dict[Place, _Fault] = {}
+        self._unlike: set[str] = set()
 
     def take(self, seen: Iterable[SeenTensor]) -> None:
-        """Take what a replaced step showed; the gradient of what the model returns is the loss's.
+        """Take what a replaced step showed; the gradient of what the outermost module returns is the loss's.
 
-        What a call is given in another form, as the patches of an image, is no fault if what it makes of it is right.
+        A tensor of another form than the reference's, as the patches of an image, gives way to nothing, and shows
+        nothing by itself: what is made of it is judged. Of the model's own outputs the form counts.
         """
-        seen = [*seen]
-        right: dict[Call, bool] = {}
-        for one in seen:
-            if one.way == "forward" and one.own.role == "output":
-                key = one.own.module, one.own.call
-                right[key] = right.get(key, True) and one.factor <= 1.0
         for one in seen:
             own = one.own
-            if one.unlike and own.role == "input" and right.get((own.module, own.call), False):
-                continue
-            if one.factor > 1.0 and (own.module, own.call) in self._certain:
+            if one.unlike and own.module:
+                self._unlike.add(own.module)
+            elif one.factor > 1.0 and (own.module, own.call) in self._certain:
                 made_there = (one.way == "forward") == (own.role == "output")  # else by the code around
                 if made_there:
                     self._at(own.module).add(one.way, one.factor, one.relation)
-                elif not own.module:
+                elif one.way == "backward" and not any(path in self._pairs for path in _above(own.module)):
                     self._fault(("loss", "")).add("backward", one.factor, one.relation)
                 else:
                     self._fault(("code", _parent(own.module))).add(one.way, one.factor, one.relation, own.module)
@@ -95,8 +91,16 @@ class LayerFaults:
                 fault.parameters.append(one.pairing.target)
 
     def culprits(self) -> list[StepCulprit]:
-        """All places, in the order in which they were found; what is wrong forth needs no other word back."""
-        return [self._culprit(place, fault) for place, fault in self._faults.items()]
+        """All places, in the order in which they were found; what is wrong forth needs no other word back.
+
+        What a layer is given and returns in another form does not give way to the reference's: where something else is
+        wrong, it reaches the gradients of that layer.
+        """
+        found = [self._culprit(place, fault) for place, fault in self._faults.items()]
+        behind = [
+            one for one in found if (one.kind, one.part) == ("backward", "layer") and one.candidate in self._unlike
+        ]
+        return [one for one in found if one not in behind] or found
 
     def _at(self, path: str) -> _Fault:
         return self._fault(("code" if path in self._parents or not path else "layer", path))
@@ -177,6 +181,13 @@ def _of_values(
 def _sureness(relation: GradientRelation) -> Sureness:
     """A relation gives the very figures."""
     return "confirmed" if relation.cause else "unknown"
+
+
+def _above(path: str) -> Iterator[str]:
+    """The modules around a module, up to the model itself."""
+    while path:
+        path = _parent(path)
+        yield path
 
 
 def _parent(path: str) -> str:

@@ -71,11 +71,13 @@ def without_frozen(tensors: Iterable[SeenTensor], excluded: set[str]) -> list[Se
     return [one for one in tensors if not (excluded and one.relation.cause == "no-gradient")]
 
 
-def moved_culprits(seen: SeenSteps, known: set[str]) -> Iterator[StepCulprit]:
+def moved_culprits(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> Iterator[StepCulprit]:
     """Parameters without a gradient that one side moves in the first step, or both otherwise.
 
     A weight decay moves them, or an average that a side keeps of other weights.
     """
+    known = {name for one in culprits for name in one.parameters}
+    trained_otherwise = any(one.kind in ("update", "trained") for one in culprits)
     given = [_with_gradient(trace.values(0, GIVEN)) for trace in seen.traces]
     buffers = {one.name for one in seen.parameters[1].parameters if one.buffer}
     before, after = ([{**own} for own in _values(seen, what)] for what in (BEFORE, AFTER))
@@ -95,9 +97,11 @@ def moved_culprits(seen: SeenSteps, known: set[str]) -> Iterator[StepCulprit]:
     for side, pairings in moved.items():
         if pairings:
             yield _culprit(MOVED, pairings, "update", "optimizer", {"only in": side})
-    for decays in dict.fromkeys(own for _, own in apart):
-        facts: dict[str, float | int | str] = {} if decays is None else {"times the reference's": decays}
-        yield _culprit(AVERAGED, [one for one, own in apart if own == decays], "update", "step", facts)
+    if apart and not trained_otherwise:  # an average of weights that are others is another one
+        shares = [own for _, own in apart]
+        share = shares[0] if len(set(shares)) == 1 else None
+        facts: dict[str, float | int | str] = {} if share is None else {"times the reference's": share}
+        yield _culprit(AVERAGED, [one for one, _ in apart], "update", "step", facts)
 
 
 def _values(seen: SeenSteps, what: str) -> tuple[Mapping[str, Array], Mapping[str, Array]]:

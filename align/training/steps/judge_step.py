@@ -66,7 +66,7 @@ class StepJudge:
             factor = inf if _is_anything(tensor.meant) or _is_anything(tensor.value) else 0.0
         if factor > 1.0 and tensor.way == "backward":
             relation = relate_gradients(tensor.meant, tensor.value, half=is_half(coarser))
-        unlike = tensor.meant is not None and tensor.value is None
+        unlike = tensor.way == "forward" and tensor.meant is not None and tensor.value is None
         self.seen.append(SeenTensor(tensor.way, tensor.capture, tensor.own, factor, relation, unlike))
         return factor
 

@@ -210,17 +210,21 @@ def refuse_random_steps(
 
     It is not taken again where the `free` run, which began from another seed too, shows that they stay the same. A step
     of the user's own is, and is refused too if it updates other parameters than before. `start` are the values that it
-    began from, where they are not the side's own.
+    began from, where they are not the side's own: then it was given other gradients at its updates, which may change
+    what it computes behind the first of them, and is taken by itself from both seeds.
     """
-    values = trace.values(0, COMPUTED)
-    if side.training.step is None and _shows_the_same(values, trace.losses[0], free):
+    values, loss = trace.values(0, COMPUTED), trace.losses[0]
+    if side.training.step is None and _shows_the_same(values, loss, free):
         return
+    if start:
+        alone = take_again(side, batches[:1], folder.with_name(f"{folder.name}-alone"), start)
+        values, loss = alone.values(0, COMPUTED), alone.losses[0]
     with other_seed():
         again = take_again(side, batches[:1], folder, start)
     apart = _distance(values, again.values(0, COMPUTED))
     if side.training.step is not None:
         _refuse_kept(side, trace, (again, take_again(side, batches, folder.with_name(f"{folder.name}-all"), start)))
-    if (apart is not None and apart > SAME_GRADIENTS_SHARE) or not _is_same_loss(trace.losses[0], again.losses[0]):
+    if (apart is not None and apart > SAME_GRADIENTS_SHARE) or not _is_same_loss(loss, again.losses[0]):
         raise CannotRunError.of("training_error.step_draws", side=side.label, apart=apart)
 
 

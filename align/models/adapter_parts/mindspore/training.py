@@ -191,8 +191,11 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: 
     """
     names = {id(one): name for name, one in own.items()}
 
+    done: set[str] = set()
+
     def computed(name: str, gradient: Any) -> None:
-        sink.computed(name, to_array(gradient))
+        if name not in done:  # what comes after its update is for another network's loss
+            sink.computed(name, to_array(gradient))
 
     def updated(optimizer: Any, given: tuple[Any, ...]) -> Any:
         for one in rates:
@@ -201,6 +204,7 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: 
         places = {names[id(one)]: place for place, one in enumerate(optimizer.parameters) if id(one) in names}
         seen = {name: to_array(whole[place]) for name, place in places.items() if place < len(whole)}
         others = sink.update(seen)
+        done.update(seen)
         if not others:
             return None
         new = list(whole)

@@ -188,13 +188,18 @@ def _held(training: Training, own: Mapping[str, Any]) -> list[tuple[str, float |
     return [(names.get(id(one), ""), float(group["lr"])) for group in groups for one in group["params"]]
 
 
+def _trained(own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, one) for name, one in own.items() if one.requires_grad)
+
+
 @contextmanager
 def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate_zero: bool) -> Iterator[StepCalls]:
     """Let the sink see calls of modules, gradients of parameters, and what optimizers get; rates are put back later."""
-    names = {id(one): name for name, one in own.items()}
+    names, done = {id(one): name for name, one in own.items()}, set[str]()
 
     def computed(name: str, gradient: Any) -> None:
-        sink.computed(name, to_array(gradient))
+        if name not in done:  # what comes after its update is for another network's loss
+            sink.computed(name, to_array(gradient))
 
     running: list[Any] = []
 
@@ -204,6 +209,7 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate
             return
         held = {names[id(one)]: one for group in optimizer.param_groups for one in group["params"] if id(one) in names}
         others = sink.update({name: None if one.grad is None else to_array(one.grad) for name, one in held.items()})
+        done.update(held)
         for name, value in others.items():
             held[name].grad = to_tensor(value).to(held[name])
         if rate_zero:
@@ -214,9 +220,8 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate
 
     modules = ((path, one) for path, one in training.model.named_modules() if not is_scripted(one))
     with ExitStack() as stack:
-        for name, one in own.items():
-            if one.requires_grad:
-                stack.callback(one.register_hook(partial(computed, name)).remove)
+        for name, one in _trained(own):
+            stack.callback(one.register_hook(partial(computed, name)).remove)
         for optimizer in training.optimizers:
             stack.callback(optimizer.register_step_pre_hook(updated).remove)
             stack.callback(optimizer.register_step_post_hook(ended).remove)
