@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.models.live.call_sites import user_line
-from align.models.live.module_hooks import hooked
 from align.models.loop_watcher import LoopCall
 from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterable, Iterator, Mapping
 
     from align.models.loop_watcher import LoopForms, LoopSink
 
@@ -40,9 +39,15 @@ class LoopHooks:
         self.step = step
         self._calls.clear()
 
-    def on_modules(self, modules: Iterable[tuple[str, Any]]) -> AbstractContextManager[None]:
+    @contextmanager
+    def on_modules(self, modules: Iterable[tuple[str, Any]]) -> Iterator[None]:
         """See all calls of these modules, given by path."""
-        return hooked(modules, self._before, self._after)
+        with ExitStack() as stack:
+            for path, module in modules:
+                before = module.register_forward_pre_hook(partial(self._before, path), with_kwargs=True)
+                stack.callback(before.remove)
+                stack.callback(self._forms.on_return(module, partial(self._after, path)))
+            yield
 
     def _before(self, path: str, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         call = LoopCall(path, self._calls[path], type(module).__name__, len(self.running))

@@ -62,6 +62,9 @@ class OperatorSink(Protocol):
     def computed(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
         """One of them returned."""
 
+    def applied(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
+        """A function of the user's own with a way back of its own returned, known by the name of its class."""
+
 
 class LoopForms(Protocol):
     """What a framework does with tensors that are watched."""
@@ -80,6 +83,24 @@ class LoopForms(Protocol):
 
     def on_gradient(self, tensor: Any, arrived: Callable[[Any], None]) -> bool:
         """Have `arrived` called with the gradient that comes back to a tensor; False if none can."""
+
+    def hooks_on(self, tensor: Any) -> int:
+        """How many hooks a tensor has that may change its gradient, as far as the framework tells."""
+
+    def going_back(self) -> bool:
+        """Tell whether a pass back runs, as far as the framework tells: what modules do then, they did before."""
+
+    def on_parameter(self, parameter: Any, arrived: Callable[[Any], None]) -> Callable[[], Any] | None:
+        """Have `arrived` called with each gradient of a parameter; what ends that is returned, None if none comes."""
+
+    def begins_anew(self, parameter: Any) -> bool:
+        """Tell, when a gradient comes back to it, whether that is added to none: one of a pass before was cleared."""
+
+    def own_way_back(self, module: Any) -> bool:
+        """Tell whether a module brings a way back of its own, in the place of what its operators would send."""
+
+    def on_return(self, module: Any, returned: Callable[..., None]) -> Callable[[], Any]:
+        """Have `returned` called with what forward hooks with keywords get; what ends that is returned."""
 
     def norm(self, tensor: Any) -> Any:
         """Root of the sum of squares: a number where that costs no waiting, else a tensor on its device.

@@ -15,10 +15,9 @@ import numpy as np
 
 from align.watch.explain_operator import explain_backward, explain_forward, operands
 from align.watch.operator_names import plain_name
+from align.watch.way_back import senders
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from align.core.dtypes import Array
     from align.watch.nonfinite_result import Direction, GuiltyPart, NonfiniteKind
     from align.watch.recorded_pass import Arrival, Record, RecordedPass
@@ -58,7 +57,7 @@ def backward_origin(seen: RecordedPass) -> Origin | None:
     first = next((one for one in seen.arrivals if not isfinite(one.norm)), None)
     if first is None:
         return None
-    takers = [one for one in first.place.consumers if _sent_sound(one)] or first.place.consumers
+    takers = senders(first, seen, lambda one: isfinite(one.norm))
     for one in takers:
         if one.kept is not None and (asked := _asked(one, seen, backward=True)):
             samples = _samples(asked[1], seen) or _samples_of(first.kept, seen)
@@ -66,7 +65,7 @@ def backward_origin(seen: RecordedPass) -> Origin | None:
     for one in takers:
         if not isfinite(one.norm):
             return _described(_first_cause(one, set(), seen), seen)  # a loss may hide what its gradient shows
-    record = max(takers, key=lambda one: one.order, default=first.place.producer)
+    record = next(iter(takers), first.place.producer)
     cause = "float16-gradient-overflow" if first.dtype == "float16" else "gradient-overflow"
     return _backward(first, record, cause, ())
 
@@ -75,7 +74,7 @@ def loss_scale_of(seen: RecordedPass) -> float:
     """What the loss was multiplied by: the gradient of a scalar is the product of what follows it."""
     sizes = []
     for one in seen.arrivals:
-        if one.size != 1:
+        if one.size != 1 or one.parameter:
             break
         sizes.append(abs(float(one.norm)))
     return max([1.0, *(one for one in sizes if isfinite(one))])
@@ -83,7 +82,7 @@ def loss_scale_of(seen: RecordedPass) -> float:
 
 def _counts(record: Record, seen: RecordedPass) -> bool:
     """Tell whether a scalar is a loss: a gradient came back to it, or it is not known to which one does."""
-    known = any(one.size == 1 for one in seen.arrivals)
+    known = any(one.size == 1 and not one.parameter for one in seen.arrivals)
     return not known or any(one.gradient is not None for one in record.outputs) or not record.is_module
 
 
@@ -194,14 +193,9 @@ def _asked(record: Record, seen: RecordedPass, *, backward: bool) -> tuple[str, 
     return found
 
 
-def _sent_sound(record: Record) -> bool:
-    """Tell whether the gradients of what a call returned were sound, as far as they were seen."""
-    return all(place.gradient is None or isfinite(place.gradient.norm) for place in record.outputs)
-
-
 def _backward(first: Arrival, record: Record | None, cause: str, samples: tuple[int, ...]) -> Origin:
     kind: NonfiniteKind = "NaN" if isnan(first.norm) else "Inf"
-    return Origin(kind, "backward", record, "gradient", "", cause, first.dtype, samples, first)
+    return Origin(kind, "backward", record, "gradient", first.parameter, cause, first.dtype, samples, first)
 
 
 def _samples(mask: Any, seen: RecordedPass) -> tuple[int, ...]:
@@ -219,10 +213,3 @@ def _samples(mask: Any, seen: RecordedPass) -> tuple[int, ...]:
 def _samples_of(tensor: Any, seen: RecordedPass) -> tuple[int, ...]:
     array = None if tensor is None else seen.forms.as_array(tensor)
     return () if array is None else _samples(~np.isfinite(array.astype(np.float64)), seen)
-
-
-def bad_gradients(named: Sequence[tuple[str, Any]], seen: RecordedPass) -> list[tuple[str, float]]:
-    """Names of parameters whose gradients are not finite, with the norm."""
-    given = [(name, one) for name, one in named if one is not None and seen.forms.is_floating(one)]
-    norms = seen.forms.norms([seen.forms.norm(one) for _, one in given])
-    return [(name, norm) for (name, _), norm in zip(given, norms, strict=True) if not isfinite(norm)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from align.core.verdicts import Finding, Verdict
 
 NonfiniteKind = Literal["NaN", "Inf", "explosion"]
-Direction = Literal["forward", "backward", "update"]
+Direction = Literal["forward", "backward", "step", "update"]
 GuiltyPart = Literal["input", "parameter", "output", "gradient"]
 
 
@@ -19,7 +19,8 @@ GuiltyPart = Literal["input", "parameter", "output", "gradient"]
 class NonfiniteEvent:
     """Where it began; steps are counted from 0.
 
-    `layer` is the path of the innermost module, "" outside of the model. `operator` is a functional call or the class
+    `direction` is "step" for what the loop does with gradients between the way back and the optimizer. `layer` is the
+    path of the innermost module, "" outside of the model. `operator` is a functional call or the class
     of the layer, and `line` the line of user code that called it, forward, "" where none did. `part` says which tensor
     is to blame, `tensor` its name if it has one. `cause` is an id, `reason` and `remedy` say it in words. `samples` are
     indices in the batch where few are to blame. `loss_scale` is what the loss was multiplied by; `better_scale` the

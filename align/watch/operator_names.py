@@ -41,6 +41,10 @@ VIEWS = frozenset(
     ("reshape", "view", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "t", "contiguous", "swapaxes",
      "expanddims", "reshapeview", "transposeview", "clone", "identity", "transposeext", "movedim", "view_as")
 )  # fmt: skip
+ADDING = frozenset(
+    ("add", "sub", "sum", "mean", "cat", "concat", "concatenate", "stack", "split", "chunk", "unbind", "getitem",
+     "expand", "broadcastto", "expandas", "neg", "tile", "repeat")
+)  # fmt: skip
 RISKY = frozenset(
     ("log", "sqrt", "rsqrt", "reciprocal", "div", "pow", "norm", "exp", "softmax", "log_softmax", "std", "asin",
      "log1p", "attention", "logit", "binary_cross_entropy")

@@ -27,6 +27,8 @@ class Record:
     `norm` is a number, or a tensor on its device until the pass is read. `module` is the module itself, or the one that
     runs an operator. `kept` are the arguments by position, then by name, tensors among them detached. A gradient may
     come back to what is `differentiable`; what is not may be data that were made ready, or a figure that is only shown.
+    `own_way_back` tells whether the user's code sends gradients back. `index` counts calls of this name in the layer,
+    `turn` those of the same line too.
     """
 
     path: str
@@ -35,8 +37,10 @@ class Record:
     is_module: bool
     module: Any
     line: str
+    own_way_back: bool = False
     order: int = 0
     index: int = 0
+    turn: int = 0
     norm: Any = 0.0
     size: int = 0
     dtype: str = ""
@@ -51,8 +55,13 @@ class Record:
 
     @property
     def key(self) -> tuple[str, int, str, int]:
-        """The same call of another step has the same key."""
+        """What it is called in a step."""
         return self.path, self.call, self.name, self.index
+
+    @property
+    def origin(self) -> tuple[str, int, str, str, int]:
+        """The same call of another step has the same one, also if code beside it runs in one of them only."""
+        return self.path, self.call, self.name, "" if self.is_module else self.line, self.turn
 
     @property
     def rms(self) -> float:
@@ -62,26 +71,38 @@ class Record:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A tensor of the pass: the call that made it, those that took it, and the gradient that came back."""
+    """A tensor of the pass: the call that made it, those that took it, and the gradient that came back.
+
+    Where the user put `hooks` on it, `changed` is what they made of that gradient.
+    """
 
     tensor: Any
     producer: Record | None = None
     consumers: list[Record] = field(default_factory=list)
     gradient: Arrival | None = None
+    changed: Arrival | None = None
+    hooks: int = 0
     suspect: Record | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """A gradient that came back to a place, in the order of coming."""
+    """A gradient that came back to a place, in the order of coming; to a parameter where that is named.
+
+    `again` is one that was seen already, of the same tensor in another wrapper. One that was `changed` is what hooks of
+    the user's made of it.
+    """
 
     order: int
     place: Place
     norm: Any
     size: int
     dtype: str
+    parameter: str = ""
     kept: Any = None
     largest: float | None = None
+    again: bool = False
+    changed: bool = False
 
     @property
     def rms(self) -> float:
@@ -90,17 +111,25 @@ class Arrival:
 
 
 class RecordedPass:
-    """Records one pass; `read` turns all norms into numbers."""
+    """Records one pass; `read` turns all norms into numbers.
+
+    `handed` are the root mean squares of the gradients that optimizers were given, by parameter.
+    """
 
     def __init__(self, forms: LoopForms) -> None:
         self.forms = forms
         self.records: list[Record] = []
         self.arrivals: list[Arrival] = []
+        self.handed: dict[str, float] = {}
         self.batch: dict[str, Any] = {}
         self.batch_size: int | None = None
         self._places: dict[Any, Place] = {}
-        self._counts: dict[tuple[str, int, str], int] = {}
+        self._counts: dict[tuple[Any, ...], int] = {}
         self._suspects: dict[int, Record] = {}
+        self._parameters: dict[int, Place] = {}
+        self._latest: dict[int, Place] = {}
+        self._at: dict[tuple[int, tuple[int, ...]], Place] = {}
+        self._wrapped: list[tuple[Place, Place]] = []
         self._awaited: list[tuple[Record | Arrival, list[Any]]] = []
         self._awaited_bytes = 0
 
@@ -119,15 +148,16 @@ class RecordedPass:
         inputs = [*given, *named.values()]
         tensors = [one for one in inputs if self.forms.is_floating(one)]
         record.parameters = [one for one in tensors if self.forms.is_parameter(one)]
-        record.inputs = [self._place(one) for one in tensors if not self.forms.is_parameter(one)]
+        record.inputs = [self._given(one, new) for one in tensors if not self.forms.is_parameter(one)]
         record.size = sum(_size(one) for one in new)
         record.dtype = self.forms.dtype_of(new[0])
         record.differentiable = any(map(self.forms.differentiable, new))
-        record.order, count = len(self.records), (record.path, record.call, record.name)
-        record.index = self._counts[count] = self._counts.get(count, -1) + 1
+        record.order = len(self.records)
+        record.index, record.turn = self._count(record.key[:3]), self._count(record.origin[:4])
         record.kept, record.named = [self._kept(one) for one in given], {k: self._kept(v) for k, v in named.items()}
         for place in record.inputs:
             place.consumers.append(record)
+            self._see_hooks(place)
         for one in new:
             place = self._place(one)
             place.producer = record
@@ -135,6 +165,24 @@ class RecordedPass:
         self.records.append(record)
         self._await(record, new)
         return record
+
+    def _count(self, what: tuple[Any, ...]) -> int:
+        """How often it was counted before."""
+        number = self._counts[what] = self._counts.get(what, -1) + 1
+        return number
+
+    def _given(self, tensor: Any, new: list[Any]) -> Place:
+        """The place of what a call was given; what it wrote into and returned is the tensor as it was before."""
+        earlier = self._latest.get(id(tensor)) if any(one is tensor for one in new) else None
+        return earlier if earlier is not None and earlier.tensor() is tensor else self._place(tensor)
+
+    def _see_hooks(self, place: Place) -> None:
+        """See a gradient once more where the user put hooks on its tensor since it was met: ours is the last then."""
+        tensor = place.tensor()
+        hooks = 0 if tensor is None or place.producer is None else self.forms.hooks_on(tensor)
+        if hooks > place.hooks and self.forms.differentiable(tensor):
+            self.forms.on_gradient(tensor, _Arrived(self, place, changed=True))
+            place.hooks = self.forms.hooks_on(tensor)
 
     def _await(self, one: Record | Arrival, tensors: list[Any]) -> None:
         """Let a figure be taken with those of others: where that waits for what runs, once for many tensors."""
@@ -146,11 +194,36 @@ class RecordedPass:
     def _take_figures(self) -> None:
         """Take the figures of all that is awaited, and keep the tensors of what is not finite or may go wrong."""
         awaited, self._awaited, self._awaited_bytes = self._awaited, [], 0
+        if self.forms.bytes_at_once:
+            for one, tensors in awaited:
+                if isinstance(one, Record):
+                    self._meet(one, tensors)
         for one, tensors in awaited:
             if isinstance(one, Record):
                 self._figures_of_call(one, tensors)
             else:
                 self._figures_of_gradient(one, tensors[0])
+
+    def _meet(self, record: Record, new: list[Any]) -> None:
+        """Know what a call was given by its memory, where each call gets a wrapper of its own; all is held still."""
+        given = [one for one in [*(record.kept or ()), *(record.named or {}).values()] if self.forms.is_floating(one)]
+        given = [one for one in given if not self.forms.is_parameter(one)]
+        for place, tensor in zip(record.inputs, given, strict=False):
+            made = self._at.get(self._memory(tensor))
+            if made is not None and place.producer is None and made.producer is not record:
+                made.consumers += [one for one in place.consumers if one not in made.consumers]
+                place.consumers, place.producer = made.consumers, made.producer
+                self._wrapped.append((place, made))
+        for tensor in new:
+            made = self._at.get(self._memory(tensor))
+            inside = made.producer if made is not None and record.is_module else None
+            if made is not None and inside is not None and inside.path == record.path:
+                record.inputs.append(made)  # it returns what code inside of it made, in another wrapper
+        for place, tensor in zip(record.outputs, new, strict=False):
+            self._at[self._memory(tensor)] = place
+
+    def _memory(self, tensor: Any) -> tuple[int, tuple[int, ...]]:
+        return self.forms.address(tensor), tuple(tensor.shape)
 
     def _figures_of_call(self, record: Record, new: list[Any]) -> None:
         record.norm = self._norm(record, new)
@@ -210,31 +283,54 @@ class RecordedPass:
         key = _identity(tensor)
         place = self._places.get(key)
         if place is None or place.tensor() is not tensor:
-            place = self._places[key] = Place(weakref.ref(tensor))
+            place = self._places[key] = self._latest[id(tensor)] = Place(weakref.ref(tensor))
             place.suspect = self._suspects.get(self.forms.address(tensor)) if self._suspects else None
             if self.forms.differentiable(tensor):
                 self.forms.on_gradient(tensor, _Arrived(self, place))
+            place.hooks = self.forms.hooks_on(tensor)
         return place
 
-    def arrived(self, place: Place, gradient: Any) -> None:
+    def arrived(self, place: Place, gradient: Any, parameter: str = "", *, changed: bool = False) -> None:
         """Add a gradient."""
         if not self.forms.is_floating(gradient):
             return
-        arrival = Arrival(len(self.arrivals), place, 0.0, _size(gradient), self.forms.dtype_of(gradient))
-        if place.gradient is None:
+        arrival = Arrival(len(self.arrivals), place, 0.0, _size(gradient), self.forms.dtype_of(gradient), parameter)
+        arrival.changed = changed
+        if changed:
+            place.changed = arrival
+        elif place.gradient is None:
             place.gradient = arrival
         self.arrivals.append(arrival)
         self._await(arrival, [gradient])
 
+    def parameter_arrived(self, parameter: Any, name: str, gradient: Any) -> None:
+        """Add the gradient of a parameter."""
+        place = self._parameters.setdefault(id(parameter), Place(weakref.ref(parameter)))
+        self.arrived(place, gradient, name)
+
+    def came_back(self, parameter: Any) -> Arrival | None:
+        """The gradient that came back to a parameter in this pass."""
+        place = self._parameters.get(id(parameter))
+        return None if place is None else place.gradient
+
+    def anything_came_back(self) -> bool:
+        """Tell whether gradients of parameters were seen in this pass."""
+        return bool(self._parameters)
+
     def read(self) -> None:
         """Turn norms into numbers, waiting for a device once; overflows of the norm itself are told from real ones."""
         self._take_figures()
+        for place, made in self._wrapped:
+            first = made.gradient or place.gradient
+            if place.gradient is not None and place.gradient is not first:
+                place.gradient.again = True
+            place.gradient = made.gradient = first
         figures: list[Record | Arrival] = [*self.records, *self.arrivals]
         for one, norm in zip(figures, self.forms.norms([each.norm for each in figures]), strict=True):
             one.norm = norm
             kept = one.output if isinstance(one, Record) else one.kept
             if norm == float("inf") and kept is not None:
-                one.norm = self._norm_in_float64(kept)
+                one.norm = self.norm_in_float64(kept)
 
     def maker_of(self, tensor: Any, record: Record) -> Record | None:
         """The last call before a record that returned these values, not all of them finite, in whatever shape."""
@@ -252,7 +348,7 @@ class RecordedPass:
         array = self.forms.as_array(tensor)
         return b"" if array is None else array.tobytes()
 
-    def _norm_in_float64(self, tensor: Any) -> float:
+    def norm_in_float64(self, tensor: Any) -> float:
         """The norm where squares in float32 overflow: infinite only if a value is, or is not known."""
         import numpy as np
 
@@ -263,13 +359,13 @@ class RecordedPass:
 class _Arrived:
     """Told of a gradient; a class, for a hook that holds no more than it must."""
 
-    __slots__ = ("_pass", "_place")
+    __slots__ = ("_changed", "_pass", "_place")
 
-    def __init__(self, recorded: RecordedPass, place: Place) -> None:
-        self._pass, self._place = recorded, place
+    def __init__(self, recorded: RecordedPass, place: Place, *, changed: bool = False) -> None:
+        self._pass, self._place, self._changed = recorded, place, changed
 
     def __call__(self, gradient: Any) -> None:
-        self._pass.arrived(self._place, gradient)
+        self._pass.arrived(self._place, gradient, changed=self._changed)
 
 
 def largest_of(forms: LoopForms, tensor: Any, norm: float) -> float | None:

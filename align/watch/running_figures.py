@@ -8,10 +8,10 @@ from math import isfinite, log2
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
+from align.watch.find_explosion import UsualSizes, find_explosion, sizes_of
 from align.watch.nonfinite_result import CallFigures, NearOverflow
 from align.watch.thresholds import (
     EXPLOSION_FEWEST_STEPS,
-    EXPLOSION_FLOOR,
     EXPLOSION_HISTORY,
     FIGURES_BEFORE,
     FLOAT16_LARGEST,
@@ -19,8 +19,9 @@ from align.watch.thresholds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
+    from align.watch.find_explosion import Explosion
     from align.watch.recorded_pass import Arrival, Record, RecordedPass
 
 Key = tuple[str, str, int, str, int]
@@ -29,21 +30,13 @@ Way = Literal["forward", "backward"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One tensor of a step: what made it, and on which way; `record` is the call, `arrival` the gradient."""
+    """One tensor of a step that is shown: what made it, and on which way; `arrival` is the gradient."""
 
     key: Key
     direction: Way
     record: Record
     arrival: Arrival | None
     rms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Explosion:
-    """A figure far above its running median."""
-
-    figure: Figure
-    factor: float
 
 
 class RunningFigures:
@@ -53,27 +46,20 @@ class RunningFigures:
         self.factor = factor
         self.ring: deque[tuple[int, dict[Key, float]]] = deque(maxlen=keep)
         self.near: list[NearOverflow] = []
-        self._history: dict[Key, deque[float]] = {}
+        self._history: dict[Hashable, deque[float]] = {}
 
     def explosion(self, seen: RecordedPass) -> Explosion | None:
-        """The first tensor of the pass above the factor."""
-        figures = [*figures_of(seen)]
-        known = [(one, median(self._history[one.key])) for one in figures if self._long(one.key)]
-        for way in ("forward", "backward"):
-            own = [(one, middle) for one, middle in known if one.direction == way]
-            floor = EXPLOSION_FLOOR * median([middle for _, middle in own]) if own else 0.0
-            for one, middle in own:
-                usual = max(middle, floor)
-                if usual > 0 and one.rms > self.factor * usual:
-                    return Explosion(one, one.rms / usual)
-        return None
+        """What made the first tensor of the pass that is above the factor."""
+        sizes = [*sizes_of(seen)]
+        long = {one.same for one in sizes if len(self._history.get(one.same, ())) >= EXPLOSION_FEWEST_STEPS}
+        medians = {one.same: median(self._history[one.same]) for one in sizes if one.same in self._history}
+        return find_explosion(seen, UsualSizes(sizes, medians, long), self.factor)
 
     def add(self, step: int, seen: RecordedPass) -> None:
         """Take the figures of a step that was sound."""
-        figures = {one.key: one.rms for one in figures_of(seen)}
-        self.ring.append((step, figures))
-        for key, rms in figures.items():
-            self._history.setdefault(key, deque(maxlen=EXPLOSION_HISTORY)).append(rms)
+        self.ring.append((step, {one.key: one.rms for one in figures_of(seen)}))
+        for same, rms in {one.same: one.rms for one in sizes_of(seen)}.items():
+            self._history.setdefault(same, deque(maxlen=EXPLOSION_HISTORY)).append(rms)
 
     def note_near(self, step: int, seen: RecordedPass, loss_scale: float) -> None:
         """Keep what comes near the end of float16, the largest first, each tensor once."""
@@ -110,13 +96,6 @@ class RunningFigures:
         rows = tuple(_row(one, [known.get(one.key) for _, known in steps]) for one in shown)
         return (*(number for number, _ in steps), step), rows
 
-    def last_largest(self, key: Key) -> float | None:
-        """The figure of a tensor in the last step that was sound."""
-        return next((known[key] for _, known in reversed(self.ring) if key in known), None)
-
-    def _long(self, key: Key) -> bool:
-        return len(self._history.get(key, ())) >= EXPLOSION_FEWEST_STEPS
-
 
 def figures_of(seen: RecordedPass, *, failing: bool = False) -> Iterator[Figure]:
     """All tensors of a pass, forward in order of return, then gradients in order of coming; those of calls only."""
@@ -124,6 +103,8 @@ def figures_of(seen: RecordedPass, *, failing: bool = False) -> Iterator[Figure]
         if failing or isfinite(record.norm):
             yield Figure(("forward", *record.key), "forward", record, None, record.rms)
     for one in seen.arrivals:
+        if one.parameter or one.again or one.changed:
+            continue
         maker = one.place.producer or next(iter(one.place.consumers), None)
         if maker is not None and (failing or isfinite(one.norm)):
             name = "" if one.place.producer is not None else "input of "

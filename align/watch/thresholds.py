@@ -22,6 +22,9 @@ Choice: with 2, what starts at zero (a last layer, an adapter) explodes in its s
 EXPLOSION_FLOOR: Final = 1e-3
 """A tensor's median counts as at least this share of the median of all tensors of its direction in that step.
 Choice: what is nearly zero may grow by any factor without harm; without a floor dead layers that wake explode."""
+PARAMETER_FLOOR: Final = 1.0
+"""The median of a parameter's gradient counts as at least this share of the median of those of all parameters.
+Choice: those of parameters differ by far more than those of layers' outputs; one that wakes must be beyond others."""
 NEAR_OVERFLOW: Final = 0.25
 """A float16 value beyond this share of the largest one, 65504, is about to overflow.
 Choice: two doublings of a loss scale away; a share of 0.5 tells only one step before it happens."""

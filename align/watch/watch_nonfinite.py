@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.registry import model_readers
 from align.errors import CannotRunError, NonfiniteFoundError, UsageError
 from align.models.loop_watcher import LoopWatcher
+from align.watch.find_explosion import precedes
 from align.watch.running_figures import RunningFigures
 from align.watch.step_lines import StepLines
 from align.watch.thresholds import EXPLOSION_FACTOR, KEPT_STEPS
@@ -113,14 +114,17 @@ class NonfiniteWatch:
 
     def found(self, framework: WatchedFramework, origin: Origin) -> None:
         """See Judge."""
-        self._settle(framework, worded(framework, origin), origin)
+        explosion = self.figures.explosion(framework.seen)
+        if explosion is not None and precedes(explosion, origin):
+            self._settle(framework, *exploded(framework, explosion))
+        else:
+            self._settle(framework, worded(framework, origin), origin)
 
     def passed(self, framework: WatchedFramework) -> None:
         """See Judge."""
         self.figures.note_near(framework.step, framework.seen, framework.loss_scale)
         if explosion := self.figures.explosion(framework.seen):
-            event, origin = exploded(framework, explosion)
-            self._settle(framework, event, origin)
+            self._settle(framework, *exploded(framework, explosion))
             return
         self.figures.add(framework.step, framework.seen)
         if self._lines is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from math import isfinite
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.models.loop_hooks import LoopHooks, line_of_user
 from align.models.nested_values import leaves
-from align.watch.find_event import backward_origin, bad_gradients, forward_origin, loss_scale_of
-from align.watch.judge_update import update_origin
+from align.watch.find_event import backward_origin, forward_origin, loss_scale_of
+from align.watch.judge_update import Handed, gradients_origin, update_origin
 from align.watch.operator_names import VIEWS, plain_name
 from align.watch.recorded_pass import Record, RecordedPass
 from align.watch.thresholds import SKIPPED_IN_A_ROW
@@ -55,6 +55,8 @@ class WatchedFramework:
         self._known: dict[int, Any] = {}
         self._whole: set[int] = set()
         self._trained: set[int] = set()
+        self._seen_back: set[int] = set()
+        self._skipped_with: tuple[RecordedPass, Origin] | None = None
         self._updated = self._read = self._judged = False
         self._in_a_row = 0
         self._stack = ExitStack()
@@ -96,6 +98,7 @@ class WatchedFramework:
         if outputs:
             line = line_of_user(self._home)
             record = Record(call.path, call.number, call.class_name, is_module=True, module=module, line=line)
+            record.own_way_back = self.forms.own_way_back(module)
             self.seen.add(record, [one for _, one in leaves(args)], dict(leaves(dict(kwargs))), outputs)
 
     def arrived(self, call: LoopCall, name: str, gradient: Any) -> None:
@@ -103,6 +106,15 @@ class WatchedFramework:
 
     def computed(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
         """See OperatorSink."""
+        self._add_operator(name, args, kwargs, output)
+
+    def applied(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
+        """See OperatorSink."""
+        self._add_operator(name, args, kwargs, output, own_way_back=True)
+
+    def _add_operator(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any, *, own_way_back: bool = False
+    ) -> None:
         if self.stopped or self._back or not (self._hooks.running or self.seen.records):
             return
         call, module = self._hooks.running[-1] if self._hooks.running else (None, None)
@@ -113,6 +125,7 @@ class WatchedFramework:
             line = "" if plain_name(name) in VIEWS else line_of_user(self._home)
             path, number = (call.path, call.number) if call is not None else ("", 0)
             record = Record(path, number, name, is_module=False, module=module, line=line)
+            record.own_way_back = own_way_back
             self.seen.add(record, [one for _, one in leaves(args)], dict(leaves(dict(kwargs))), outputs)
 
     # Steps.
@@ -123,7 +136,7 @@ class WatchedFramework:
         return bool(self.seen.arrivals)
 
     def _outermost(self, module: Any) -> None:
-        if self.stopped:
+        if self.stopped or self.forms.going_back():  # then it computes its layers again
             return
         if id(module) not in self._known:
             self._hook(module)
@@ -144,7 +157,21 @@ class WatchedFramework:
                 self._whole.add(id(one))
         named = [(inside(label, path), one) for path, one in found]
         self._stack.enter_context(self._hooks.on_modules(named))
-        self.names |= {id(one): name for name, one in self.watcher.loop_parameters(model)}
+        named = self.watcher.loop_parameters(model)
+        self.names |= {id(one): name for name, one in named}
+        for name, one in named:
+            if id(one) not in self._seen_back:
+                self._seen_back.add(id(one))
+                ended = self.forms.on_parameter(one, partial(self._parameter_gradient, one, name))
+                if ended is not None:
+                    self._stack.callback(ended)
+
+    def _parameter_gradient(self, parameter: Any, name: str, gradient: Any) -> None:
+        if self.stopped or not self.seen.records:
+            return
+        if self._skipped_with is not None and self.forms.begins_anew(parameter):
+            self._skipped_with = None
+        self.seen.parameter_arrived(parameter, name, gradient)
 
     def _watches(self, module: Any) -> bool:
         """Tell whether it trains: no model in evaluation that was in training before."""
@@ -159,20 +186,27 @@ class WatchedFramework:
         if origin := forward_origin(self.seen):
             self._judge.found(self, origin)
             return
-        named = [
-            (self._name(one), value) for one, value in zip(self.watcher.held_by(optimizer), gradients, strict=False)
-        ]
-        if bad := bad_gradients(named, self.seen):
-            self._judge.found(self, backward_origin(self.seen) or parameter_origin(bad, self.seen, self._known_paths()))
+        held = zip(self.watcher.held_by(optimizer), gradients, strict=False)
+        handed = [Handed(self._name(one), one, value) for one, value in held]
+        if origin := gradients_origin(handed, self.seen, self._known_paths()):
+            self._judge.found(self, self._of_pass_before() or origin if origin.direction == "step" else origin)
         elif not self._judged:
             self._judged = True
             self._judge.passed(self)
+
+    def _of_pass_before(self) -> Origin | None:
+        """Where a pass before this one went wrong to which gradients were added; that pass is the one shown then."""
+        if self._skipped_with is None:
+            return None
+        self.seen, origin = self._skipped_with
+        self.step, self.skipped = self.step - 1, self.skipped - 1
+        return origin
 
     def _after_update(self, optimizer: Any) -> None:
         """Look at the parameters that it moved."""
         if self.stopped:
             return
-        self._updated = True
+        self._updated, self._skipped_with = True, None
         held = [(self._name(one), one) for one in self.watcher.held_by(optimizer)]
         if origin := update_origin(self.watcher.optimizer_state(optimizer), held, self.forms):
             self._judge.found(self, origin)
@@ -199,6 +233,8 @@ class WatchedFramework:
             self._judge.found(self, origin)
             return False
         origin = backward_origin(self.seen)
+        if origin is not None:
+            self._skipped_with = self.seen, origin
         if origin is not None and self._in_a_row + 1 >= SKIPPED_IN_A_ROW:
             self._judge.found(self, origin)
         return origin is not None
@@ -243,20 +279,6 @@ class WatchedFramework:
         first, _, rest = name.partition(".")
         known = taken[int(first)] if first.isdecimal() and int(first) < len(taken) else first
         return f"{known}.{rest}".rstrip(".")
-
-
-def parameter_origin(bad: list[tuple[str, float]], seen: RecordedPass, paths: Mapping[str, str]) -> Origin:
-    """The gradient of a parameter that is not finite though those of all layers were."""
-    from align.watch.find_event import Origin
-
-    name, norm = bad[-1]  # the last layer's come back first
-    records = [one for one in seen.records if one.path == paths.get(name, "")]
-    record = records[0] if records else None
-    dtype = record.dtype if record else ""
-    cause = "float16-gradient-overflow" if dtype == "float16" else "gradient-overflow"
-    return Origin(
-        "Inf" if norm == norm and not isfinite(norm) else "NaN", "backward", record, "gradient", name, cause, dtype
-    )
 
 
 def inside(label: str, path: str) -> str:

@@ -16,8 +16,8 @@ from align.words.catalogue import sentence, word
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from align.watch.find_explosion import Explosion
     from align.watch.nonfinite_result import GuiltyPart, NearOverflow
-    from align.watch.running_figures import Explosion
     from align.watch.watched_framework import WatchedFramework
     from align.words.message_words import Sentence
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def worded(framework: WatchedFramework, origin: Origin) -> NonfiniteEvent:
     """The event that an origin is."""
     record = origin.record
-    layer = record.path if record is not None else origin.tensor.rpartition(".")[0]
+    layer = record.path if record is not None else _layer_of(origin)
     scale, better = _scales(framework, origin)
     operator = record.name if record is not None else ""
     facts = {
@@ -58,27 +58,31 @@ def worded(framework: WatchedFramework, origin: Origin) -> NonfiniteEvent:
     )
 
 
+def _layer_of(origin: Origin) -> str:
+    """The layer of a parameter that went wrong; what the step does is done in none."""
+    return "" if origin.direction == "step" else origin.tensor.rpartition(".")[0]
+
+
 def exploded(framework: WatchedFramework, explosion: Explosion) -> tuple[NonfiniteEvent, Origin]:
     """The event that an explosion is."""
-    figure = explosion.figure
-    record = figure.record
-    part: GuiltyPart = "output" if figure.direction == "forward" else "gradient"
-    dtype = figure.arrival.dtype if figure.arrival is not None else record.dtype
-    origin = Origin("explosion", figure.direction, record, part, "", "explosion", dtype, (), figure.arrival)
-    facts = {"factor": explosion.factor, "rms": figure.rms, "operator": record.name}
+    record, way, tensor = explosion.record, explosion.direction, explosion.tensor
+    part: GuiltyPart = "output" if way == "forward" else "gradient"
+    dtype = explosion.arrival.dtype if explosion.arrival is not None else record.dtype if record is not None else ""
+    origin = Origin("explosion", way, record, part, tensor, "explosion", dtype, (), explosion.arrival)
+    facts = {"factor": explosion.factor, "rms": explosion.rms, "tensor": tensor}
     event = NonfiniteEvent(
         "explosion",
         framework.step,
-        figure.direction,
-        record.path,
-        record.call,
-        record.name,
-        record.line,
+        way,
+        record.path if record is not None else _layer_of(origin),
+        record.call if record is not None else 0,
+        record.name if record is not None else "",
+        record.line if record is not None else "",
         part,
-        "",
+        tensor,
         "explosion",
-        sentence("nonfinite_cause.explosion", **facts),
-        sentence(f"nonfinite_remedy.explosion_{figure.direction}", **facts),
+        sentence(f"nonfinite_cause.{explosion.words}", **facts),
+        sentence(f"nonfinite_remedy.{explosion.words}", **facts),
         _weights(framework, origin),
         (),
         dtype,
@@ -100,7 +104,8 @@ def headline(event: NonfiniteEvent) -> Sentence:
         "reason": event.reason,
         "line": event.line,
     }
-    return sentence(f"nonfinite_verdict.{'in_layer' if event.layer else 'outside'}", **facts)
+    place = "in_step" if event.direction == "step" else "in_layer" if event.layer else "outside"
+    return sentence(f"nonfinite_verdict.{place}", **facts)
 
 
 def judged(
@@ -145,8 +150,8 @@ def _findings(framework: WatchedFramework, near: Sequence[NearOverflow]) -> list
 
 def _weights(framework: WatchedFramework, origin: Origin) -> Sentence:
     """What is known of the weights before this step, and so where the fault is not."""
-    if origin.direction == "update":
-        return sentence("nonfinite_weights.update")
+    if origin.direction in ("update", "step"):
+        return sentence(f"nonfinite_weights.{origin.direction}")
     if origin.part == "parameter":
         return sentence("nonfinite_weights.first" if framework.step == 0 else "nonfinite_weights.between")
     return sentence("nonfinite_weights.sound")

@@ -41,7 +41,7 @@ def _event(event: dict[str, Any]) -> Facts:
     facts = [
         (say("nonfinite.reason"), event["reason"]),
         (say("nonfinite.remedy"), event["remedy"]),
-        (say("nonfinite.place"), event["layer"] or say("nonfinite.outside")),
+        (say("nonfinite.place"), _place(event)),
         (say("nonfinite.part"), f"{part} {event['tensor']}".strip()),
         (say("nonfinite.weights"), event["weights"]),
     ]
@@ -54,6 +54,13 @@ def _event(event: dict[str, Any]) -> Facts:
     if event["better_scale"] is not None:
         facts.append((say("nonfinite.better"), format_number(event["better_scale"])))
     return Facts(say("nonfinite.title"), tuple(facts), "bad")
+
+
+def _place(event: dict[str, Any]) -> str:
+    """The layer, or what lies outside of all."""
+    if event["direction"] == "step":
+        return word("nonfinite_direction", "step")
+    return str(event["layer"] or say("nonfinite.outside"))
 
 
 def _before(steps: Sequence[int], rows: Sequence[dict[str, Any]]) -> Table:

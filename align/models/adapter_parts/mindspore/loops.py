@@ -8,7 +8,7 @@ that gradients come back to, those that it sees going out are not.
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from align.errors import CannotRunError
 from align.models.adapter_parts.mindspore.arrays import to_array
 from align.models.adapter_parts.mindspore.functions import operators_arguments
+from align.models.live.applied_functions import around_apply
 from align.models.loop_watcher import OptimizerState
 from align.models.thresholds import NORM_BYTES
 
@@ -48,15 +49,45 @@ class MindSporeLoopForms:
 
     def on_gradient(self, tensor: Any, arrived: Callable[[Any], None]) -> bool:
         """A hook of the tensor, if it takes one."""
+        return self.on_parameter(tensor, arrived) is not None
+
+    def hooks_on(self, tensor: Any) -> int:  # noqa: ARG002
+        """MindSpore does not tell."""
+        return 0
+
+    def going_back(self) -> bool:
+        """MindSpore does not tell."""
+        return False
+
+    def on_parameter(self, parameter: Any, arrived: Callable[[Any], None]) -> Callable[[], Any] | None:
+        """A hook of the tensor that it is."""
 
         def seen(gradient: Any) -> None:
             arrived(gradient)  # what a hook returns would take the gradient's place
 
         try:
-            tensor.register_hook(seen)
+            ended: Callable[[], Any] = parameter.register_hook(seen).remove
         except RuntimeError:  # no gradient comes back to it
-            return False
-        return True
+            return None
+        return ended
+
+    def begins_anew(self, parameter: Any) -> bool:  # noqa: ARG002
+        """Nobody knows: the user's loop holds the gradients."""
+        return False
+
+    def own_way_back(self, module: Any) -> bool:
+        """A cell with a `bprop`."""
+        return bool(module.has_bprop)
+
+    def on_return(self, module: Any, returned: Callable[..., None]) -> Callable[[], Any]:
+        """A forward hook; a cell with a `bprop` of its own calls its hooks, but lets none be put on."""
+        own = module.has_bprop
+        module.has_bprop = False
+        try:
+            ended: Callable[[], Any] = module.register_forward_hook(returned, with_kwargs=True).remove
+        finally:
+            module.has_bprop = own
+        return ended
 
     @property
     def bytes_at_once(self) -> int:
@@ -195,7 +226,7 @@ class MindSporeLoops:
 
     @contextmanager
     def operators(self, sink: OperatorSink) -> Iterator[None]:
-        """By the dispatch mode; raises CannotRunError where this MindSpore has none."""
+        """By the dispatch mode, and `apply` of the user's own functions; raises CannotRunError without such a mode."""
         import mindspore
 
         try:
@@ -209,7 +240,11 @@ class MindSporeLoops:
                 sink.computed(func.name, operators_arguments(args), kwargs or {}, output)
                 return output
 
-        with Operators():
+        def applied(function: Any, args: Any, kwargs: Any, output: Any) -> None:
+            sink.applied(function.__name__, args, kwargs, output)
+
+        functions = sys.modules.get("mindspore.common._grad_function")  # of versions that have any
+        with around_apply(functions._Function, applied) if functions else nullcontext(), Operators():  # noqa: SLF001
             yield
 
 

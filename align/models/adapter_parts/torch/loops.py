@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from align.models.adapter_parts.torch.arrays import dtype_name, to_array
 from align.models.adapter_parts.torch.state import is_scripted
+from align.models.live.applied_functions import around_apply
 from align.models.loop_watcher import OptimizerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
@@ -52,6 +52,36 @@ class TorchLoopForms:
         """A hook of the tensor, which goes with it."""
         tensor.register_hook(arrived)
         return True
+
+    def hooks_on(self, tensor: Any) -> int:
+        """Those of `register_hook`."""
+        return len(tensor._backward_hooks or ())  # noqa: SLF001 - no public name
+
+    def going_back(self) -> bool:
+        """By the task of its engine."""
+        import torch
+
+        return int(torch._C._current_graph_task_id()) >= 0  # noqa: SLF001 - no public name
+
+    def on_parameter(self, parameter: Any, arrived: Callable[[Any], None]) -> Callable[[], Any] | None:
+        """A hook that sees what comes back before it is added to what the parameter holds."""
+        if not parameter.requires_grad:
+            return None
+        ended: Callable[[], Any] = parameter.register_hook(arrived).remove
+        return ended
+
+    def begins_anew(self, parameter: Any) -> bool:
+        """None, or zeros."""
+        return parameter.grad is None or not bool(parameter.grad.any())
+
+    def own_way_back(self, module: Any) -> bool:  # noqa: ARG002
+        """No module has one: it calls functions that have."""
+        return False
+
+    def on_return(self, module: Any, returned: Callable[..., None]) -> Callable[[], Any]:
+        """A forward hook."""
+        ended: Callable[[], Any] = module.register_forward_hook(returned, with_kwargs=True).remove
+        return ended
 
     @property
     def bytes_at_once(self) -> int:
@@ -206,9 +236,11 @@ class TorchLoops:
 
         return Watch()
 
-    def operators(self, sink: OperatorSink) -> AbstractContextManager[None]:
-        """By a function mode."""
+    @contextmanager
+    def operators(self, sink: OperatorSink) -> Iterator[None]:
+        """By a function mode; the user's own `autograd.Function`, which no mode sees, by its `apply`."""
         import torch
+        from torch.autograd.function import _SingleLevelFunction
         from torch.overrides import TorchFunctionMode
 
         class Operators(TorchFunctionMode):  # type: ignore[misc]
@@ -219,8 +251,12 @@ class TorchLoops:
                     sink.computed(name.strip("_"), args, kwargs or {}, output)
                 return output
 
-        mode: AbstractContextManager[None] = Operators()
-        return mode
+        def applied(function: Any, args: Any, kwargs: Any, output: Any) -> None:
+            if torch.is_grad_enabled():
+                sink.applied(function.__name__, args, kwargs, output)
+
+        with around_apply(_SingleLevelFunction, applied), Operators():
+            yield
 
 
 # Reading an attribute, and what returns its own argument or asks about it.
