@@ -472,7 +472,22 @@ class FollowedUses(UseSink):
             for way in ways if pool else ():
                 if found := self._by_order(use, way, pool):
                     return found
-        return None
+        return self._side_by_side(use, window)
+
+    def _side_by_side(self, use: Use, window: Sequence[Use]) -> Followed | None:
+        """Match a product that is not seen to be cut with several that are as wide together: behind what follows it."""
+        if len(window) < 2 or sum(one.features for one in window) != use.features:
+            return None
+        hints = self._hints.get(use.piece.names[0], ())
+        window = sorted(window, key=lambda one: _rank(one, use, hints))
+        tie, ways = frozenset(one.order for one in window), [*islice(permutations(window), MOST_ORDERS_OF_A_TIE)]
+        self.ties.setdefault(tie, len(ways))
+        self.choices.setdefault(tie, key_of(use))
+        matches, start = list[Match](), 0
+        for one in ways[self._orders.get(tie, 0) % len(ways)]:
+            matches.append(_matched(use, tuple(range(start, start + one.features)), one, None))
+            start += one.features
+        return Followed(use, matches, "choice", tie)
 
     def _window(self, use: Use, tied: Sequence[Use]) -> list[Use]:
         """Of those that the same rows go into: those with no other product between them that is to come.

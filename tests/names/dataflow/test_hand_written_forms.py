@@ -137,6 +137,25 @@ def test_gate_and_up_of_routed_experts_stand_in_one_stack_and_a_norm_may_scale_b
     assert_shown(mapped(source, target, inputs), true)
 
 
+def test_a_product_that_is_cut_behind_its_activation_is_matched_with_those_that_are_as_wide_together() -> None:
+    def original(own: Any, x: Any) -> Any:
+        return own.wide_end(own.wide(x).tanh()) - own.thin_end(own.thin(x).tanh())
+
+    def port(own: Any, x: Any) -> Any:
+        thin, wide = own.both(x).tanh().split([4, 6], -1)
+        return own.last(wide) - own.first(thin)
+
+    source = net(original, wide=linear(8, 6), thin=linear(8, 4), wide_end=linear(6, 3), thin_end=linear(4, 3))
+    target = net(port, both=linear(8, 10), first=linear(4, 3), last=linear(6, 3))
+
+    def true(own: dict[str, np.ndarray]) -> dict[str, Any]:
+        roles, ends = ("weight", "bias"), {"wide_end": "last", "thin_end": "first"}
+        both = {f"both.{role}": np.concatenate([own[f"thin.{role}"], own[f"wide.{role}"]]) for role in roles}
+        return both | {f"{b}.{role}": own[f"{a}.{role}"] for a, b in ends.items() for role in roles}
+
+    assert_shown(mapped(source, target, ROWS), true)
+
+
 def gated(own: Any, x: Any, state: Any) -> Any:
     reset = (own.reset_x(x) + own.reset_h(state)).sigmoid()
     keep = (own.keep_x(x) + own.keep_h(state)).sigmoid()
