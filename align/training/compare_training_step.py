@@ -29,6 +29,7 @@ from align.training.open_training import batch_findings, open_training, open_tra
 from align.training.step_result import StepComparison
 from align.training.steps.compare_moments import compare_moments, moment_findings
 from align.training.steps.compare_values import owners_of
+from align.training.steps.gradient_relations import NOT_CLEARED
 from align.training.steps.measure_step_noise import UNMEASURED
 from align.training.steps.record_step import COMPUTED
 from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference, refuse_random_steps
@@ -103,9 +104,26 @@ def compare_training_step(
         task = _Task(sides, batches, name_map, Path(folder), lambda: progress("step", next(stages), STAGES))
         live = tuple(one for one in sides if not isinstance(one, ReferenceSteps))
         found = tuple(chain.from_iterable(batch_findings(one, batches[0]) for one in live))
-        result = _with_masks(task, (live[0], live[1])) if len(live) == len(SIDES) else _without_dropout(task, live)
+        both = (live[0], live[1]) if len(live) == len(SIDES) else None
+        result = _with_masks(task, both) if both else _without_dropout(task, live)
+        if both and (later := _first_faulty(result, batches)):
+            again = replace(task, batches=[*batches[later:], *batches[:later]], folder=task.folder / "later")
+            shown = _with_masks(again, both)
+            culprits = tuple(replace(one, step=one.step + later) for one in shown.culprits)
+            result = replace(result, culprits=culprits, verdict=shown.verdict) if culprits else result
         culprits = _with_lines(result.culprits, candidate, sides[1])
         return replace(result, findings=(*found, *result.findings), culprits=culprits)
+
+
+def _first_faulty(result: StepComparison, batches: Sequence[Batch]) -> int:
+    """The number of the first step, from 0, whose batch shows what the first one does not; 0 for none.
+
+    What a step leaves behind for the next one is no matter of the batch.
+    """
+    steps = {one.step - 1 for one in result.culprits if one.cause != NOT_CLEARED}
+    first = min(steps, default=0)
+    known = len(steps) == len({one.step for one in result.culprits}) and batches[first] is not batches[0]
+    return first if first and known else 0
 
 
 def _with_lines(culprits: Sequence[StepCulprit], candidate: Given, side: Opened) -> tuple[StepCulprit, ...]:

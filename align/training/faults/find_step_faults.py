@@ -37,12 +37,16 @@ class _Fault:
     relation: GradientRelation = UNKNOWN
     parameters: list[str] = field(default_factory=list)
     near: str = ""
+    backward_relations: list[GradientRelation] = field(default_factory=list)
+    alike: bool = True  # whether all gradients that are off show one thing
 
     def add(self, way: str, factor: float, relation: GradientRelation = UNKNOWN, near: str = "") -> None:
         """Note something that is off."""
         if factor > max(self.forward, self.backward):
             self.near = near
         setattr(self, way, max(getattr(self, way), factor))
+        self.alike &= not self.backward_relations or _alike(self.backward_relations[0], relation)
+        self.backward_relations += [relation] if way == "backward" else []
         if relation.cause and (factor > self.worst or not self.relation.cause):
             self.worst, self.relation = factor, relation
 
@@ -112,7 +116,7 @@ class LayerFaults:
         part, path = place
         pair = self._pairs.get(path)
         kind: FaultKind = "loss" if part == "loss" else "forward" if fault.forward else "backward"
-        known = UNKNOWN if kind == "forward" else fault.relation
+        known = UNKNOWN if kind == "forward" or (part == "loss" and not fault.alike) else fault.relation
         return StepCulprit(
             kind,
             part,

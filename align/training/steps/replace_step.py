@@ -160,6 +160,8 @@ class ReplacedStep(StepUnseen):
         new = {}
         for name, mine in self._partners.inputs(module, call, inputs).items():
             value = inputs[name]
+            if value.dtype.kind in "iub" and name != next(iter(inputs)):
+                continue  # lengths or the order of samples beside the data, which sides write in their own ways
             shape, dtype = tuple(value.shape), dtype_name(value.dtype)
             other = self._replacement(mine, Capture(0, module, call, name, "", shape, dtype, role="input"), value)
             if other is not None:
