@@ -127,6 +127,9 @@ class StepSink(Protocol):
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """An optimizer is called with these gradients; return those that it is to get instead."""
 
+    def rated(self, held: Sequence[tuple[str, float | None]]) -> None:
+        """An optimizer is about to update parameters of these names at these rates; of a schedule a rate is None."""
+
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
         """A step ended; `values` are all parameters and buffers, `loss` None where a user's step returns none."""
 

@@ -111,6 +111,9 @@ class StepUnseen:
     def computed(self, name: str, gradient: Array) -> None:
         """Nothing is kept."""
 
+    def rated(self, held: Sequence[tuple[str, float | None]]) -> None:
+        """Nothing is kept."""
+
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:  # noqa: ARG002
         """Let the optimizer have them."""
         return {}

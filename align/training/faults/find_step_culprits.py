@@ -170,11 +170,23 @@ def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     if (culprit.part, culprit.candidate, culprit.cause) == ("code", "", ""):
         named = explain_loss_inside(culprit, seen)
         return explain_outputs(named, seen) if named.kind == "forward" else named
-    if culprit.part != "loss" or culprit.cause == OTHER:
+    begins = culprit.part == "code" and not culprit.candidate and culprit.cause == "gradient-factor"
+    if not begins and (culprit.part != "loss" or culprit.cause == OTHER):
         return culprit
     loops = any(side.own_step for side in seen.sides)
     named = named_scale(culprit, given_in_whole(seen), seen.runs_a_step, loops=loops) if loops else culprit
+    if begins:  # behind the last layer, where the model's outputs are not paired
+        return _sum_of_parts(named, max(seen.runs_a_step))
     return explain_loss(culprit, seen) if named is culprit or _is_of_loss(named, seen) else named
+
+
+def _sum_of_parts(culprit: StepCulprit, parts: int) -> StepCulprit:
+    """Suspect the sum over parts of a batch where the gradient that begins the way back is as often the right one."""
+    factor = culprit.facts.get("factor")
+    if parts == 1 or not isinstance(factor, (int, float)) or abs(factor / parts - 1.0) > FACTOR_TOLERANCE:
+        return culprit
+    facts: dict[str, float | int | str] = {"factor": factor, "parts": parts, "side": "candidate"}
+    return replace(culprit, kind="loss", part="loss", near="", cause=OF_LOSS[0], facts=facts, sureness="suspected")
 
 
 def _of_whole(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:

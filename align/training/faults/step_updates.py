@@ -16,6 +16,7 @@ from align.training.step_result import ComparedUpdate, StepCulprit
 from align.training.steps.both_steps import optimizer_scale
 from align.training.steps.compare_values import paired_values, values_of_both
 from align.training.steps.record_step import AFTER, GIVEN
+from align.training.steps.recorded_steps import BY_LOOP
 from align.training.updates.apply_rule import gradient_norm, moved_norm
 from align.training.updates_result import SteppedParameter, UpdatesResult
 from align.words.catalogue import sentence
@@ -243,7 +244,7 @@ def _unlike(
     taken = len(seen.traces[0].losses)
     for (mine, theirs), names in paired.items():
         rates = known[mine], known[theirs]
-        if faulty & {*names} or any(one.problem or not one.values for one in rates):
+        if faulty & {*names} or any(one.problem or not one.values or one.by == BY_LOOP for one in rates):
             continue
         unlike = first_unlike_rate(*rates)
         if unlike is not None and unlike.step >= taken:

@@ -12,6 +12,7 @@ import numpy as np
 
 from align.core.dtypes import EPSILON, dtype_name
 from align.training.faults.gradient_forms import given_in_step
+from align.training.faults.gradient_scale import OF_LOSS
 from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import owners_of, values_of_both
 from align.training.steps.record_step import AFTER, BEFORE, GIVEN
@@ -148,8 +149,11 @@ def without_followers(culprits: Sequence[StepCulprit]) -> list[StepCulprit]:
     """
     by_loss = any(one.part == "loss" for one in culprits)
     clear = [one for one in culprits if not _is_near_rounding(one)]
-    used = [one for one in clear if by_loss and one.part == "code" and not (one.candidate or one.near)]
-    return [one for one in clear or culprits if one not in used or not one.parameters]
+    in_code = [one for one in clear if one.part == "code" and one.kind == "backward"]
+    follows = [one for one in in_code if by_loss and one.parameters and not (one.candidate or one.near)]
+    if any(one.cause in OF_LOSS for one in culprits):  # all gradients are so much larger, wherever they begin
+        follows += in_code
+    return [one for one in clear or culprits if one not in follows]
 
 
 def _is_near_rounding(one: StepCulprit) -> bool:

@@ -78,6 +78,7 @@ class StepWriter(StepUnseen):
         self._stack = ExitStack()
         self._seen, self._begun, self._updated, self._moments = seen, begun, updated, moments
         self.by_optimizers = 1.0
+        self._rates: dict[str, dict[int, float]] = {}
         self._step = 0
         self._computed = SpilledArrays()
         self._given: set[str] = set()
@@ -125,6 +126,12 @@ class StepWriter(StepUnseen):
         known = self._computed.get(name)
         self._computed[name] = gradient if known is None else known + gradient
 
+    def rated(self, held: Sequence[tuple[str, float | None]]) -> None:
+        """Keep the rates of a step, which a loop may set by itself."""
+        for name, rate in held:
+            if rate is not None:
+                self._rates.setdefault(name, {}).setdefault(self._step, rate)
+
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """Write what an optimizer gets of itself."""
         found = {name: times(value, self.by_optimizers) for name, value in gradients.items() if value is not None}
@@ -156,7 +163,11 @@ class StepWriter(StepUnseen):
 
     def trace(self) -> StepTrace:
         """Read back what was written, once it is sealed."""
-        return StepTrace(self._folder, self.losses, self.held, repeated=self.repeated)
+        found = StepTrace(self._folder, self.losses, self.held, repeated=self.repeated)
+        steps = range(len(self.losses))
+        whole = {name: own for name, own in self._rates.items() if len(own) == len(steps)}
+        found.rates = {name: [own[step] for step in steps] for name, own in whole.items()}
+        return found
 
     def __enter__(self) -> StepWriter:
         for writer in self._writers.values():
@@ -213,6 +224,7 @@ class StepTrace(UpdateTrace):
         super().__init__(folder, losses)
         self.forward, self.backward = TraceFolder(folder / FORWARD), TraceFolder(folder / BACKWARD)
         self.held, self.repeated = held, repeated
+        self.rates: Mapping[str, Sequence[float]] = {}  # of each step, at the update itself; of a live side
 
     @cached_property
     def gradients(self) -> dict[str, Capture]:

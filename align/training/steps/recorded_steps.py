@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from align.core.layer_settings import LearningRates
 from align.core.protocols import OptimizerReader, SettingsReader
 from align.core.training import MomentReader
 from align.errors import CannotRunError, UsageError
@@ -26,7 +27,7 @@ from align.models.source_lines import made_at
 from align.training.steps.free_run import rounding_growth, run_rounded
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import COMPUTED, GIVEN, StepTrace, StepWriter, UpdateTrace, take_again
-from align.training.thresholds import SAME_GRADIENTS_SHARE
+from align.training.thresholds import SAME_GRADIENTS_SHARE, SAME_SETTING_SHARE
 from align.training.training_batches import read_training_batches
 from align.training.updates.apply_rule import blocks_of
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     Loss = float | None
 
+BY_LOOP = "loop"  # what changes the rates where no schedule does
 _NOTHING: Mapping[str, Array] = {}
 
 
@@ -152,7 +154,7 @@ def described_steps(
         reader.name,
         reader.environment(),
         parameters,
-        groups_of(opened, len(batches)),
+        _at_these_rates(groups_of(opened, len(batches)), trace.rates),
         _loss(opened),
         training.step is not None,
         partial(_line, opened.side.model),
@@ -184,6 +186,24 @@ def groups_of(opened: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
             groups = reader.read_groups(optimizer, opened.training.model, schedulers, wanted)
         for group in groups:
             found |= dict.fromkeys(group.names or (), group)
+    return found
+
+
+def _at_these_rates(
+    groups: Mapping[str, ParameterGroup], rates: Mapping[str, Sequence[float]]
+) -> Mapping[str, ParameterGroup]:
+    """The groups with the rates that a loop has set by itself, where they are others than those of the schedule."""
+    others: dict[tuple[int, tuple[float, ...]], ParameterGroup] = {}
+    found = {}
+    for name, group in groups.items():
+        own = tuple(rates.get(name, ()))
+        known = group.rates
+        if not own or known.problem or not known.values:
+            found[name] = group
+            continue
+        same = all(abs(rate - known.at(step)) <= SAME_SETTING_SHARE * abs(rate) for step, rate in enumerate(own))
+        set_by_loop = LearningRates((*own, own[-1]), by=BY_LOOP)
+        found[name] = group if same else others.setdefault((id(group), own), replace(group, rates=set_by_loop))
     return found
 
 

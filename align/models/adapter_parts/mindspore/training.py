@@ -69,7 +69,7 @@ class MindSporeTrainer:
         model = training.model
         own = {one.name: one for one in model.trainable_params()}
         tensors = own | named_tensors(model)
-        held = _held(training, own)
+        held = _held(training.optimizers, own)
         rates = [one for optimizer in training.optimizers for one in rates_of(optimizer)] if rate_zero else []
         schedules = [(one, living_schedulers(one)) for one in training.optimizers]
         alone = _left_alone(training, schedules), same_random_numbers(), operators_restarted(model)
@@ -177,10 +177,10 @@ def _step(
     return loss / scale
 
 
-def _held(training: Training, own: Mapping[str, Any]) -> list[tuple[str, float | None]]:
-    """Names and rates of what the optimizers hold."""
+def _held(optimizers: Sequence[Any], own: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+    """Names and rates of what optimizers hold."""
     names = {id(one): name for name, one in own.items()}
-    return [(names.get(id(one), ""), _rate(each, one)) for each in training.optimizers for one in each.parameters]
+    return [(names.get(id(one), ""), _rate(each, one)) for each in optimizers for one in each.parameters]
 
 
 @contextmanager
@@ -203,6 +203,7 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: 
         whole = given[0] if given and isinstance(given[0], (tuple, list)) else given
         places = {names[id(one)]: place for place, one in enumerate(optimizer.parameters) if id(one) in names}
         seen = {name: to_array(whole[place]) for name, place in places.items() if place < len(whole)}
+        sink.rated(_held([optimizer], own))
         others = sink.update(seen)
         done.update(seen)
         if not others:

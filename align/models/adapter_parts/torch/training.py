@@ -69,7 +69,7 @@ class TorchTrainer:
             if not model.training:  # else parts of it may be held in evaluation mode on purpose
                 model.train()
             for number, batch in enumerate(batches):
-                _fill(further, tensors, sink.begin(number, _held(training, own)))
+                _fill(further, tensors, sink.begin(number, _held(training.optimizers, own)))
                 once = _recompute_passed_by() if layers_run_once() else nullcontext()
                 parts = self.split_batch(training, batch)
                 given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
@@ -181,10 +181,10 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
     return loss
 
 
-def _held(training: Training, own: Mapping[str, Any]) -> list[tuple[str, float | None]]:
-    """Names and rates of what the optimizers hold."""
+def _held(optimizers: Sequence[Any], own: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+    """Names and rates of what optimizers hold."""
     names = {id(one): name for name, one in own.items()}
-    groups = [group for optimizer in training.optimizers for group in optimizer.param_groups]
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     return [(names.get(id(one), ""), float(group["lr"])) for group in groups for one in group["params"]]
 
 
@@ -208,6 +208,7 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate
         if optimizer in running[:-1]:  # a class of the user's own calls the step of the class it is derived from
             return
         held = {names[id(one)]: one for group in optimizer.param_groups for one in group["params"] if id(one) in names}
+        sink.rated(_held([optimizer], own))
         others = sink.update({name: None if one.grad is None else to_array(one.grad) for name, one in held.items()})
         done.update(held)
         for name, value in others.items():

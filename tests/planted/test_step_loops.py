@@ -1,0 +1,250 @@
+"""Loops as people write them: scales of the loss, parts of a batch, rates set by hand, and no false word on any."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import align
+
+if TYPE_CHECKING:
+    from align.training.step_result import StepComparison
+
+torch = pytest.importorskip("torch")
+mindspore = pytest.importorskip("mindspore")
+nn, ops = mindspore.nn, mindspore.ops
+
+BATCH = {
+    "x": np.random.default_rng(0).standard_normal((8, 6)).astype(np.float32),
+    "label": (np.arange(8) % 3).astype(np.int64),
+}
+CLASSES = 3
+RIGHT: list[tuple[str, str]] = []
+
+
+class Net(torch.nn.Module):
+    def __init__(self, *, logarithms: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.spare, self.last = (
+            torch.nn.Linear(6, 12),
+            torch.nn.Linear(12, 12),
+            torch.nn.Linear(12, CLASSES),
+        )
+        self.logarithms = logarithms
+
+    def forward(self, x: Any) -> Any:
+        y = self.last(torch.tanh(self.first(x)))
+        return torch.log_softmax(y, 1) if self.logarithms else y
+
+
+class Port(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.spare, self.last = nn.Dense(6, 12), nn.Dense(12, 12), nn.Dense(12, CLASSES)
+
+    def construct(self, x: Any) -> Any:
+        return self.last(ops.tanh(self.first(x)))
+
+
+def reference(*, parts: int = 1, clip: float = 0.0, warm: bool = False, decay: float = 0.0) -> align.Training:
+    """A loop over parts of a batch, with clipping, and with rates that the loop sets."""
+    model, loss = Net(), torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01, betas=(0.9, 0.95), weight_decay=decay)
+    done = [0]
+
+    def step(batch: dict[str, Any]) -> Any:
+        done[0] += 1
+        for group in optimizer.param_groups if warm else ():
+            group["lr"] = 0.01 * done[0] / 4
+        optimizer.zero_grad()
+        total = 0.0
+        for x, label in zip(batch["x"].chunk(parts), batch["label"].chunk(parts), strict=True):
+            value = loss(model(x), label) / parts
+            value.backward()
+            total += value.detach()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        return total
+
+    return align.Training(model, loss, optimizer, step)
+
+
+def port(  # noqa: C901 - one loop with all that may be otherwise in it
+    fault: str = "", *, parts: int = 1, scale: float = 1.0, clip: float = 0.0, warm: bool = False, decay: float = 0.0
+) -> align.Training:
+    """The same in MindSpore: the loss is scaled, and gradients are divided by the scale and the number of parts."""
+    import mindspore.experimental.optim as optim
+
+    model, weights = Port(), None
+    loss = nn.CrossEntropyLoss(reduction="sum" if fault == "summed" else "mean")
+    if fault == "frozen":
+        for one in model.last.get_parameters():
+            one.requires_grad = False
+    weights = [one for one in model.trainable_params() if fault != "left out" or not one.name.startswith("last")]
+    beta = 0.999 if fault == "beta" else 0.95
+    optimizer = optim.AdamW(weights, 0.01, betas=(0.9, beta), weight_decay=decay)
+    done, kept = [0], []
+
+    def scaled(x: Any, label: Any) -> Any:
+        label = ops.concat((label[-1:], label[:-1])) if fault == "other labels" else label
+        return loss(model(x), label) * scale
+
+    grad = mindspore.value_and_grad(scaled, None, mindspore.ParameterTuple(weights))
+
+    def step(batch: dict[str, Any]) -> Any:
+        done[0] += 1
+        for group in optimizer.param_groups if warm else ():
+            ops.assign(group["lr"], mindspore.Tensor(0.01 * done[0] / 4, mindspore.float32))
+        if fault != "not cleared":
+            kept.clear()
+        total = 0.0
+        for x, label in zip(ops.chunk(batch["x"], parts), ops.chunk(batch["label"], parts), strict=True):
+            value, gradients = grad(x, label)
+            total += value / scale / parts
+            kept[:] = [one + two for one, two in zip(kept, gradients, strict=True)] if kept else list(gradients)
+            if fault == "last part":
+                kept[:] = gradients
+        given = [one if fault == "scale kept" else one / (scale * parts) for one in kept]
+        if fault == "one halved":
+            given = [one * (0.5 if own.name == "last.weight" else 1.0) for one, own in zip(given, weights, strict=True)]
+        if clip:
+            given = ops.clip_by_global_norm(given, clip)
+        optimizer(tuple(given))
+        return total
+
+    return align.Training(model, loss, optimizer, step)
+
+
+def compared(mine: align.Training, theirs: align.Training) -> StepComparison:
+    return align.compare_training_step(mine, theirs, batch=BATCH)
+
+
+def told(result: StepComparison) -> list[tuple[str, str]]:
+    return [(one.part, one.cause) for one in result.culprits]
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ({}, {"scale": 1024.0}),
+        ({"parts": 2}, {"parts": 2}),
+        ({"parts": 2}, {"scale": 4096.0}),
+        ({"clip": 0.1, "parts": 2}, {"clip": 0.1, "parts": 2, "scale": 512.0}),
+        ({"warm": True}, {"warm": True, "scale": 100.0}),
+    ],
+)
+def test_loops_that_train_the_same_are_no_fault(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
+    result = compared(reference(**mine), port(**theirs))
+    assert (told(result), result.verdict.exit_code) == (RIGHT, 0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "how", "expected"),
+    [
+        ("not cleared", {"scale": 1024.0}, ("step", "gradients-not-cleared")),
+        ("not cleared", {"parts": 2}, ("step", "gradients-not-cleared")),
+        ("summed", {"scale": 1024.0}, ("loss", "mean-against-sum")),
+        ("summed", {}, ("loss", "mean-against-sum")),
+        ("other labels", {"scale": 256.0}, ("loss", "labels-shifted")),
+        ("one halved", {"scale": 1024.0}, ("step", "gradient-factor")),
+        ("last part", {"scale": 1024.0, "parts": 2}, ("step", "last-part-only")),
+        ("scale kept", {"scale": 1024.0}, ("step", "loss-scale-kept")),
+        ("frozen", {"scale": 128.0}, ("parameters", "frozen-in-candidate")),
+        ("left out", {"scale": 128.0}, ("optimizer", "in-no-optimizer")),
+        ("beta", {"warm": True}, ("optimizer", "beta2")),
+    ],
+)
+def test_one_fault_is_one_place_with_its_cause_whatever_the_scale(
+    fault: str, how: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    own = {name: value for name, value in how.items() if name != "scale"}
+    result = compared(reference(**own), port(fault, **how))
+    named = [(one.part, cause) for one in result.culprits for cause in one.cause.split(" + ")]
+    assert len(result.culprits) == 1
+    assert expected in named
+    assert result.verdict.exit_code == 1
+
+
+@pytest.mark.parametrize("scale", [1.0, 1024.0])
+def test_a_layer_that_is_never_called_and_decays_in_the_port_alone_is_named(scale: float) -> None:
+    (culprit,) = compared(reference(decay=0.1), port(scale=scale, decay=0.1)).culprits
+    assert (culprit.part, culprit.cause) == ("optimizer", "moved-without-gradient")
+    assert sorted(culprit.parameters) == ["spare.bias", "spare.weight"]
+    assert culprit.facts == {"only in": "candidate"}
+
+
+def test_logarithms_of_shares_and_logits_train_the_same_which_is_a_note() -> None:
+    model = Net(logarithms=True)
+    mine = align.Training(model, torch.nn.NLLLoss(), torch.optim.SGD(model.parameters(), 0.1))
+    net = Port()
+    theirs = align.Training(net, nn.CrossEntropyLoss(), nn.SGD(net.trainable_params(), 0.1))
+    result = compared(mine, theirs)
+    assert (told(result), result.verdict.exit_code) == (RIGHT, 0)
+    assert "computes-otherwise" in [one.code for one in result.findings]
+
+
+def test_an_optimizer_that_is_called_twice_in_a_step_draws_nothing() -> None:
+    model, loss = Net(), torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    net = Port()
+    updates = nn.SGD(net.trainable_params(), 0.1)
+    criterion = nn.CrossEntropyLoss()
+    grad = mindspore.value_and_grad(lambda x, label: criterion(net(x), label), None, net.trainable_params())
+
+    def once(batch: dict[str, Any]) -> Any:
+        optimizer.zero_grad()
+        value = loss(model(batch["x"]), batch["label"])
+        value.backward()
+        optimizer.step()
+        return value
+
+    def twice(batch: dict[str, Any]) -> Any:
+        for part in (slice(4), slice(4, 8)):
+            value, gradients = grad(batch["x"][part], batch["label"][part])
+            updates(gradients)
+        return value
+
+    result = compared(align.Training(model, loss, optimizer, once), align.Training(net, criterion, updates, twice))
+    assert result.verdict.exit_code == 1
+    assert "updates-repeated" in [one.code for one in result.findings]
+
+
+def test_a_number_beside_the_outputs_reaches_the_questions_about_cross_entropy() -> None:
+    class Two(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.only = torch.nn.Linear(6, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            y = self.only(x)
+            return y, (y * y).mean()
+
+    class TwoPort(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.only = nn.Dense(6, CLASSES)
+
+        def construct(self, x: Any) -> Any:
+            y = self.only(x)
+            return y, (y * y).mean()
+
+    model, net = Two(), TwoPort()
+    mine = align.Training(
+        model,
+        lambda out, label: torch.nn.functional.cross_entropy(out[0], label) + 0.1 * out[1],
+        torch.optim.SGD(model.parameters(), 0.1),
+    )
+
+    def loss(out: Any, label: Any, *, moved: bool) -> Any:
+        label = ops.concat((label[-1:], label[:-1])) if moved else label
+        return ops.cross_entropy(out[0], label) + 0.1 * out[1]
+
+    for moved in (False, True):
+        theirs = align.Training(net, partial(loss, moved=moved), nn.SGD(net.trainable_params(), 0.1))
+        assert told(compared(mine, theirs)) == ([("loss", "labels-shifted")] if moved else RIGHT)
