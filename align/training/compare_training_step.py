@@ -109,7 +109,7 @@ def compare_training_step(
         if both and (later := _first_faulty(result, batches)):
             again = replace(task, batches=[*batches[later:], *batches[:later]], folder=task.folder / "later")
             shown = _with_masks(again, both)
-            culprits = tuple(replace(one, step=one.step + later) for one in shown.culprits)
+            culprits = tuple(replace(one, step=(one.step - 1 + later) % len(batches) + 1) for one in shown.culprits)
             result = replace(result, culprits=culprits, verdict=shown.verdict) if culprits else result
         culprits = _with_lines(result.culprits, candidate, sides[1])
         return replace(result, findings=(*found, *result.findings), culprits=culprits)

@@ -192,12 +192,9 @@ ADDED_ROUNDING_SHARE: Final = 4 * 1.2e-7
 """Rounding of a gradient in float32 to which something was added, as a share of it.
 Choice: four roundings of half a unit each and some room; a larger one hides small decays."""
 EXCUSED_FACTOR: Final = 100.0
-"""How often nearer to its limit what optimizers get must be than a tensor inside of the step, which is then no fault.
-Choice: a layer that is wrong reaches the gradients of parameters, weaker by the rounding of what lies between, which is
-about ten times; log-probabilities in the place of logits come to 1e6."""
-EXCUSED_LEAST_FACTOR: Final = 0.01
-"""What optimizers get counts as so near to its limit at least.
-Choice: where both sides agree exactly by chance, a tensor inside would be excused whatever it is off by."""
+"""How often nearer what optimizers get must be, over its size, than a tensor inside of the step, then no fault.
+Choice: what a layer does wrong reaches the gradients of parameters about as large as it is; packed sequences come to
+500, log-probabilities in the place of logits to 30,000."""
 ROUNDED_LIMITS: Final = 10.0
 """Limits that a gradient inside of steps which train the same may be off by, if nothing relates it to the right one.
 Measured: 1.3 where each expert is computed for all tokens and the reference routes them; faults of a way back are

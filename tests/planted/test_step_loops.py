@@ -248,3 +248,59 @@ def test_a_number_beside_the_outputs_reaches_the_questions_about_cross_entropy()
     for moved in (False, True):
         theirs = align.Training(net, partial(loss, moved=moved), nn.SGD(net.trainable_params(), 0.1))
         assert told(compared(mine, theirs)) == ([("loss", "labels-shifted")] if moved else RIGHT)
+
+
+class Normed(torch.nn.Module):
+    def __init__(self, eps: float = 1e-5) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm = torch.nn.Linear(6, 12), torch.nn.LayerNorm(12, eps=eps)
+        self.last, self.heat = torch.nn.Linear(12, CLASSES), torch.nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.norm(torch.tanh(self.first(x)))) * self.heat
+
+
+def loop(fault: str = "", *, parts: int = 1) -> align.Training:
+    """A loop of torch with two optimizers; the faults are of the kinds that hide where both sides do the same."""
+    model, loss = Normed(1e-3 if fault == "eps" else 1e-5), torch.nn.CrossEntropyLoss()
+    body = [own for name, own in model.named_parameters() if not name.startswith("last")]
+    optimizers = [torch.optim.SGD(body, 0.1), torch.optim.SGD(model.last.parameters(), 0.1)]
+
+    def step(batch: dict[str, Any]) -> Any:
+        for one in optimizers if fault != "not cleared" else ():
+            one.zero_grad()
+        total = 0.0
+        for x, label in zip(batch["x"].chunk(parts), batch["label"].chunk(parts), strict=True):
+            value = loss(model(x), label) * (2.0 if fault == "doubled" else 1.0) / parts
+            value.backward()
+            total += value.detach()
+        for own in model.parameters() if fault == "decay" else ():
+            own.grad.add_(own.detach(), alpha=1e-3)
+        if fault == "heat":
+            model.heat.grad.mul_(0.3)
+        for one in optimizers[:1] if fault == "forgotten" else optimizers:
+            one.step()
+        return total
+
+    return align.Training(model, loss, optimizers, step)
+
+
+@pytest.mark.parametrize(
+    ("fault", "parts", "expected"),
+    [
+        ("", 1, None),
+        ("", 2, None),
+        ("forgotten", 1, ("step", "no-gradient")),
+        ("decay", 1, ("step", "decay-in-gradients")),
+        ("eps", 1, ("layer", "")),
+        ("not cleared", 2, ("step", "gradients-not-cleared")),
+        ("doubled", 1, ("loss", "gradient-factor")),
+        ("heat", 2, ("step", "gradient-factor")),
+    ],
+)
+def test_what_hides_where_both_sides_do_the_same_is_found(
+    fault: str, parts: int, expected: tuple[str, str] | None
+) -> None:
+    mine = loop(parts=parts if fault == "heat" else 1)
+    assert told(compared(mine, loop(fault, parts=parts))) == ([expected] if expected else RIGHT)

@@ -15,6 +15,7 @@ from scipy.special import softmax
 from align.core.protocols import LayerRebuilder
 from align.errors import CannotRunError, UserCodeError
 from align.lint.compare_losses import compare_loss_settings
+from align.models.nested_values import leaves
 from align.rules.pitfalls import pitfalls
 from align.training.faults.cross_entropy_forms import are_logarithms, cross_entropy_form
 from align.training.faults.find_step_faults import LayerFaults
@@ -135,7 +136,7 @@ def _seen_of(seen: SeenSteps, module: str) -> list[ReplacedTensor]:
 
 def _labels(batch: Batch) -> list[Array]:
     """Arrays of a batch that may be labels."""
-    return [one for one in batch.values() if isinstance(one, np.ndarray) and one.ndim and one.dtype.kind in "iu"]
+    return [one for _, one in leaves(batch) if isinstance(one, np.ndarray) and one.ndim and one.dtype.kind in "iu"]
 
 
 def _forms(outputs: Array, mine: Array, theirs: Array, arrays: Sequence[Array]) -> tuple[LossForm, LossForm] | None:
@@ -191,7 +192,7 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
 
     That is tried with a live candidate: its loss takes the step on the reference's tensors.
     """
-    if culprit.cause in OUTPUTS:
+    if culprit.cause in OUTPUTS and _has_other_outputs(seen):
         return replace(culprit, cause=OUTPUTS[culprit.cause])
     findings = _settings(seen.sides)
     if findings:
@@ -209,21 +210,30 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     factor = culprit.facts.get("factor")
     factor = float(factor) if isinstance(factor, (int, float)) else None
     counts = _counts(seen.sides[0].batches[0])
-    for samples in counts:
+    for number, samples in enumerate(counts):
         if factor is not None and _is_one_of(factor, samples):
-            return replace(culprit, cause="mean-against-sum", facts={**culprit.facts, "samples": samples})
+            facts: Facts = {**culprit.facts, "samples": samples}
+            return replace(
+                culprit, cause="mean-against-sum", facts=facts, sureness="suspected" if number else "confirmed"
+            )
     for mine, theirs in permutations(counts, 2):
         if factor is not None and abs(factor * theirs / mine - 1.0) < SAMPLES_TOLERANCE:
-            facts: Facts = {**culprit.facts, "values": f"{mine} vs {theirs}"}
+            facts = {**culprit.facts, "values": f"{mine} vs {theirs}"}
             return replace(culprit, cause="mean-over-others", facts=facts, sureness="suspected")
     return culprit if culprit.cause else explain_cross_entropy(culprit, seen)
 
 
+def _has_other_outputs(seen: SeenSteps) -> bool:
+    """Tell whether some output of the model gets its right gradient, while another one does not."""
+    begins = (one for one in seen.judge.seen if one.way == "backward" and not one.own.module)
+    return any(one.factor <= 1.0 for one in begins)
+
+
 def _counts(batch: Batch) -> list[int]:
     """What a mean may be taken over: the samples, all labels of a sequence, or those that are not ignored."""
-    arrays = [value for value in batch.values() if isinstance(value, np.ndarray) and value.ndim]
+    arrays = [value for _, value in leaves(batch) if isinstance(value, np.ndarray) and value.ndim]
     labels = [value for value in arrays if value.dtype.kind in "iu"]
-    masks = [value for value in arrays if set(np.unique(value[:1])) <= {0, 1}]
+    masks = [value for value in arrays if np.isin(value, (0, 1)).all()]
     found = [max((len(value) for value in arrays), default=0)]
     found += [count for value in labels for count in (value.size, int((value >= 0).sum()), int((value > 0).sum()))]
     found += [int((one != 0).sum()) for value in masks for one in (value, value[:, 1:] if value.ndim > 1 else value)]

@@ -92,7 +92,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     owners = owners_of(seen.parameters[1])
     known, by_place = _places(seen, alone, together, owners)
     found, given, scale = without_loss_scale(
-        by_place, given_by_loops(seen, alone), scale_of_optimizers(seen), lambda: same_given(seen)
+        by_place, _given(seen, alone, known), scale_of_optimizers(seen), lambda: same_given(seen)
     )
     named = [own for one in found if (own := _explained(one, seen)).cause != NO_FAULT]
     culprits = [*known, *named, *_of_loops(given, seen, owners)]
@@ -108,7 +108,16 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits if one not in excused]
     culprits = folded_culprits(culprits, seen)
     notes = tuple(_otherwise(excused)) if excused else ()
-    return of_optimizers._replace(culprits=culprits, findings=(*of_optimizers.findings, *notes), same=bool(excused))
+    return of_optimizers._replace(
+        culprits=culprits, findings=(*of_optimizers.findings, *notes), same=bool(excused) and not culprits
+    )
+
+
+def _given(seen: SeenSteps, alone: Sequence[JudgedValue], known: Sequence[StepCulprit]) -> list[JudgedValue]:
+    """What loops make of right gradients, but of parameters that are frozen, or in no optimizer."""
+    frozen = [one for one in known if one.kind == "trained"]
+    excluded = {name for one in (*frozen, *held_by_none(seen)) for name in one.parameters}
+    return [one for one in given_by_loops(seen, alone) if one.pairing.target not in excluded]
 
 
 def _otherwise(excused: Sequence[StepCulprit]) -> Iterator[Finding]:
@@ -209,8 +218,12 @@ def _is_same_loss(one: float | None, other: float | None) -> bool:
 
 def _of_whole_steps(seen: SeenSteps) -> StepFaults:
     """What is wrong in steps whose layers cannot be paired, as of parts of a batch: gradients that optimizers get."""
-    given = given_in_whole(seen)
-    culprits = [_of_whole(one, seen) for one in value_culprits(given, "gradients", "step", {})]
+    frozen = frozen_culprits(seen)
+    excluded = {name for one in (*frozen, *held_by_none(seen)) for name in one.parameters}
+    given = [one for one in given_in_whole(seen) if one.pairing.target not in excluded]
+    culprits = [*frozen, *(_of_whole(one, seen) for one in value_culprits(given, "gradients", "step", {}))]
+    culprits += moved_culprits(seen, culprits)
+    culprits += later_gradients(seen, owners_of(seen.parameters[1]), named=bool(culprits))
     of_optimizers = _of_optimizers(seen, None)
     return of_optimizers._replace(culprits=folded_culprits(culprits + of_optimizers.culprits, seen))
 

@@ -29,11 +29,11 @@ def folded_culprits(culprits: Sequence[StepCulprit], seen: SeenSteps) -> list[St
 
 def _origin(one: StepCulprit, seen: SeenSteps) -> object:
     """What several culprits have in common that are one fault; None where nothing says so."""
-    what = one.kind, one.part, one.cause
+    what = one.kind, one.part, one.cause, *sorted(one.facts.items())
     if one.part == "optimizer":
         if one.cause == LATER:
-            return *what, one.facts.get("from step")
-        return METHOD if one.kind == "update" and one.cause not in SETTLED and _methods(seen) else None
+            return one.part, LATER, one.facts.get("from step")
+        return METHOD if one.kind == "update" and one.cause not in SETTLED and _methods(one.parameters, seen) else None
     if one.part not in ("layer", "code"):
         return None
     path = one.candidate if one.part == "layer" or one.candidate else ""
@@ -43,9 +43,14 @@ def _origin(one: StepCulprit, seen: SeenSteps) -> object:
     return (*what, one.candidate_class, one.line) if one.line and one.part == "layer" else None
 
 
-def _methods(seen: SeenSteps) -> str:
-    """The classes of both sides' optimizers, if their rules are not of one kind; else ""."""
-    classes = [sorted({group.settings.classes[0] for group in side.groups.values()}) for side in seen.sides]
+def _methods(names: Sequence[str], seen: SeenSteps) -> str:
+    """The classes of both sides' optimizers of these parameters, if their rules are not of one kind; else ""."""
+    pairs = [one for one in seen.names.pairings if one.target in names]
+    used = [
+        [group for one in pairs if (group := seen.sides[side].groups.get((one.source, one.target)[side])) is not None]
+        for side in (0, 1)
+    ]
+    classes = [sorted({group.settings.classes[0] for group in own}) for own in used]
     kinds = [{form.kind for name in own if (form := update_rule_form([name])) is not None} for own in classes]
     if not all(kinds) or kinds[0] == kinds[1]:
         return ""
@@ -62,4 +67,4 @@ def _folded(group: Sequence[StepCulprit], seen: SeenSteps) -> StepCulprit:
     if first.part != "optimizer" or first.cause == LATER:
         return found
     change = next((one.change for one in group if one.change), "")
-    return replace(found, cause=METHOD, facts={"optimizer": _methods(seen)}, change=change, sureness="confirmed")
+    return replace(found, cause=METHOD, facts={"optimizer": _methods(names, seen)}, change=change, sureness="confirmed")

@@ -90,25 +90,36 @@ def explain_given(given: Sequence[JudgedValue], seen: SeenSteps) -> list[JudgedV
     both do the same, what is off comes of something else, as the norm of fewer or of wrong gradients: it is left out.
     """
     off = [one for one in given if one.factor > 1.0 and not one.is_noise]
-    if off and all(_is_last_part(seen, one.pairing.target) for one in off):
+    if off and _are_last_parts(seen, [one.pairing.target for one in given]):
         return [replace(one, relation=LAST_PART) if one in off else one for one in given]
     forms = (_form(seen, 0), _form(seen, 1)) if off else (None, None)
     if forms[0] is None or forms[1] is None:
         return [*given]
-    if forms[0] == forms[1]:
-        return [one for one in given if one not in off]
+    if forms[0] == forms[1]:  # of a norm that is taken over others too; what is left as it is has no such reason
+        follows = off if forms[0].kind == "all by norm" else []
+        return [one for one in given if one not in follows or one.measurement is None]
     relation = _relation(forms[0], forms[1])
     return [replace(one, relation=relation) if one in off else one for one in given]
 
 
-def _is_last_part(seen: SeenSteps, name: str) -> bool:
-    """Tell whether the candidate's optimizer got a multiple of the gradient of the last part of a batch alone."""
-    last, given = seen.first.last_gradients.get(name), seen.first.given_gradients.get(name)
-    if last is None or given is None or last.shape != given.shape or not np.any(last):
+def _are_last_parts(seen: SeenSteps, names: Sequence[str]) -> bool:
+    """Tell whether the candidate's optimizer got multiples of the gradients of the last part of a batch alone.
+
+    All tensors of several elements have to show it, and one has to have another gradient in all parts together.
+    """
+    last, given, whole = seen.first.last_gradients, seen.first.given_gradients, seen.first.computed_gradients
+    known = [name for name in names if name in last and name in given and last[name].size > 1 and np.any(last[name])]
+    if not known or not all(_is_multiple(last[name], given[name]) for name in known):
         return False
-    one, other = (value.reshape(-1).astype(np.float64) for value in (last, given))
-    factor = float(one @ other) / float(one @ one)
-    return rms(other - factor * one) <= FACTOR_TOLERANCE * rms(other)
+    return not all(_is_multiple(last[name], whole[name]) for name in known)
+
+
+def _is_multiple(one: Array, other: Array) -> bool:
+    if one.shape != other.shape:
+        return False
+    flat = [value.reshape(-1).astype(np.float64) for value in (one, other)]
+    factor = float(flat[0] @ flat[1]) / float(flat[0] @ flat[0])
+    return rms(flat[1] - factor * flat[0]) <= FACTOR_TOLERANCE * rms(flat[1])
 
 
 def _form(seen: SeenSteps, side: int) -> GradientForm | None:

@@ -6,6 +6,7 @@ What is frozen, or in no optimizer, gets no gradient: that is looked at before a
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +16,12 @@ from align.training.faults.gradient_forms import given_in_step
 from align.training.faults.gradient_scale import OF_LOSS
 from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import owners_of, values_of_both
+from align.training.steps.judge_step import is_half
 from align.training.steps.record_step import AFTER, BEFORE, GIVEN
 from align.training.steps.step_tables import compared_losses
 from align.training.thresholds import (
     AVERAGE_TOLERANCE,
     EXCUSED_FACTOR,
-    EXCUSED_LEAST_FACTOR,
     LAST_PLACES,
     ROUNDED_LIMITS,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.judge_step import SeenTensor
 
+NO_GRADIENT = "no-gradient"
 MOVED, AVERAGED = "moved-without-gradient", "average-of-weights"
 INSIDE: tuple[FaultyPart, ...] = ("layer", "code", "loss")
 COMPUTES: tuple[FaultKind, ...] = ("loss", "forward", "backward")
@@ -69,7 +71,7 @@ def without_frozen(tensors: Iterable[SeenTensor], excluded: set[str]) -> list[Se
 
     Nothing that is trained stands before those; a way that is cut elsewhere shows in parameters that are not excluded.
     """
-    return [one for one in tensors if not (excluded and one.relation.cause == "no-gradient")]
+    return [one for one in tensors if not (excluded and one.relation.cause == NO_GRADIENT)]
 
 
 def moved_culprits(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> Iterator[StepCulprit]:
@@ -78,7 +80,6 @@ def moved_culprits(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> Iterator
     A weight decay moves them, or an average that a side keeps of other weights.
     """
     known = {name for one in culprits for name in one.parameters}
-    trained_otherwise = any(one.kind in ("update", "trained") for one in culprits)
     given = [_with_gradient(trace.values(0, GIVEN)) for trace in seen.traces]
     buffers = {one.name for one in seen.parameters[1].parameters if one.buffer}
     before, after = ([{**own} for own in _values(seen, what)] for what in (BEFORE, AFTER))
@@ -98,7 +99,7 @@ def moved_culprits(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> Iterator
     for side, pairings in moved.items():
         if pairings:
             yield _culprit(MOVED, pairings, "update", "optimizer", {"only in": side})
-    if apart and not trained_otherwise:  # an average of weights that are others is another one
+    if apart and seen.live and not culprits:  # an average of weights that are others is another one
         shares = [own for _, own in apart]
         share = shares[0] if len(set(shares)) == 1 else None
         facts: dict[str, float | int | str] = {} if share is None else {"times the reference's": share}
@@ -152,7 +153,9 @@ def without_followers(culprits: Sequence[StepCulprit]) -> list[StepCulprit]:
     in_code = [one for one in clear if one.part == "code" and one.kind == "backward"]
     follows = [one for one in in_code if by_loss and one.parameters and not (one.candidate or one.near)]
     if any(one.cause in OF_LOSS for one in culprits):  # all gradients are so much larger, wherever they begin
-        follows += in_code
+        follows += [one for one in in_code if one.cause in ("", "gradient-factor")]
+    if any(one.part == "loss" and one.cause == NO_GRADIENT for one in culprits):
+        follows += [one for one in clear if one.part != "loss" and one.cause == NO_GRADIENT]
     return [one for one in clear or culprits if one not in follows]
 
 
@@ -163,33 +166,34 @@ def _is_near_rounding(one: StepCulprit) -> bool:
 def trained_the_same(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> list[StepCulprit]:
     """Those of these culprits that are inside of steps which train the same: what they compute is said in another way.
 
-    Losses agree, and so do the gradients that optimizers get, in all steps: a hundred times nearer to their limits than
-    what is off inside, or what is off is a gradient without any relation to the right one, by a few limits.
+    Losses agree, and so do the gradients that optimizers get, in all steps: a hundred times nearer, over their size,
+    than what is off inside, or what is off is a gradient without any relation to the right one, by a few limits. In
+    half precision limits of both are too wide to tell.
     """
     inside = [one for one in culprits if one.part in INSIDE and one.kind in COMPUTES]
-    worst = _worst_of_steps(seen) if inside else None
-    if worst is None:
-        return []
-    return [one for one in inside if _is_excused(one, worst)]
+    apart = _farthest(seen) if inside and not is_half(seen.precision.whole) else None
+    return [] if apart is None else [one for one in inside if _is_excused(one, apart)]
 
 
-def _is_excused(one: StepCulprit, worst: float) -> bool:
+def _is_excused(one: StepCulprit, apart: float) -> bool:
     """By how much farther off it is than what optimizers get, or as a gradient that rounding takes a little far."""
-    return _is_near_rounding(one) or one.factor >= EXCUSED_FACTOR * max(worst, EXCUSED_LEAST_FACTOR)
+    return _is_near_rounding(one) or one.factor * EPSILON["float32"] >= EXCUSED_FACTOR * apart
 
 
-def _worst_of_steps(seen: SeenSteps) -> float | None:
-    """The largest multiple of its limit that what optimizers get comes to; None where steps do not train the same."""
+def _farthest(seen: SeenSteps) -> float | None:
+    """How far what optimizers get is apart in a step, over its size; None where steps do not train the same."""
     losses = [*compared_losses(seen)]
     steps = len(losses) if seen.live else 1  # sides apart are at other places from the second step on
-    worst = 0.0
+    apart = 0.0
     for step, loss in enumerate(losses[:steps]):
         if loss.reference is None or loss.candidate is None or loss.limit is None:
             return None
-        if not abs(loss.reference - loss.candidate) <= loss.limit:
-            return None
         judged = [one for one in given_in_step(seen, step) if not one.is_noise]
-        worst = max([worst, *(one.factor for one in judged)])
-        if not judged or worst > 1.0:
+        known = [one.measurement for one in judged if one.measurement is not None]
+        if not abs(loss.reference - loss.candidate) <= loss.limit or len(known) < len(judged) or not known:
             return None
-    return worst
+        if any(one.factor > 1.0 for one in judged):
+            return None
+        size = sum(one.reference_rms**2 * one.count for one in known)
+        apart = max(apart, sqrt(sum(one.rmse**2 * one.count for one in known) / size) if size else 0.0)
+    return apart

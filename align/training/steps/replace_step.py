@@ -160,7 +160,7 @@ class ReplacedStep(StepUnseen):
         new = {}
         for name, mine in self._partners.inputs(module, call, inputs).items():
             value = inputs[name]
-            if value.dtype.kind in "iub" and name != next(iter(inputs)):
+            if value.dtype.kind in "iu" and value.ndim == 1 and name != next(iter(inputs)):
                 continue  # lengths or the order of samples beside the data, which sides write in their own ways
             shape, dtype = tuple(value.shape), dtype_name(value.dtype)
             other = self._replacement(mine, Capture(0, module, call, name, "", shape, dtype, role="input"), value)
