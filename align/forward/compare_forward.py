@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -50,6 +49,7 @@ from align.forward.measure_power import power_of, with_power
 from align.forward.running.measure_noise import with_carried, with_functions
 from align.forward.running.predict_errors import chip_of, predicted, refuse_unknown
 from align.forward.running.run_both_models import kept_traces, run_both_models
+from align.forward.thresholds import MOST_LOOK_RUNS
 from align.models.call_model import bound_findings, read_bindings
 from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers
 from align.models.inputs import describe_inputs, read_both_inputs
@@ -109,7 +109,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as `traces.part`.
     `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures whether models that
     agree could have differed. `functions` compares every functional call, and looks into wrong code without a known
-    cause however long that takes; else that has a limited time. `witness` is a third side, such as an ONNX export, that
+    cause with as many runs as that takes, else with 150. `witness` is a third side, such as an ONNX export, that
     says which of the three deviates at each layer. `emulate` is a chip (`ascend:910b`): what it is expected to do to
     the reference, under these `switches`, is the limit, and a port inside is within the prediction. Of a candidate that
     raises, what ran before is compared; the verdict is "could not compare", and `failure` says where it was.
@@ -129,7 +129,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     sides = follow_origins(*open_sides(reference, candidate))
     chip = chip_of(emulate, switches, sides)
     given = read_both_inputs(inputs, candidate_inputs)
-    task = _Task(sides, given, allowances, _announced(progress), functions, time.monotonic())
+    task = _Task(sides, given, allowances, _announced(progress), functions)
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
         run = run_both_models(sides, task.inputs, folder, task.begun, chip)
@@ -165,7 +165,7 @@ def _to_witness(gathered: _Gathered) -> tuple[BothRuns, CallPairs, tuple[LayerCo
 class _Task:
     """The sides, what they are given and what is allowed; `begun` is called at each stage.
 
-    `functions` says that functional calls are looked at however long it takes; `since` is when the work began.
+    `functions` says that functional calls are looked at with as many runs as it takes.
     """
 
     sides: tuple[Side, Side]
@@ -173,7 +173,6 @@ class _Task:
     allowances: Allowances
     begun: Callable[[], None]
     functions: bool
-    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +291,7 @@ def _explain(
     names = gathered.names
     suspects = explain_culprits(task.sides[0], bench, alone, names.weights.weights, names.settings)
     suspects = guess_causes(bench, alone, suspects)
-    budget = Budget() if task.functions else Budget.after(time.monotonic() - task.since)
+    budget = Budget(None if task.functions else MOST_LOOK_RUNS)
     looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget, records)
     lined = with_lines([one.culprit for one in looked.suspects], bench.side.model)
     told = [replace(one, culprit=own) for one, own in zip(looked.suspects, lined, strict=True)]

@@ -95,13 +95,10 @@ LOOK_SHARE_OF_FAULT: Final = 0.03
 """Two tensors are one only if they are apart by less than this share of what is wrong at the end.
 Choice: a larger share takes the fault itself for rounding, a smaller one rounding for a fault."""
 
-LOOK_SECONDS: Final = 5.0
-"""Seconds that looking inside of wrong code may take at any rate.
-Choice: a small model is looked at whole in them, and nobody minds them."""
-
-LOOK_SHARE_OF_TIME: Final = 0.3
-"""Looking inside may take this share of the time of the comparison, if that is more.
-Choice: with the causes that are tried, a faulty model should not take much longer than a right one."""
+MOST_LOOK_RUNS: Final = 150
+"""Runs of a model for looking inside of wrong code, unless `--functions` asks for as many as it takes.
+Choice: a count gives one answer on a quiet machine and on a busy one; a fault of one line takes ten to forty.
+"""
 
 LEAST_CORRELATED_ELEMENTS: Final = 16
 """Parameters of fewer elements are not called unrelated: they correlate by chance.

@@ -168,9 +168,8 @@ def test_a_model_without_functional_calls_or_whose_calls_are_not_asked_for_has_n
     assert function_blocks([], show_all=True) == []
 
 
-def test_nothing_is_looked_at_once_the_time_is_over(original, ported, monkeypatch):
-    monkeypatch.setattr("align.forward.functions.look_inside.LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("align.forward.functions.look_inside.LOOK_SHARE_OF_TIME", 0.0)
+def test_nothing_is_looked_at_once_all_runs_are_spent(original, ported, monkeypatch):
+    monkeypatch.setattr("align.forward.compare_forward.MOST_LOOK_RUNS", 0)
     net, _ = ported("late", REPEATED, "k = ops.tile(k, (1, 2, 1, 1))")
     result = compare_forward(original, net, inputs=X, power=False)
     (culprit,) = result.culprits

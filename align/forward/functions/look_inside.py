@@ -8,7 +8,6 @@ same, and it is at fault if all is right then.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, prod
@@ -25,10 +24,9 @@ from align.forward.isolation.isolated_calls import Isolation
 from align.forward.relations.layer_relations import explain_layer
 from align.forward.thresholds import (
     LEAST_LOOK_TOLERANCE,
-    LOOK_SECONDS,
     LOOK_SHARE_OF_FAULT,
-    LOOK_SHARE_OF_TIME,
     MOST_LOOK_LEVELS,
+    MOST_LOOK_RUNS,
     MOST_LOOK_TOLERANCE,
     MOST_REPLACED_LINES,
     MOST_REPLACED_RESULTS,
@@ -66,21 +64,21 @@ class LookedInside:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Budget:
-    """How long may be looked: until `end` on the clock of `time.monotonic`; None: without end."""
+    """How many runs of a model are left for looking; None: as many as it takes. What is found hangs on no clock."""
 
-    end: float | None = None
+    left: int | None = None
 
-    @classmethod
-    def after(cls, seconds: float) -> Budget:
-        """A share of what was needed so far, and some seconds at least."""
-        return cls(time.monotonic() + max(LOOK_SECONDS, LOOK_SHARE_OF_TIME * seconds))
+    def spend(self) -> None:
+        """Note one run."""
+        if self.left is not None:
+            self.left -= 1
 
     @property
     def is_spent(self) -> bool:
-        """Tell whether the time is over."""
-        return self.end is not None and time.monotonic() > self.end
+        """Tell whether none is left."""
+        return self.left is not None and self.left <= 0
 
 
 def look_inside(
@@ -91,7 +89,7 @@ def look_inside(
     budget: Budget,
     records: BothRecords | None = None,
 ) -> LookedInside:
-    """Name the functional call that is at fault in each suspect without a cause, as far as the time goes.
+    """Name the functional call that is at fault in each suspect without a cause, as far as runs are left.
 
     `reference` is that side with what it is given. Where functions cannot be seen, suspects stay as they are. What
     `records` have of both sides is not recorded again.
@@ -113,7 +111,7 @@ def look_inside(
             left += 1
         else:
             found.append(look.at(suspect))
-    message = sentence("forward_finding.time_over", count=left)
+    message = sentence("forward_finding.runs_spent", count=left, runs=MOST_LOOK_RUNS)
     left_out = Finding("not-looked-inside", "note", bench.side.label, message)
     return LookedInside(tuple(found), (left_out,) if left else ())
 
@@ -283,6 +281,7 @@ class _Look:
 
     def _run_reference(self, wanted: Callable[[str], bool]) -> CallRecord:
         side, inputs = self._reference
+        self._budget.spend()
         record = CallRecord(wanted)
         side.runner.run(side.model, inputs, record)
         return record
@@ -292,6 +291,7 @@ class _Look:
         wanted = _looked_at(fault.pair.candidate.module, self._paired[1])
         if self._records and instead is None:
             return self._records.made.part(wanted)
+        self._budget.spend()
         record = CallRecord(wanted, Isolation(bench.expected, self._alone.way), instead)
         bench.side.runner.run(bench.side.model, bench.inputs, record)
         return record

@@ -38,7 +38,7 @@ CODE_DIFFERS = "code-differs"
 def try_edits(
     reference: Model, bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect], budget: Budget
 ) -> tuple[Suspect, ...]:
-    """Name the change of a single expression that mends a suspect, as far as the time goes.
+    """Name the change of a single expression that mends a suspect, as far as runs are left.
 
     Code that the reference runs too is left as it is: a change there would change both sides.
     """
@@ -64,6 +64,7 @@ def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
     for function, change in islice(edits_to_try(code), MOST_TRIED_EDITS):
         if budget.is_spent:
             break
+        budget.spend()
         with edited(function, change) as is_edited:
             run = bench.run(alone.way) if is_edited else None
         if run is None or run.failed or not suspect.is_mended(run.calls) or is_worse(run.calls, alone.calls):

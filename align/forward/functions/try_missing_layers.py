@@ -43,7 +43,7 @@ LAYER_MISSING = "layer-missing"
 def try_missing_layers(
     reference: Side, bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect], budget: Budget
 ) -> tuple[Suspect, ...]:
-    """Name the layers that a list lacks, for suspects that nothing has confirmed, as far as the time goes."""
+    """Name the layers that a list lacks, for suspects that nothing has confirmed, as far as runs are left."""
     lists = _Lists(reference, bench, alone)
     known = isinstance(bench.side.reader, LayerRebuilder) and isinstance(reference.reader, SettingsReader)
     tried = (one for one in suspects if known and one.culprit.sureness != "confirmed" and one.fault.part != "layer")
@@ -71,12 +71,15 @@ class _Lists:
         self._reference, self._bench, self._alone = reference, bench, alone
 
     def tried(self, suspect: Suspect, budget: Budget) -> Suspect | None:
-        """The suspect with the layers whose presence ends its fault; None where none do, or the time is over."""
+        """The suspect with the layers whose presence ends its fault; None where none do, or no run is left."""
         lacking = [] if budget.is_spent else list(self._lacking(suspect.fault))
         places = list(_ends_before(self._bench.side.model, suspect.fault)) if lacking else []
         for path, plans in product(places, lacking):
             missing = self._missing(path, plans) if not budget.is_spent else None
-            if missing is not None and self._mends(suspect, missing):
+            if missing is None:
+                continue
+            budget.spend()
+            if self._mends(suspect, missing):
                 return self._named(suspect, missing)
         return None
 
