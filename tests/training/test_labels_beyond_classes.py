@@ -114,3 +114,20 @@ def test_another_failure_is_not_laid_to_labels() -> None:
 
     with pytest.raises(align.errors.UserCodeError, match="no kernel for"):
         align.check_parameters(side("torch", fails), batch={"x": X, "label": np.array(FROM_ONE)})
+
+
+def test_mindspore_trains_on_after_a_step_that_python_ended() -> None:
+    import mindspore
+    from mindspore import nn
+
+    net = nn.Dense(3, 2)
+
+    def ended(_outputs: Any, _label: Any) -> Any:
+        raise ValueError("no such label")
+
+    side = align.Training(net, ended, nn.SGD(net.trainable_params(), 0.1))
+    with pytest.raises(align.errors.UserCodeError, match="no such label"):
+        align.check_parameters(side, batch={"x": np.ones((4, 3), np.float32), "label": np.zeros(4, np.int64)})
+    buffer = mindspore.Parameter(mindspore.Tensor(np.ones(4, np.float32)))
+    buffer.copy_(mindspore.Tensor(np.zeros(4, np.float32)))  # is refused while a way back is going on
+    assert not buffer.asnumpy().any()

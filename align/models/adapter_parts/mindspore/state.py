@@ -101,6 +101,21 @@ def same_random_numbers() -> Iterator[None]:
 
 
 @contextmanager
+def way_back_forgotten() -> Iterator[None]:
+    """Let MindSpore forget a way back that an exception of Python leaves begun: what runs later would be part of it.
+
+    It forgets one by itself only where an operator of its own raises.
+    """
+    try:
+        yield
+    except BaseException:
+        from mindspore.common.api import _pynative_executor  # MindSpore has no other way
+
+        _pynative_executor.clear_res()
+        raise
+
+
+@contextmanager
 def random_numbers_kept() -> Iterator[None]:
     """Those of Python, NumPy, MindSpore's generator, its seeds of operators and that of its data pipeline.
 

@@ -25,7 +25,12 @@ from align.models.adapter_parts.mindspore.optimizers import (
     schedules_put_back,
     step_schedulers,
 )
-from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
+from align.models.adapter_parts.mindspore.state import (
+    operators_restarted,
+    restored,
+    same_random_numbers,
+    way_back_forgotten,
+)
 from align.models.adapter_parts.split_batch import call_arguments, call_loss, split_batch
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.recompute_layers import layers_run_once, note_recompute
@@ -83,7 +88,8 @@ class MindSporeTrainer:
                 parts = self.split_batch(training, batch)
                 given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
                 labels = LabelCheck(parts.targets or batch)
-                with _watched(training, own, sink, rates) as calls, once, _labels_looked_at(labels):
+                watched = _watched(training, own, sink, rates)
+                with way_back_forgotten(), watched as calls, once, _labels_looked_at(labels):
                     step = (
                         partial(training.step, given)
                         if training.step
