@@ -79,7 +79,7 @@ def _as_one(group: list[Culprit]) -> list[Culprit]:
 
 
 def judge_loss(document: Mapping[str, Any]) -> Judgement:
-    """Return what training steps say of the loss: one that differs has failed, though the loss function be right."""
+    """Return what training steps say of the loss: one that differs has failed, wherever that comes from."""
     judged = judge_steps(document, ("loss",), "losses")
     first = document["losses"][0] if document["losses"] else {}
     mine, theirs, limit = (first.get(name) for name in ("reference", "candidate", "limit"))
@@ -87,7 +87,10 @@ def judge_loss(document: Mapping[str, Any]) -> Judgement:
         return judged
     if abs(theirs - mine) <= limit:
         return judged
-    reason = sentence("ladder.loss_differs", reference=mine, candidate=theirs, limit=limit)
+    alone = first.get("alone")
+    is_right = alone is not None and abs(alone - mine) <= limit
+    key = "ladder.loss_differs_below" if is_right else "ladder.loss_differs"
+    reason = sentence(key, reference=mine, candidate=theirs, limit=limit)
     return replace(judged, outcome=Outcome.NOT_ALIGNED, reason=reason)
 
 
