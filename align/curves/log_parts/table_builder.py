@@ -298,7 +298,7 @@ def read_printed_numbers(texts: Sequence[str]) -> Floats:
     try:
         return np.fromiter(map(float, texts), np.float64, len(texts))
     except ValueError:
-        return np.array([float(text) if is_number(text.strip()) else np.nan for text in texts], np.float64)
+        return np.array([float(own) if is_number(own := text.strip()) else np.nan for text in texts], np.float64)
 
 
 def read_step(text: str) -> int | None:
