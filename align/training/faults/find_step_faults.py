@@ -37,7 +37,7 @@ class _Fault:
     relation: GradientRelation = UNKNOWN
     parameters: list[str] = field(default_factory=list)
     near: str = ""
-    backward_relations: list[GradientRelation] = field(default_factory=list)
+    first: GradientRelation | None = None  # of a gradient that is off
     alike: bool = True  # whether all gradients that are off show one thing
 
     def add(self, way: str, factor: float, relation: GradientRelation = UNKNOWN, near: str = "") -> None:
@@ -45,8 +45,9 @@ class _Fault:
         if factor > max(self.forward, self.backward):
             self.near = near
         setattr(self, way, max(getattr(self, way), factor))
-        self.alike &= not self.backward_relations or _alike(self.backward_relations[0], relation)
-        self.backward_relations += [relation] if way == "backward" else []
+        if way == "backward":
+            self.first = self.first or relation
+            self.alike &= _alike(self.first, relation)
         if relation.cause and (factor > self.worst or not self.relation.cause):
             self.worst, self.relation = factor, relation
 
