@@ -9,7 +9,7 @@ same, and it is at fault if all is right then.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, prod
 from typing import TYPE_CHECKING
 
@@ -19,20 +19,22 @@ from align.forward.causes.suspects import as_one, with_relation
 from align.forward.forward_result import FunctionFault
 from align.forward.functions.calls_followed import FollowedCalls
 from align.forward.functions.compare_functions import BothRecords, record_both
+from align.forward.functions.mending_calls import (
+    first_unlike,
+    function_fault,
+    mending_calls,
+    relation_of_results,
+    results_instead,
+)
 from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall, owner
 from align.forward.isolation.isolated_calls import Isolation
-from align.forward.relations.layer_relations import explain_layer
 from align.forward.thresholds import (
     LEAST_LOOK_TOLERANCE,
     LOOK_SHARE_OF_FAULT,
-    MOST_LOOK_LEVELS,
     MOST_LOOK_RUNS,
     MOST_LOOK_TOLERANCE,
-    MOST_REPLACED_LINES,
     MOST_REPLACED_RESULTS,
 )
-from align.measure.limits import limit_for
-from align.measure.measure_arrays import measure
 from align.models.calls_in_code import drops_results
 from align.words.catalogue import sentence
 
@@ -42,16 +44,14 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Inputs
     from align.forward.causes.suspects import Suspect
-    from align.forward.forward_result import Sureness
     from align.forward.functions.calls_followed import Counterpart
+    from align.forward.functions.mending_calls import Replaced
     from align.forward.isolation.bench import Bench
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.locate_faults import Fault
-    from align.forward.relations.relation import Relation
     from align.models.open_side import Side
     from align.traces.module_calls import CallKey
 
-    _Replaced = dict[CallKey, tuple[RecordedCall, Counterpart]]
 
 _FACTS_OF_PLACE = ("calls", "shows_at")
 
@@ -185,11 +185,11 @@ class _Look:
             return _with_dropped(suspect, dropped)
         if suspect.is_explained:
             return suspect
-        if found := self._mending(suspect, inside):
+        if found := mending_calls(inside, partial(self._mends, suspect, inside)):
             return _explained(suspect, inside, found)
         if len({call.place for call in inside.firsts}) != 1:
             return suspect
-        return _with_function(suspect, _first_unlike(inside.firsts, "suspected"))
+        return _with_function(suspect, first_unlike(inside.firsts, "suspected"))
 
     def _followed(self, fault: Fault) -> FollowedCalls | None:
         """What both sides do there; None where that cannot be seen, or is hardly more than rounding."""
@@ -213,55 +213,15 @@ class _Look:
         counts = {value.size for value in made.values.values()}
         yield from (trace.value(one) for one in (*trace.inputs, *trace.captures) if prod(one.shape) in counts)
 
-    def _mending(self, suspect: Suspect, inside: FollowedCalls) -> _Replaced:
-        """Calls, with those whose results make all right in the place of theirs; none if none do.
-
-        First those of one line that are given right values only, then all of these, then the calls behind them.
-        """
-        calls = inside.firsts
-        for _ in range(MOST_LOOK_LEVELS):
-            lines = _by_line(calls)
-            choices = [(group, rank) for group in lines for rank in range(MOST_REPLACED_RESULTS)]
-            whole = [inside.beside(group) for group in lines]  # a function of the user's may be called more than once
-            choices[1:1] = [(all_, 0) for all_, group in zip(whole, lines, strict=True) if len(all_) > len(group)]
-            for group, rank in choices[:MOST_REPLACED_LINES]:
-                if found := self._tried(suspect, inside, group, rank):
-                    return found
-            if len(lines) > 1 and (found := self._tried(suspect, inside, calls, 0)):
-                return self._fewest(suspect, inside, found)
-            calls = inside.after(calls)
-        return {}
-
-    def _fewest(self, suspect: Suspect, inside: FollowedCalls, found: _Replaced) -> _Replaced:
-        """Leave out the lines that need not be replaced."""
-        for group in _by_line([call for call, _ in found.values()]):
-            gone = {(call.path, call.call) for call in group}
-            rest = {key: one for key, one in found.items() if key not in gone}
-            if rest and self._mends(suspect, inside, rest):
-                found = rest
-        return found
-
-    def _tried(self, suspect: Suspect, inside: FollowedCalls, calls: Sequence[RecordedCall], rank: int) -> _Replaced:
-        replaced: _Replaced = {}
-        taken: set[int] = set()
-        for call in calls:
-            others = [one for one in inside.counterparts(call) if id(one.call) not in taken]
-            if len(others) <= rank:
-                return {}
-            taken.add(id(others[rank].call))
-            replaced[call.path, call.call] = call, others[rank]
-        return replaced if self._mends(suspect, inside, replaced) else {}
-
-    def _mends(self, suspect: Suspect, inside: FollowedCalls, replaced: _Replaced) -> bool:
+    def _mends(self, suspect: Suspect, inside: FollowedCalls, replaced: Replaced) -> bool:
         return bool(self._mended([suspect], inside, replaced))
 
-    def _mended(self, suspects: Sequence[Suspect], inside: FollowedCalls, replaced: _Replaced) -> list[Suspect]:
+    def _mended(self, suspects: Sequence[Suspect], inside: FollowedCalls, replaced: Replaced) -> list[Suspect]:
         """Those of some suspects that are right where calls return what they should."""
         if self._budget.is_spent or not replaced:
             return []
-        values = {key: inside.meant_result(other, inside.result(call).shape) for key, (call, other) in replaced.items()}
         try:
-            record = self._run_port(suspects[0].fault, values)
+            record = self._run_port(suspects[0].fault, results_instead(inside, replaced))
         except UserCodeError:
             return []
         return [one for one in suspects if record.isolation and one.is_mended(record.isolation.calls)]
@@ -286,7 +246,7 @@ class _Look:
         side.runner.run(side.model, inputs, record)
         return record
 
-    def _run_port(self, fault: Fault, instead: dict[CallKey, Array] | None = None) -> CallRecord:
+    def _run_port(self, fault: Fault, instead: Mapping[CallKey, Array] | None = None) -> CallRecord:
         bench = self._bench
         wanted = _looked_at(fault.pair.candidate.module, self._paired[1])
         if self._records and instead is None:
@@ -326,58 +286,22 @@ def _looked_at(module: str, paired: set[str]) -> Callable[[str], bool]:
     return wanted
 
 
-def _by_line(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
-    """Calls of one function on one line together."""
-    lines: dict[tuple[str, str], list[RecordedCall]] = {}
-    for call in calls:
-        lines.setdefault((call.place, call.name), []).append(call)
-    return list(lines.values())
-
-
-def _explained(suspect: Suspect, inside: FollowedCalls, found: _Replaced) -> Suspect:
+def _explained(suspect: Suspect, inside: FollowedCalls, found: Replaced) -> Suspect:
     """Name the first call that was replaced, what it does otherwise, and by which relation."""
     call, other = next(iter(found.values()))
-    difference, meant = inside.difference(call, other), other.call
-    if inside.goes_on_with(call, meant):
-        difference = "missing step"
-    elif difference == "missing step":
-        lacking = inside.first_lacking(meant)
-        difference, meant = ("other input", meant) if lacking is None else (difference, lacking)
-    if not inside.is_first(call):
-        suspect = _with_function(suspect, _first_unlike(inside.firsts, "confirmed"))
-        return _with_relation(suspect, inside, call, other)
-    lines = tuple(dict.fromkeys(one.place for one, _ in found.values()))
-    factor = inside.factor(call, other) if difference == "scaled input" else 1.0
-    fault = FunctionFault(call.name, lines, meant.name, meant.place, difference, factor, "confirmed")
-    return _with_relation(_with_function(suspect, fault), inside, call, other)
+    return _with_relation(_with_function(suspect, function_fault(inside, found)), inside, call, other)
 
 
 def _with_relation(suspect: Suspect, inside: FollowedCalls, call: RecordedCall, other: Counterpart) -> Suspect:
     """Name as the cause what relates the call's result to the right one, which was tried: all is right with that."""
-    shape = inside.meant_shape(other)
-    made = inside.result(call).reshape(shape)
-    found = _relation(inside.made_of(call, shape), inside.meant_result(other, shape), made)
-    if found is None:
-        found = next((one for pair in inside.unlike_given(call, other) if (one := _relation({}, *pair))), None)
+    found = relation_of_results(inside, call, other)
     return suspect if found is None else replace(suspect, culprit=with_relation(suspect.culprit, found))
-
-
-def _relation(known: Mapping[str, Array], right: Array, made: Array) -> Relation | None:
-    """What explains why a tensor is not the right one, by those that it is made of."""
-    if right.dtype.kind != "f" or made.dtype.kind != "f":
-        return None
-    limit = limit_for(measure(right, right), (right.dtype.name, made.dtype.name), None)
-    return next((one for one in explain_layer("", known, {}, right, made, limit) if one.explains), None)
 
 
 def _with_dropped(suspect: Suspect, call: RecordedCall) -> Suspect:
     """Name the call whose result is right and not used."""
     named = _with_function(suspect, FunctionFault(call.name, (call.place,), difference="dropped result"))
     return replace(named, culprit=replace(named.culprit, cause="result-dropped", sureness="suspected"))
-
-
-def _first_unlike(calls: Sequence[RecordedCall], sureness: Sureness) -> FunctionFault:
-    return FunctionFault(calls[0].name, tuple(dict.fromkeys(call.place for call in calls)), sureness=sureness)
 
 
 def _with_function(suspect: Suspect, fault: FunctionFault) -> Suspect:
