@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, TypeVar, Union
 
 from align.curves.axis.group_steps import group_sizes, group_steps
 from align.curves.axis.place_on_axis import cut_after, pair_curves, place_on_axis
+from align.curves.axis.printed_zeros import zeros_as_nan
 from align.curves.criteria.loss_commands import LogsOnCommandLine, name_logs
 from align.curves.criteria.other_metrics import read_other_metrics
+from align.curves.criteria.unlike_epochs import match_epochs
 from align.curves.judging.compare_speed import compare_speed
 from align.curves.judging.judge_curves import judge_curves
 from align.curves.judging.log_summary import summarize_log
@@ -22,14 +24,17 @@ from align.curves.reading.jobs import choose_job
 from align.curves.reading.read_logs import read_log
 from align.curves.troubles.curve_events import find_events
 from align.errors import UsageError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from align.curves.criteria.unlike_epochs import UnlikeEpochs
     from align.curves.curve_result import CurveComparison, Side
     from align.curves.loss_log import Curve, LogSummary, LossLog
     from align.curves.presets import Preset
 
+SIDES: tuple[Side, Side] = ("reference", "candidate")
 N = TypeVar("N")
 PerSide = Union[N, tuple[Union[N, None], Union[N, None]], None]  # noqa: UP007 - X | Y takes no type variable on 3.10
 Log = Union[Path, str, Sequence[Union[Path, str]]]  # noqa: UP007 - as above
@@ -144,17 +149,28 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
         raise UsageError.of("log_usage.last_step", step=last_step)
     criteria, sizes = find_preset(preset, presets), group_sizes(steps_per)
     left, right = (
-        _LogSide(reading, reading.read(log, metric), size)
-        for reading, log, size in zip(readings, logs, sizes, strict=True)
+        _LogSide(side, reading, reading.read(log, metric), size)
+        for side, reading, log, size in zip(SIDES, readings, logs, sizes, strict=True)
     )
+    epochs = match_epochs(left.curve(metric), right.curve(metric))
+    caveats: list[str] = [sentence("loss_verdict.same_file")] if _are_one(logs) and readings[0] == readings[1] else []
+    left, right = replace(left, epochs=epochs), replace(right, epochs=epochs)
     curves = left.curve(metric), right.curve(metric)
+    (first, said), (second, said_of_second) = (
+        zeros_as_nan(own, side.norms(), other)
+        for side, own, other in zip((left, right), curves, curves[::-1], strict=True)
+    )
+    curves = first, second
+    caveats += filter(None, (said, said_of_second))
     runs = [curves[0], *_other_runs(left, logs, reference_runs, metric)] if reference_runs else []
 
     def place(log: LossLog, name: str) -> Curve:
         return cut_after((right if log is right.log else left).curve(name), last_step)
 
     beside = read_other_metrics(left.log, right.log, metric, place, criteria)
-    comparison = judge_curves(*curves, pair_curves(*curves, last_step), last_step, criteria, runs, beside)
+    comparison = judge_curves(
+        *curves, pair_curves(*curves, last_step), last_step, criteria, runs, beside, epochs, caveats
+    )
     asked = {
         "--metric": None if metric == "loss" else metric,
         "--preset": None if preset == GUIDE.name else preset,
@@ -181,15 +197,22 @@ def describe_log(log: Log, *, metric: str = "loss", reading: LogReading = LogRea
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LogSide:
-    """One side: how its logs are read, the log, and how many of its steps are taken as one."""
+    """One side: how its logs are read, the log, how many of its steps are taken as one, and how its epochs differ."""
 
+    side: Side
     reading: LogReading
     log: LossLog
     size: int
+    epochs: UnlikeEpochs | None = None
 
     def curve(self, metric: str) -> Curve:
         """Put a metric on the axis that both sides share."""
-        return group_steps(place_on_axis(self.log, metric, self.reading.hints), self.size)
+        curve = group_steps(place_on_axis(self.log, metric, self.reading.hints), self.size)
+        return curve if self.epochs is None else self.epochs.place(curve, self.side)
+
+    def norms(self) -> Curve | None:
+        """Return the gradient norms, None if the log has none."""
+        return self.curve("grad_norm") if self.log.series("grad_norm") is not None else None
 
 
 def _other_runs(side: _LogSide, logs: tuple[Log, Log], runs: Sequence[Log], metric: str) -> Iterator[Curve]:
@@ -211,6 +234,12 @@ def _on_command_line(
     of_logs = {**readings[0].options("reference"), **readings[1].options("candidate")}
     of_logs["--steps-per"] = None if steps_per == (1, 1) else "{}:{}".format(*steps_per)
     return LogsOnCommandLine(reference, candidate, of_logs, asked)
+
+
+def _are_one(logs: tuple[Log, Log]) -> bool:
+    """Tell whether one file is given twice, by whatever paths."""
+    paths = [Path(log).resolve() if isinstance(log, (str, Path)) else log for log in logs]
+    return paths[0] == paths[1]
 
 
 def _sides(given: PerSide[N]) -> tuple[N | None, N | None]:

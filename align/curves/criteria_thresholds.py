@@ -13,6 +13,15 @@ published."""
 COMMON_POINTS: Final = 10
 """Common points from which on a comparison may pass although points are missing or the logs begin late.
 Choice: fewer pass on a handful of points, more leave short trainings undecided."""
+LEAST_COVERED: Final = 0.5
+"""Share of the points of either curve that lie beside a common one, at least, where both curves go on.
+Choice: less than half is a verdict over the smaller part; a larger one refuses logs of which some points never meet."""
+LEAST_PART: Final = 0.2
+"""The same where one log begins late, so that nothing else can be compared.
+Choice: a fifth of a training, which the verdict is then said of; a larger one refuses tails of logs that agree."""
+WELL_COVERED: Final = 0.95
+"""Such a share from which on the verdict is not said of a part alone.
+Choice: a first print of a log may be late by some steps; a larger one says so of most logs."""
 FIRST_ROUNDING: Final = 1e-5
 """What float32 arithmetic in another order leaves of a first loss, as a part of it.
 Choice: float32 has 6e-8, and the sums of a deep net lose some more; a larger one calls small faults of a forward
@@ -45,6 +54,24 @@ UNEXPLAINED_BY_RATIO: Final = 0.5
 """What steps taken together leave of the mean difference, which must be within the limits besides.
 Choice: averages of several steps are nearer to each other by themselves, by a root of their number; a larger one
 passes that."""
+
+# Epochs of unlike length.
+LEAST_EPOCH: Final = 8
+"""Steps of an epoch from which on one step more is a last batch that one side drops.
+Choice: 4 and 3 steps may as well be other batch sizes; a larger one takes small data for that."""
+SHARES_OF_EPOCH: Final = (10, 5, 4, 2, 1)
+"""Into how many parts an epoch is taken apart for means over each, the first that both logs have points for.
+Choice: more are of few points each, fewer hide where curves part."""
+POINTS_IN_SHARE: Final = 3
+"""Points that make the mean of a part of an epoch, at least.
+Choice: fewer are as noisy as single steps of unlike batches, more refuse logs that print rarely."""
+NOISES_APART: Final = 2.0
+"""How many times the noise of such means their mean difference is, before it shows a fault.
+Choice: noise alone makes 0.8 times; a smaller one blames the noise of other batches, a larger one hides faults."""
+
+SURE_NOISES: Final = 4.0
+"""Standard errors from which on the mean difference of such curves is none of that noise.
+Source: a normal distribution is beyond 4 in 6e-5 of all cases."""
 
 # Means that do not say so.
 NOISE_POINTS: Final = 24

@@ -20,12 +20,13 @@ EventKind = Literal[
     "change point", "apart for a while", "together again",
 ]  # fmt: skip
 TroubleName = Literal[
-    "persistent overflow", "NaN", "counted one step apart", "an update behind", "steps of unlike batches",
-    "means against single steps", "noise of another size", "noise of its own", "first loss differs", "constant loss",
-    "not descending", "differs from the second step", "explosion", "spike",
-    "differs from a change of the learning rate", "rising", "slower than the reference", "plateau above the reference",
-    "stays below the reference", "slow drift", "rounding that grows", "differs later", "points missing", "broken off",
-    "a step ahead", "a step behind", "another factor", "differs from the beginning", "differs",
+    "persistent overflow", "NaN", "a multiple of the reference", "counted one step apart", "an update behind",
+    "steps of unlike batches", "means against single steps", "gradients not finite", "noise of another size",
+    "noise of its own", "first loss differs", "constant loss", "not descending", "differs from the second step",
+    "explosion", "spike", "differs from a change of the learning rate", "rising", "epochs of unlike length",
+    "slower than the reference", "plateau above the reference", "stays below the reference", "slow drift",
+    "rounding that grows", "differs later", "points missing", "broken off", "a step ahead", "a step behind",
+    "another factor", "differs from the beginning", "differs",
 ]  # fmt: skip
 Side = Literal["reference", "candidate"]
 Bound = Literal["start", "data", "compute", "tail", "none"]

@@ -117,6 +117,8 @@ class LossLog:
     (`batch: [1/4]`) or None; a fraction only where shares of epochs are printed. `notes` says what the plugin assumed
     or could not read, `length_advice` what would show the length of an epoch where the log leaves it open. `headed`:
     what counts stands in lines of its own above the records, so that records out of order have lost it.
+    `skips_between`: lines between the records tell of skipped steps, so that they are any of those since the record
+    before, and their losses are part of its mean.
     """
 
     label: str
@@ -130,6 +132,7 @@ class LossLog:
     notes: tuple[str, ...] = ()
     length_advice: str = ""
     headed: bool = False
+    skips_between: bool = False
 
     def series(self, metric: str) -> Series | None:
         """Return a metric by its name in the log or a usual one; None if it is not there.
@@ -168,11 +171,15 @@ class AxisHints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Skips:
-    """Steps that changed no weight, `counts[i]` of those in (starts[i], ends[i]]; by increasing ends."""
+    """Steps that changed no weight, `counts[i]` of those in (starts[i], ends[i]]; by increasing ends.
+
+    `left_out`: a printed mean over such steps is one without them.
+    """
 
     starts: Integers
     ends: Integers
     counts: Integers
+    left_out: bool = True
 
     @property
     def whole(self) -> Booleans:
@@ -182,7 +189,7 @@ class Skips:
 
     def take(self, which: Booleans) -> Skips:
         """Return some of the spans only."""
-        return Skips(self.starts[which], self.ends[which], self.counts[which])
+        return replace(self, starts=self.starts[which], ends=self.ends[which], counts=self.counts[which])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -228,3 +228,11 @@ Choice: the unit of float64 is far smaller; a larger one would take a step of ve
 LAST_STEP_SHARE: Final = 1.0
 """Steps that shares may be off by, as the last step of an epoch may have fewer batches than others.
 Source: accumulated gradients: the last update of an epoch takes what batches are left."""
+
+# Zeros in place of NaN.
+ZEROS_AT_THE_END: Final = 3
+"""Losses of exactly 0 at the end of a log that are no accident.
+Choice: one or two may be batches without a label; more miss a training that was stopped soon after."""
+NEAR_ZERO: Final = 0.05
+"""The last loss before them is so large a part of the usual one, at least.
+Choice: a loss that comes down to 0 is smaller before; a larger one misses trainings that were nearly done."""

@@ -155,6 +155,18 @@ MOST_EVENTS: Final = 50
 Choice: more fill the screen and say nothing new."""
 
 # Other metrics.
+FACTOR_COURSE: Final = 0.1
+"""The range of a loss, as a part of it, from which on one factor between two losses says something.
+Choice: losses that hardly move have any factor; a larger one misses short trainings."""
+WHOLE_FACTOR: Final = 0.005
+"""How far the median factor may be from a whole number, as a part of it.
+Choice: noise of two trainings leaves less in the median; a larger one calls 1.99 two."""
+FACTOR_NOISE: Final = 0.01
+"""How far a point may usually be from such a factor: the noise of two trainings that are alike.
+Choice: the guide's limit of the mean loss; five times as much for single points."""
+OF_GRADIENTS: Final = 0.1
+"""How far the factor between gradient norms may be from 1, if they are alike.
+Source: the guide's limit for gradient norms (docs/loss-statistics.md)."""
 SAME_FACTOR: Final = 1e-3
 """By what share the factors between two metrics may differ that have one factor.
 Choice: printed digits leave less; a larger one calls curves that part a factor."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.curves.axis.missing_steps import usual_distance
-from align.curves.axis.skipped_steps import count_within, fill_skipped
+from align.curves.axis.skipped_steps import fill_skipped, left_out_within
 from align.curves.axis.value_spans import MEDIAN, UNKNOWN, average, spans_of, tile
 from align.curves.loss_log import RAW
 from align.errors import UnlikeCurvesError
@@ -77,7 +77,7 @@ def _smoothed(fine: Curve, wide: Curve) -> Averages:
     if MEDIAN in (fine.window.kind, wide.window.kind):
         tiles = tiles.take(~tiles.many & (fine.window.kind == wide.window.kind))
     starts = spans.starts[tiles.first]
-    left_out, skipped = (count_within(curve.skips, starts, tiles.ends) for curve in (wide, fine))
+    left_out, skipped = (left_out_within(curve.skips, starts, tiles.ends) for curve in (wide, fine))
     if "epoch" in wide.window.kind:
         left_out = np.zeros_like(left_out)
     alike = ~tiles.many | (left_out == 0) | (left_out == skipped)

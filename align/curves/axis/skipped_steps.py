@@ -69,9 +69,13 @@ def skips_of(log: LossLog, rows: Integers, steps: Integers) -> Skips | None:
     counts = NO_STEPS if log.table.skipped is None else log.table.skipped[rows].astype(np.int64)
     if not counts.any():
         return None
+    some = counts > 0
+    ends, counts = steps[some], counts[some]
+    if log.skips_between:
+        before = np.append(max(int(steps[0] - counts[0]), 0) if some[0] else 0, steps[:-1])[some]
+        return Skips(before, ends, np.minimum(counts, np.maximum(ends - before, 1)), left_out=False)
     loss = log.series("loss")
     width = loss.window.length if loss else 1
-    ends, counts = steps[counts > 0], counts[counts > 0]
     return Skips(np.maximum(ends - np.maximum(width, counts), 0), ends, counts)
 
 
@@ -83,7 +87,7 @@ def group_skips(skips: Skips | None, size: int) -> Skips | None:
     starts = np.full(len(ends), np.iinfo(np.int64).max)
     np.minimum.at(starts, at, skips.starts // size)
     counts = -(-np.bincount(at, weights=skips.counts).astype(np.int64) // size)
-    return Skips(starts, ends, counts)
+    return replace(skips, starts=starts, ends=ends, counts=counts)
 
 
 def printed_steps(curve: Curve) -> Integers:
@@ -118,6 +122,11 @@ def count_within(skips: Skips | None, starts: Integers, ends: Integers) -> Integ
     upto = running[np.searchsorted(skips.ends, ends, "right")]
     counts: Integers = upto - running[np.searchsorted(skips.ends, starts, "right")]
     return counts
+
+
+def left_out_within(skips: Skips | None, starts: Integers, ends: Integers) -> Integers:
+    """Count the skipped steps in each (start, end] that a printed mean over it lacks."""
+    return count_within(skips if skips is not None and skips.left_out else None, starts, ends)
 
 
 def until_step(skips: Skips | None, last_step: int) -> Skips | None:

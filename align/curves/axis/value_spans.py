@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.missing_steps import places_after_missing_steps
-from align.curves.axis.skipped_steps import count_within
+from align.curves.axis.skipped_steps import left_out_within
 from align.curves.loss_log import RAW
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _weights(curve: Curve, *, skipped: bool) -> Floats:
     """
     spans = spans_of(curve)
     weights = (spans.ends - spans.starts).astype(np.float64)
-    lacking = count_within(curve.skips, spans.starts, spans.ends)
+    lacking = left_out_within(curve.skips, spans.starts, spans.ends)
     if not skipped:
         return np.asarray(weights - lacking)
     if curve.window != RAW:

@@ -108,12 +108,16 @@ def _own_limits(limits: CurveLimits, size: Floats, first: bool) -> Floats:
 
 
 def evaluate_values(
-    pairs: PairedCurves, judged: JudgedPoints, drift: tuple[DriftTest, ...], envelope: Envelope | None = None
+    pairs: PairedCurves,
+    judged: JudgedPoints,
+    drift: tuple[DriftTest, ...],
+    envelope: Envelope | None = None,
+    not_finite: int = 0,
 ) -> dict[str, Criterion]:
     """Evaluate what can be evaluated of the values: `first`, `mean`, `every`, `share`, `drift`, `non-finite`.
 
     `share` comes in place of the first three where there are reference runs. One point that is not the first loss makes
-    no mean.
+    no mean. `not_finite` counts the points, common or not, at which one side alone is NaN or Inf.
     """
     if not len(pairs.steps):
         return {}
@@ -132,8 +136,8 @@ def evaluate_values(
             found["every"] = _every(judged)
     if drift and (limits.drift or envelope is not None):
         found["drift"] = _drift(drift, limits.source if envelope is None else sentence("loss_source.one_more_run"))
-    lone = int(np.count_nonzero(~finite & ~judged.within))
-    found["non-finite"] = Criterion(sentence("loss_criterion.non_finite"), lone, 0, lone == 0, _by_definition())
+    name = sentence("loss_criterion.non_finite")
+    found["non-finite"] = Criterion(name, not_finite, 0, not_finite == 0, _by_definition())
     return found
 
 

@@ -34,26 +34,29 @@ Sides = tuple[Union[Curve, None], Union[Curve, None]]  # noqa: UP007 - evaluated
 TIMES = frozenset({"s", "ms", "time", "eta", "cost", "ips", "speed", "throughput", "second", "memory", "mem", "flops"})
 COUNTERS = frozenset({"step", "epoch", "iter", "iteration", "global_step", "batch"})
 
+OF_STEPS = ("lr", "loss_scale", "grad_norm")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OtherMetrics:
     """What two logs tell beside the compared metric; `losses` are those of training, where it is not these itself.
 
-    They, `lr` and `loss_scale` are curves, None where a log lacks them.
+    They, `lr`, `loss_scale` and `grad_norm` are curves, None where a log lacks them.
     """
 
     others: tuple[OtherMetric, ...] = ()
     lr: Sides = (None, None)
     loss_scale: Sides = (None, None)
     losses: Sides = (None, None)
+    grad_norm: Sides = (None, None)
     notes: tuple[str, ...] = ()
 
 
 def read_other_metrics(
     reference: LossLog, candidate: LossLog, metric: str, place: Place, preset: Preset = GUIDE
 ) -> OtherMetrics:
-    """Compare what both logs have besides `metric`, and take the learning rates and loss scales of either."""
-    evidence = ("lr", "loss_scale") if metric == "loss" else ("lr", "loss_scale", "loss")
+    """Compare what both logs have besides `metric`, and take the learning rates, loss scales ... of either."""
+    evidence = (*OF_STEPS, "loss") if metric != "loss" else OF_STEPS
     known: dict[tuple[int, str], Curve] = {}
 
     def place_once(log: LossLog, name: str) -> Curve:
@@ -63,13 +66,13 @@ def read_other_metrics(
         return found
 
     others, notes = compare_others(reference, candidate, metric, place_once, preset)
-    rates, scales, losses = (
+    rates, scales, norms, losses = (
         (_placed(reference, name, place_once), _placed(candidate, name, place_once))
         if name in evidence
         else (None, None)
-        for name in ("lr", "loss_scale", "loss")
+        for name in (*OF_STEPS, "loss")
     )
-    return OtherMetrics(others, rates, scales, losses, notes)
+    return OtherMetrics(others, rates, scales, losses, norms, notes)
 
 
 def compare_others(

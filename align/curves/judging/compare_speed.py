@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.global_steps import number_steps
+from align.curves.axis.missing_steps import usual_distance
 from align.curves.criteria_thresholds import (
     FEW_TIMES,
     MOST_WARM_UP,
@@ -80,14 +81,15 @@ def _times_of(log: LossLog) -> _Times | None:
     usable = np.isfinite(series.values) & (series.values > 0)
     if not usable.any():
         return None
-    times, spans = series.values[usable], _spans(log, series)[usable]
+    spans, from_start = _spans(log, series)
+    times, spans = series.values[usable], spans[usable]
     waits = _waits(log, series)[usable]
     first = _warm_up(times)
     steady = times[first:]
     speed = SideSpeed(
         median=float(np.median(steady)),
         tail=float(np.percentile(steady, TAIL_PERCENTILE)),
-        first_step=_first_step(times, spans, series) if first else None,
+        first_step=_first_step(times, spans, series) if first and from_start and usable[0] else None,
         warm_up=int(spans[:first].sum()),
         data_share=float(np.nanmean(waits[first:]) / np.mean(steady)) if np.isfinite(waits[first:]).any() else None,
         total=float(np.sum(times * spans)),
@@ -101,19 +103,29 @@ def _step_times(log: LossLog) -> Series | None:
     series, together = log.series("step_time"), log.series("interval_time")
     if series is not None or together is None:
         return series
-    return replace(together, values=together.values / _spans(log, together), window=SINCE_LAST_PRINT)
+    return replace(together, values=together.values / _spans(log, together)[0], window=SINCE_LAST_PRINT)
 
 
-def _spans(log: LossLog, series: Series) -> Integers:
-    """Return how many steps each time stands for: those since the time before, one if the log leaves that open."""
+def _spans(log: LossLog, series: Series) -> tuple[Integers, bool]:
+    """Return how many steps each time stands for, and whether the first one's begin at step 1.
+
+    They are those since the time before, one if the log leaves that open. A log that begins later than its own distance
+    explains, or whose first mean begins later, tells nothing of step 1.
+    """
+    ones = np.ones(len(series.rows), np.int64)
     try:
         numbering = number_steps(log, series)
     except StepsPerEpochError:
-        return np.ones(len(series.rows), np.int64)
+        return ones, False
     if numbering.axis == "epoch":
-        return np.ones(len(series.rows), np.int64)
-    spans = np.diff(numbering.steps, prepend=0)
-    return np.maximum(spans, 1)
+        return ones, False
+    steps, apart = numbering.steps, usual_distance(numbering.steps)
+    spans = np.maximum(np.diff(steps, prepend=0), 1)
+    of_last = series.window.length if series.window.length > 1 else int(spans[0])
+    late = steps[0] > apart or of_last < steps[0]
+    if late:
+        spans[0] = min(int(spans[0]), apart)
+    return spans, not late
 
 
 def _waits(log: LossLog, series: Series) -> Floats:
@@ -137,7 +149,7 @@ def _warm_up(times: Floats) -> int:
 def _first_step(times: Floats, spans: Integers, series: Series) -> float | None:
     """Return the time of step 1; of a mean, what the first one is above the median of the others falls to it."""
     if series.window == RAW:
-        return float(times[0]) if series.rows[0] == 0 and spans[0] == 1 else None
+        return float(times[0]) if spans[0] == 1 else None
     return float(times[0] + (spans[0] - 1) * max(times[0] - np.median(times[1:]), 0.0))
 
 

@@ -17,9 +17,10 @@ from align.curves.criteria.drift import drift_note
 from align.curves.criteria.examined_curves import ExaminedCurves, examine_curves
 from align.curves.criteria.loss_commands import compare_logs, describe_log
 from align.curves.criteria.other_axis import find_common_base
-from align.curves.criteria_thresholds import DRIFT_BLOCKS
+from align.curves.criteria_thresholds import DRIFT_BLOCKS, NOISES_APART, SURE_NOISES
 from align.curves.curve_result import CurveComparison, CurvePoints
 from align.curves.judging.locate_divergence import change_events, locate_divergence
+from align.curves.metric_names import is_loss
 from align.curves.presets import GUIDE
 from align.curves.troubles.classify_trouble import classify_trouble
 from align.curves.troubles.curve_evidence import NOTHING_BESIDE, gather_evidence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from align.curves.criteria.evaluate_criteria import JudgedPoints
     from align.curves.criteria.other_metrics import OtherMetrics
+    from align.curves.criteria.unlike_epochs import UnlikeEpochs
     from align.curves.curve_result import Criterion
     from align.curves.loss_log import Curve, PairedCurves
     from align.curves.presets import Preset
@@ -43,21 +45,24 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     preset: Preset = GUIDE,
     reference_runs: Sequence[Curve] = (),
     beside: OtherMetrics = NOTHING_BESIDE,
+    epochs: UnlikeEpochs | None = None,
+    caveats: Sequence[str] = (),
 ) -> CurveComparison:
     """Judge two curves up to `last_step`, by the limits of a preset or against several runs of the reference.
 
-    `beside` is what the logs tell beside these curves: evidence for the class of trouble, not for the verdict.
-    Without a common point that can be judged, or with too few of them to pass, the outcome is NOT_COMPARED. Raises
-    UsageError for reference runs that make no envelope (one, equal ones), UnlikeCurvesError.
+    `beside` is what the logs tell beside these curves: evidence for the class of trouble, not for the verdict. `epochs`
+    says how the epochs of both differ, where they do: the curves are those on the reference's. `caveats` are said
+    first. Without a common point that can be judged, or with too few of them to pass, the outcome is NOT_COMPARED.
+    Raises UsageError for reference runs that make no envelope (one, equal ones), UnlikeCurvesError.
     """
     examined = examine_curves(reference, candidate, pairs, last_step, preset, reference_runs)
-    verdict = _verdict(examined)
+    verdict = _verdict(examined, epochs, caveats)
     judged = verdict.outcome is not Outcome.NOT_COMPARED
     points = _points(examined)
     failed = _failed(examined)
     divergence = locate_divergence(examined, failed, points)
     divergent = None if divergence.point is None else int(points.step[divergence.point])
-    evidence = gather_evidence(examined, failed, divergent, last_step, beside)
+    evidence = gather_evidence(examined, failed, divergent, last_step, beside, epochs)
     trouble, command = classify_trouble(evidence) if judged else ("", _look_again(examined))
     return CurveComparison(
         metric=reference.metric,
@@ -122,7 +127,7 @@ def _points(examined: ExaminedCurves) -> CurvePoints:
     )
 
 
-def _verdict(examined: ExaminedCurves) -> Verdict:
+def _verdict(examined: ExaminedCurves, epochs: UnlikeEpochs | None, caveats: Sequence[str]) -> Verdict:
     alike = int(np.count_nonzero(~examined.judged.finite & examined.judged.within))
     coverage = Coverage(
         unit="steps" if examined.reference.axis == "step" else "epochs",
@@ -131,14 +136,34 @@ def _verdict(examined: ExaminedCurves) -> Verdict:
         unmatched_reference=examined.pairs.unmatched_reference,
         unmatched_candidate=examined.pairs.unmatched_candidate,
     )
-    if not coverage.compared:
-        return Verdict(Outcome.NOT_COMPARED, _why_not_compared(examined.reference, examined.candidate, alike), coverage)
-    if examined.too_few and not examined.values_differ:
-        return Verdict(Outcome.NOT_COMPARED, sentence("loss_verdict.too_little", reason=examined.too_few), coverage)
+    outcome, reasons = _outcome(examined, coverage, epochs)
+    return Verdict(outcome, joined("; ", [*caveats, *([epochs.reason] if epochs else []), *reasons]), coverage)
+
+
+def _outcome(examined: ExaminedCurves, coverage: Coverage, epochs: UnlikeEpochs | None) -> tuple[Outcome, list[str]]:
     failed = [criterion for criterion in examined.criteria.values() if not criterion.passed]
+    if not coverage.compared and not len(examined.not_finite):
+        return Outcome.NOT_COMPARED, [_why_not_compared(examined.reference, examined.candidate, coverage.excluded)]
+    if examined.too_few and not examined.values_differ:
+        return Outcome.NOT_COMPARED, [sentence("loss_verdict.too_little", reason=examined.too_few)]
+    if failed and epochs is not None and _is_noise(examined, epochs):
+        return Outcome.NOT_COMPARED, [*map(_said_of, failed), sentence("epochs_verdict.noise")]
     if failed:
-        return Verdict(Outcome.NOT_ALIGNED, joined("; ", [*map(_said_of, failed)]), coverage)
-    return Verdict(Outcome.ALIGNED, joined("; ", _what_a_pass_covers(examined, coverage)), coverage)
+        return Outcome.NOT_ALIGNED, [*map(_said_of, failed)]
+    if coverage.excluded and is_loss(examined.reference.metric):
+        first = examined.pairs.steps[~examined.judged.finite][0]
+        return Outcome.NOT_COMPARED, [sentence("loss_verdict.both_not_finite", count=coverage.excluded, first=first)]
+    return Outcome.ALIGNED, _what_a_pass_covers(examined, coverage)
+
+
+def _is_noise(examined: ExaminedCurves, epochs: UnlikeEpochs) -> bool:
+    """Tell whether the curves are no further apart than the noise of unlike batches makes them, and to neither side."""
+    if not examined.failed <= {"first", "mean", "every", "drift"}:
+        return False
+    finite = examined.judged.finite
+    apart = (examined.pairs.candidate - examined.pairs.reference)[finite]
+    mean = SURE_NOISES * epochs.noise / len(apart) ** 0.5
+    return bool(np.mean(np.abs(apart)) <= NOISES_APART * epochs.noise and abs(np.mean(apart)) <= mean)
 
 
 def _said_of(failed: Criterion) -> str:
@@ -172,7 +197,8 @@ def _what_a_pass_covers(examined: ExaminedCurves, coverage: Coverage) -> list[st
     judged = examined.judged
     few = examined.envelope is None and coverage.compared < judged.limits.points
     asked = judged.limits.points if few else None
-    said = [sentence("loss_verdict.within", count=coverage.compared, unit=coverage.unit, asked=asked)]
+    within = sentence("loss_verdict.within", count=coverage.compared, unit=coverage.unit, asked=asked)
+    said: list[str] = [*filter(None, (examined.part,)), within]
     if examined.envelope and coverage.unmatched_candidate:
         said.append(sentence("loss_verdict.not_in_all_runs", count=coverage.unmatched_candidate))
     if not judged.first_compared and examined.envelope is None and judged.limits.asks("first"):

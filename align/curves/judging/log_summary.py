@@ -10,6 +10,7 @@ import numpy as np
 from align.curves.axis.global_steps import number_steps
 from align.curves.axis.missing_steps import find_missing_steps
 from align.curves.axis.place_on_axis import cadence, find_series, place_on_axis
+from align.curves.axis.printed_zeros import zeros_as_nan
 from align.curves.axis.skipped_steps import printed_steps, skipped_runs
 from align.curves.loss_log import AxisHints, LogSummary, MetricSummary
 from align.errors import UnknownEpochLengthError
@@ -32,6 +33,8 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         known = replace(known, assumed=True)
         unknown = (sentence("loss_note.steps_unknown", reason=error.reason, advice=error.hint),)
     curve = place_on_axis(log, metric, known)
+    norms = place_on_axis(log, "grad_norm", known) if log.series("grad_norm") is not None else None
+    _, zeros = zeros_as_nan(curve, norms)
     numbering = number_steps(log, series, known)
     runs = skipped_runs(curve)
     return LogSummary(
@@ -56,7 +59,7 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         non_finite_steps=tuple(curve.steps[~np.isfinite(curve.values)].tolist()),
         skipped_steps=tuple(zip(runs.first.tolist(), runs.last.tolist(), runs.counts.tolist(), strict=True)),
         ignored_lines=log.ignored_lines,
-        notes=(*unknown, *curve.notes),
+        notes=(*unknown, *filter(None, (zeros,)), *curve.notes),
         steps_told=not unknown,
     )
 

@@ -257,4 +257,6 @@ def counted_by_headers(records: Records, roles: Iterable[LineRoles]) -> tuple[Li
         return ()
     bounds = [(records.lines[index - 1].number, records.lines[index].number) for index in back]
     between = all(any(first < one.number < last for one in headers) for first, last in bounds)
-    return tuple(headers) if between and headers[0].number < records.lines[0].number else ()
+    # A log may begin inside an epoch, whose own line it lacks then.
+    whole = headers[0].number < records.lines[0].number or headers[0].number > bounds[0][0]
+    return tuple(headers) if between and whole else ()

@@ -79,7 +79,12 @@ def _refuse_short_end(log: LossLog, source: LogSource) -> None:
     if log.counting == "step in epoch" and table.epochs is not None:
         steps = table.epochs[series.rows] * LARGEST_STEP + steps
     kept = deduplicate_steps(steps, series.values, headed=log.headed)
-    if kept.each > 1 or len(kept.index) == len(steps):
+    if kept.each > 1:
+        return
+    if len(kept.index) == len(steps):
+        back = int(np.argmax(np.diff(steps, append=steps[-1]) < 0)) + 1
+        if np.count_nonzero(np.diff(steps) < 0) == 1 and _starts_over(log):
+            raise SeveralRunsError(log.label, len(steps) - back, back, int(table.lines[series.rows][back]))
         return
     if kept.resumed is not None:
         refuse_other_passes(source, table.lines[series.rows], steps, kept)
@@ -99,9 +104,10 @@ def _starts_over(log: LossLog) -> bool:
     back = np.flatnonzero(np.diff(steps) < 0)
     distance = int(np.median(np.abs(np.diff(steps))))
     whole = back[steps[back] + distance > totals[back]]
-    last = dict(zip(steps.tolist(), series.values.tolist(), strict=True))
-    before = slice(int(whole.max()) + 1 if len(whole) else 0)
-    return any(last[step] != value for step, value in zip(steps[before].tolist(), series.values[before], strict=True))
+    if not len(whole):
+        return False
+    points = list(zip(steps.tolist(), series.values.tolist(), strict=True))
+    return not set(points[int(whole.max()) + 1 :]) <= set(points[: int(whole.max()) + 1])
 
 
 def _notes_of(inference: Inference) -> tuple[str, ...]:

@@ -16,11 +16,11 @@ from align.core.thresholds import PATTERN_SECONDS
 from align.curves.line_formats.layout_rows import read_layout_rows, sample_block, sample_line
 from align.curves.line_formats.line_format import LineFormat
 from align.curves.log_parts.cut_line import without_cut_line
-from align.curves.log_parts.table_builder import NO_STEP, InvalidSteps, TableBuilder, read_steps
+from align.curves.log_parts.table_builder import NO_STEP, InvalidSteps, TableBuilder, read_steps, take_rows
 from align.curves.log_parts.text import end_notes, only_epochs_note
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
-from align.curves.thresholds import TWICE_PRINTED_ROWS
+from align.curves.thresholds import LARGEST_STEP, TWICE_PRINTED_ROWS
 from align.errors import EmptyLogError, UsageError
 from align.words.catalogue import sentence
 
@@ -35,6 +35,7 @@ _COUNTERS = ("step", "epoch", "total")
 SKIP_GROUPS = ("overflow", "skipped")
 _OTHERS = (*_COUNTERS, "validation", *SKIP_GROUPS)
 _BAR = "%|"
+BEFORE_EPOCHS = LARGEST_STEP  # format: the mark of a record before the first line that tells an epoch
 _YES = {"true", "yes", "y", "overflow", "skipped", "skip"}
 _RATIO = re.compile(r"\s*/\s*[0-9]")
 _TOTAL = r"let the pattern take the number behind the step too: (?P<step>\d+)\s*/\s*(?P<total>\d+)"
@@ -112,6 +113,7 @@ class _Reading:
         self._builder, self._odd = TableBuilder(lambda _: window, loss="loss"), InvalidSteps()
         self._carried: dict[str, str] = {}
         self._ignored = self._validation = self._rows = 0
+        self._before_epochs, self._begun_inside = True, ""
         self._cut = cut
 
     def add(self, block: LogBlock) -> None:
@@ -150,6 +152,10 @@ class _Reading:
     ) -> None:
         counts = {name: read_steps(columns[name]) for name in self._counters}
         steps = counts[self._counter]
+        if "epoch" in counts and self._counter == "step" and self._before_epochs:
+            known = np.flatnonzero(counts["epoch"] != NO_STEP)
+            self._before_epochs = not len(known)
+            counts["epoch"][: known[0] if len(known) else None] = BEFORE_EPOCHS
         self._odd.look(lines, steps, columns[self._counter], columns["loss"])
         metrics = {name: columns[name] for name in self._metrics}
         self._builder.add(
@@ -181,7 +187,7 @@ class _Reading:
         """Put all together; raises EmptyLogError if there is no loss."""
         label, line_format = self._source.label, self._format
         self._builder.refuse_words(label)
-        table = self._builder.build()
+        table, self._begun_inside = _with_epoch_before(self._builder.build())
         if "loss" not in table.metrics:
             self._odd.refuse(label)
             raise EmptyLogError(label, [line_format.summary], EmptyLogError.OWN_PATTERN)
@@ -205,10 +211,28 @@ class _Reading:
         yield from end_notes(self._source)
         yield from self._builder.notes()
         yield from self._odd.notes()
+        if self._begun_inside:
+            yield self._begun_inside
         if self._validation:
             yield sentence("lines_note.another_phase", count=self._validation)
         if self._counter == "epoch" and self._format.window is None:
             yield only_epochs_note()
+
+
+def _with_epoch_before(table: LogTable) -> tuple[LogTable, str]:
+    """Give records before the first line that tells an epoch the epoch before it, where their steps start again there.
+
+    All others without one are left out; the second value is what is to be said.
+    """
+    epochs = table.epochs
+    if epochs is None or not (lone := epochs == BEFORE_EPOCHS).any():
+        return table, ""
+    count = int(np.count_nonzero(lone))
+    if lone.all() or not epochs[count] or not lone[:count].all() or table.steps[count] >= table.steps[count - 1]:
+        return take_rows(table, np.flatnonzero(~lone)), sentence("logs_note.before_first_epoch", count=count)
+    before = int(epochs[count]) - 1
+    note = sentence("headed_note.epoch_before", count=count, epoch=before, line=int(table.lines[0]))
+    return replace(table, epochs=np.where(lone, before, epochs)), note
 
 
 def _numbered_once(table: LogTable) -> LogTable:

@@ -118,6 +118,7 @@ def join_logs(logs: Sequence[LossLog], label: str) -> LossLog:
         steps_per_epoch=lengths.pop() if len(lengths) == 1 else None,
         ignored_lines=sum(log.ignored_lines for log in logs),
         headed=any(log.headed for log in logs),
+        skips_between=any(log.skips_between for log in logs),
         notes=(sentence("logs_note.files", count=len(logs), files=[log.label for log in logs]), *notes),
     )
 

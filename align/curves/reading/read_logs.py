@@ -23,6 +23,7 @@ from align.curves.log_parts.cut_line import without_cut_line
 from align.curves.loss_log import find_window
 from align.curves.reading.jobs import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of, shown_lines
+from align.curves.reading.overflow_lines import with_overflow_lines
 from align.curves.reading.process_ranks import RankedSource, choose_rank, lines_by_rank
 from align.curves.thresholds import KEPT_ALLOCATION, LOG_HEAD_BYTES
 from align.errors import AmbiguousLogError, EmptyLogError, MetricMissingError, UnknownLogError, UsageError
@@ -210,7 +211,7 @@ def _read(file: Path, plugin: LogFormat, rank: int | None, metric: str) -> LossL
     ranked = RankedSource(source, None, (), 0) if rank is None else choose_rank(source, rank)
     ranked.source.metric = metric
     with _spared_memory():
-        log = plugin.read(ranked.source)
+        log = with_overflow_lines(plugin.read(ranked.source), ranked.source)
     return log.with_notes((*ranked.notes, *cut), ranked.left_out + len(cut))
 
 

@@ -89,6 +89,10 @@ def _if(key: str) -> Callable[[CurveEvidence], int | None]:
     return lambda evidence: 1 if key in evidence.failed else None
 
 
+def _unlike_epochs(evidence: CurveEvidence) -> int | None:
+    return evidence.parted_at if evidence.unlike_epochs else None
+
+
 def _behind(evidence: CurveEvidence) -> int | None:
     return 1 if evidence.update_behind and evidence.failed & {"first", "mean"} else None
 
@@ -106,14 +110,16 @@ def _shifted(evidence: CurveEvidence) -> int | None:
 
 
 TROUBLES = (
-    Trouble("persistent overflow", events.overflows, commands.of_overflow, of_values=False),
-    Trouble("NaN", events.not_finite, commands.of_nan, of_values=False),
+    Trouble("persistent overflow", events.overflows, commands.of_overflow, rates_first=False, of_values=False),
+    Trouble("NaN", events.not_finite, commands.of_nan, forward_first=False, rates_first=False, of_values=False),
+    Trouble("a multiple of the reference", gaps.is_multiple, commands.of_multiple, forward_first=False),
     Trouble("counted one step apart", _shifted, commands.of_shift, forward_first=False, rates_first=False),
     Trouble("an update behind", _behind, commands.of_update_behind, forward_first=False, rates_first=False),
     Trouble("steps of unlike batches", _ratio, commands.of_ratio, forward_first=False, rates_first=False),
     Trouble(
         "means against single steps", _unsaid_means, commands.of_unsaid_means, forward_first=False, rates_first=False
     ),
+    Trouble("gradients not finite", events.gradients_not_finite, commands.of_gradients, forward_first=False),
     Trouble("noise of another size", noise.noise_of_other_size, commands.of_noise_size),
     Trouble("noise of its own", noise.other_noise, commands.of_other_noise),
     Trouble("first loss differs", rules.first_differs, commands.of_first_loss, forward_first=False),
@@ -124,6 +130,7 @@ TROUBLES = (
     Trouble("spike", rules.spikes, commands.of_spike),
     Trouble("differs from a change of the learning rate", events.boundary, commands.of_rate_change),
     Trouble("rising", rules.rises, commands.of_rise),
+    Trouble("epochs of unlike length", _unlike_epochs, commands.of_unlike_epochs, forward_first=False),
     Trouble("slower than the reference", gaps.converges_slower, commands.of_slower),
     Trouble("plateau above the reference", gaps.stays_above, commands.of_plateau),
     Trouble("stays below the reference", gaps.stays_below, commands.of_below),

@@ -11,17 +11,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.curves.axis.place_on_axis import cut_after, pair_curves
+from align.curves.axis.place_on_axis import common_places, cut_after, pair_curves
 from align.curves.criteria.curve_shapes import find_excursions, noise_size, part_means
 from align.curves.criteria.other_axis import find_shift
 from align.curves.criteria.other_metrics import OtherMetrics
 from align.curves.loss_log import RAW
 from align.curves.metric_names import is_loss
-from align.curves.trouble_thresholds import BEGINNING_POINTS, COURSE_PARTS
+from align.curves.trouble_thresholds import (
+    BEGINNING_POINTS,
+    COURSE_PARTS,
+    COURSE_POINTS,
+    FACTOR_COURSE,
+    FACTOR_NOISE,
+    SURE_ERRORS,
+    WHOLE_FACTOR,
+)
 
 if TYPE_CHECKING:
     from align.curves.criteria.curve_shapes import Excursion
     from align.curves.criteria.examined_curves import ExaminedCurves
+    from align.curves.criteria.unlike_epochs import UnlikeEpochs
     from align.curves.curve_result import DriftTest, Side
     from align.curves.loss_log import Curve, Floats, Integers, PairedCurves
 
@@ -66,8 +75,9 @@ class CurveEvidence:
     `update_behind` is the side whose losses come an update late though both agree at step 1, `last_common` the step at
     which the shorter log ends, `ahead` the side whose values come a step early though its steps are counted right.
     `run_noise` is the noise of one reference run, where there are some: `pairs` then hold their mean. `drift` are the
-    tests for one. `curves` are the reference and the candidate whole, `beside` is what the logs tell beside them;
-    without these, fewer classes can be named.
+    tests for one. `not_finite_at` is the first step, common or not, at which one side alone is NaN or Inf;
+    `unlike_epochs` says that their epochs have unlike numbers of steps. `curves` are the reference and the candidate
+    whole, `beside` is what the logs tell beside them; without these, fewer classes can be named.
     """
 
     metric: str
@@ -87,6 +97,8 @@ class CurveEvidence:
     drift: tuple[DriftTest, ...] = ()
     curves: tuple[Curve, ...] = ()
     beside: OtherMetrics = NOTHING_BESIDE
+    not_finite_at: int | None = None
+    unlike_epochs: bool = False
 
     @property
     def of_loss(self) -> bool:
@@ -117,6 +129,34 @@ class CurveEvidence:
         own = noise_size(self.points.reference) if self.run_noise is None else self.run_noise
         return own, noise_size(self.points.candidate)
 
+    @cached_property
+    def factor(self) -> float | None:
+        """The whole factor, or one over one, between all losses of curves that have a course; None if there is none."""
+        points = self.points
+        size = np.abs(points.reference)
+        if len(size) < COURSE_POINTS or not size.all() or np.ptp(points.reference) < FACTOR_COURSE * np.mean(size):
+            return None
+        factors = points.candidate / points.reference
+        middle = float(np.median(factors))
+        if not 0.0 < middle < np.inf:
+            return None
+        times, off = max(middle, 1.0 / middle), np.abs(factors / middle - 1.0)
+        if round(times) < 2 or abs(times / round(times) - 1.0) > WHOLE_FACTOR:
+            return None
+        alike = np.median(off) <= FACTOR_NOISE and off.max() <= SURE_ERRORS * FACTOR_NOISE
+        return (float(round(times)) if middle > 1.0 else 1.0 / round(times)) if alike else None
+
+    @cached_property
+    def factor_of_norms(self) -> float | None:
+        """The median factor between the gradient norms; None if not both logs tell them."""
+        left, right = self.beside.grad_norm
+        if left is None or right is None:
+            return None
+        at, at_right = common_places(left.steps, right.steps)
+        factors = right.values[at_right] / left.values[at]
+        known = factors[np.isfinite(factors)]
+        return float(np.median(known)) if len(known) else None
+
     @property
     def parted_at(self) -> int:
         """The first divergent step; if there is none that of the first point outside, or of the first point."""
@@ -133,7 +173,12 @@ def _course(values: Floats) -> Course:
 
 
 def gather_evidence(
-    examined: ExaminedCurves, failed: frozenset[str], divergent: int | None, last_step: int | None, beside: OtherMetrics
+    examined: ExaminedCurves,
+    failed: frozenset[str],
+    divergent: int | None,
+    last_step: int | None,
+    beside: OtherMetrics,
+    epochs: UnlikeEpochs | None = None,
 ) -> CurveEvidence:
     """Gather what the curves tell; `failed` and `divergent` are what the verdict found, `beside` what logs tell."""
     ahead, (shift, ratio) = _ahead(examined, beside), examined.other_axis
@@ -155,6 +200,8 @@ def gather_evidence(
         drift=examined.drift,
         curves=(cut_after(examined.reference, last_step), cut_after(examined.candidate, last_step)),
         beside=beside,
+        not_finite_at=int(examined.not_finite[0]) if len(examined.not_finite) else None,
+        unlike_epochs=epochs is not None,
     )
 
 

@@ -43,6 +43,12 @@ SLOWER = 1.0 + np.geomspace(*SLOWER_TIMES)
 SLOPES = {"drift_test.slope", "drift_test.slope_against_runs"}
 
 
+def is_multiple(evidence: CurveEvidence) -> int | None:
+    """One loss is the other times one factor, all along."""
+    differs = evidence.of_loss and evidence.failed & {"first", "mean", "every", "share"}
+    return int(evidence.points.steps[0]) if differs and evidence.factor is not None else None
+
+
 def converges_slower(evidence: CurveEvidence) -> int | None:
     """The candidate comes down the reference's way, a fixed number of times slower: that explains the difference.
 

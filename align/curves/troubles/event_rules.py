@@ -32,13 +32,28 @@ if TYPE_CHECKING:
 def not_finite(evidence: CurveEvidence) -> int | None:
     """NaN or Inf on one side: at a common step, or as the last thing that the shorter log prints."""
     if "non-finite" in evidence.failed:
-        finite = np.isfinite(evidence.pairs.reference) & np.isfinite(evidence.pairs.candidate)
-        return int(evidence.pairs.steps[evidence.outside[~finite[evidence.outside]][0]])
+        return evidence.not_finite_at
     shorter = min(evidence.curves, key=lambda curve: int(curve.steps[-1]), default=None)
     if "length" not in evidence.failed or shorter is None or np.isfinite(shorter.values[-1]):
         return None
     starts, _ = runs_of(~np.isfinite(shorter.values))
     return int(shorter.steps[starts[-1]])
+
+
+def gradients_not_finite(evidence: CurveEvidence) -> int | None:
+    """The gradient norm of one side is NaN or Inf where the losses part, or a few points before or after it."""
+    if not len(evidence.outside) or "first" in evidence.failed or not evidence.of_loss:
+        return None
+    steps, norms = evidence.pairs.steps, evidence.beside.grad_norm
+    parted = int(np.searchsorted(steps, evidence.parted_at))
+    for own, other in (norms, norms[::-1]):
+        bad = own.steps[~np.isfinite(own.values)] if own is not None else steps[:0]
+        if other is not None:
+            bad = np.setdiff1d(bad, other.steps[~np.isfinite(other.values)], assume_unique=True)
+        near = bad[np.abs(np.searchsorted(steps, bad) - parted) <= BOUNDARY_REACH]
+        if len(near):
+            return int(near[0])
+    return None
 
 
 def overflows(evidence: CurveEvidence) -> int | None:

@@ -14,6 +14,7 @@ from align.curves.criteria.curve_shapes import find_excursions
 from align.curves.criteria.loss_commands import compare_logs, describe_log
 from align.curves.loss_log import RAW
 from align.curves.metric_names import same_metric
+from align.curves.trouble_thresholds import OF_GRADIENTS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -26,13 +27,29 @@ RATES = "--metric lr"
 
 def of_overflow(evidence: CurveEvidence, step: int) -> list[str]:
     """Look at the layers where the overflow begins, then at the loss scales, then at the training itself."""
-    forward = sentence("loss_next.forward_at_overflow", before=step - 1)
+    forward = sentence(f"loss_next.forward_at_{'overflow' if step > 1 else 'first_overflow'}", before=step - 1)
     return [forward, _metric(evidence, "loss_scale"), sentence("loss_next.first_not_finite", steps=step)]
 
 
 def of_nan(evidence: CurveEvidence, step: int) -> list[str]:
-    """Look at the forward pass before NaN or Inf, then at the training itself."""
-    return [_forward_at("loss_next.before_nan", evidence, step), sentence("loss_next.first_not_finite", steps=step)]
+    """Look at the training itself, then at the forward pass before NaN or Inf."""
+    return [sentence("loss_next.first_not_finite", steps=step), _forward_at("loss_next.before_nan", evidence, step)]
+
+
+def of_gradients(_evidence: CurveEvidence, step: int) -> list[str]:
+    """Look at the step whose gradients are no numbers, then at its forward pass."""
+    forward = sentence("loss_next.before_gradients", command=sentence("loss_next.forward_at", step=step - 1), step=step)
+    return [sentence("loss_next.gradients_not_finite", steps=step), forward]
+
+
+def of_multiple(evidence: CurveEvidence, _step: int) -> list[str]:
+    """Say what a factor between the losses is, by what is known of the gradients."""
+    factor, norms = evidence.factor or 1.0, evidence.factor_of_norms
+    side, times = ("candidate", factor) if factor > 1 else ("reference", 1.0 / factor)
+    norm, step = compare_logs("--metric grad_norm"), sentence("loss_next.step")
+    facts = {"side": side, "times": round(times), "command": norm, "step": step}
+    key = "untold" if norms is None else "printed" if abs(norms - 1.0) <= OF_GRADIENTS else "gradients"
+    return [sentence(f"loss_next.multiple_{key}", **facts)]
 
 
 def of_shift(evidence: CurveEvidence, _step: int) -> list[str]:
@@ -51,6 +68,11 @@ def of_update_behind(evidence: CurveEvidence, _step: int) -> list[str]:
 def of_ratio(evidence: CurveEvidence, _step: int) -> list[str]:
     """Take several steps as one."""
     return [sentence("loss_next.same_samples", command=compare_logs(evidence.steps_per))]
+
+
+def of_unlike_epochs(_evidence: CurveEvidence, _step: int) -> list[str]:
+    """Compare how much data an epoch has."""
+    return [sentence("loss_next.length_of_epochs", command=_data())]
 
 
 def of_unsaid_means(evidence: CurveEvidence, _step: int) -> list[str]:

@@ -79,12 +79,20 @@ def test_nan_on_one_side_fails_whatever_else_agrees() -> None:
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
-def test_the_same_non_finite_value_on_both_sides_is_a_stated_exception(value: float) -> None:
+def test_losses_that_are_no_numbers_on_both_sides_are_never_aligned(value: float) -> None:
     comparison = _judge(_planted(40, value), _planted(40, value))
-    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert comparison.verdict.outcome is Outcome.NOT_COMPARED
     assert comparison.verdict.coverage.compared == STEPS - 1
     assert comparison.verdict.coverage.excluded == 1
+    assert "NaN or Inf at 1 common step (first: 41)" in comparison.verdict.reason
     assert any("exception: NaN or Inf alike on both sides at 1 step, first 41" in note for note in comparison.notes)
+
+
+def test_another_metric_that_is_no_number_on_both_sides_is_a_stated_exception() -> None:
+    sides = [replace(_planted(40, NAN), metric="grad_norm") for _ in range(2)]
+    comparison = _judge(*sides)
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert comparison.verdict.coverage.excluded == 1
 
 
 @pytest.mark.parametrize(("left", "right"), [(INF, -INF), (NAN, INF), (NAN, -INF)])
