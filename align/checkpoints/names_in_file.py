@@ -7,19 +7,21 @@ alone by being an integer in front of all modules. What counts, every reader of 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import dropwhile, takewhile
 from math import prod
 from typing import TYPE_CHECKING, Final, Literal
 
-from align.checkpoints.thresholds import FEWEST_STATES
-from align.core.dtypes import INTEGERS
+from align.checkpoints.thresholds import FEWEST_COPIES, FEWEST_STATES
+from align.core.dtypes import INTEGERS, is_float
 from align.errors import UsageError
 from align.rules.training_rules import training_state_rules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.parameters import Shape
@@ -36,10 +38,13 @@ NAMES_OF_MINDSPORE = frozenset({"moving_mean", "moving_variance", "embedding_tab
 PAIR_OF_MINDSPORE = frozenset({"gamma", "beta"})
 NAMES_OF_TORCH = frozenset({"running_mean", "running_var", "num_batches_tracked"})
 
-Reason = Literal["optimizer state", "a wrapper's count of averaged models"]  # by which records are read back
+Reason = Literal[
+    "optimizer state", "a wrapper's count of averaged models", "averaged copies (EMA) of other weights"
+]  # by which records are read back
 STATE: Final = "optimizer state"
 COUNTER: Final = "a wrapper's count of averaged models"
-REASONS: frozenset[Reason] = frozenset({STATE, COUNTER})
+AVERAGED: Final = "averaged copies (EMA) of other weights"
+REASONS: frozenset[Reason] = frozenset({STATE, COUNTER, AVERAGED})
 
 
 def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple[FrameworkName, list[str]]:
@@ -90,10 +95,74 @@ def training_state(tensors: Tensors, rules: TrainingStateRules, framework: Frame
 
     Only MindSpore writes the state of an optimizer beside the weights, as if it were one of them.
     """
-    found = dict.fromkeys(_counters(tensors, rules), COUNTER)
+    found = dict.fromkeys(averaged_copies(tensors, rules), AVERAGED)
+    found |= dict.fromkeys(_counters(tensors, rules), COUNTER)
     if framework == "mindspore":
         found |= dict.fromkeys(_optimizer_state(tensors, rules), STATE)
     return {name: found[name] for name in tensors if name in found}
+
+
+def averaged_copies(tensors: Tensors, rules: TrainingStateRules) -> dict[str, str]:
+    """Averaged copy -> the weight that it is of, by name and shape; counts beside the copies lead to "".
+
+    `ema_head_fc_weight`, `model_ema.head.fc.weight`, `head_ema.fc.weight` and `head.fc.weight_averaged` are copies of
+    `head.fc.weight`. One of them alone may be a parameter of a layer (`embed_avg`): copies have a place of their own in
+    front of all names, or all weights have one.
+    """
+    marked = {name: bare for name in tensors if (bare := _without_word(name, rules)) is not None}
+    live = {_squeezed(_words(name), rules): name for name in tensors if name not in marked}
+    twins = {name: live[bare] for name, bare in marked.items() if bare in live}
+    found = {name: weight for name, weight in twins.items() if tensors[name].shape == tensors[weight].shape}
+    in_front = {name for name in marked if _is_in_front(name, rules)}
+    counts = [name for name in in_front if name not in found and prod(tensors[name].shape) == 1]
+    own = [name for name in found if name in in_front]
+    if len(own) >= FEWEST_COPIES and len(own) + len(counts) == len(in_front):
+        return {name: found.get(name, "") for name in tensors if name in in_front}
+    return found if len(found) >= FEWEST_COPIES and _are_of_all(found, marked, tensors) else {}
+
+
+def _are_of_all(found: Mapping[str, str], marked: Mapping[str, str], tensors: Tensors) -> bool:
+    """Whether all weights of a file have a copy, or all of a part of it outside of which the copies stand."""
+    weights = [name for name, one in tensors.items() if name not in marked and _is_averaged(one)]
+    copied = set(found.values())
+    part = _common_path([name for name in weights if name in copied])
+    inside = [name for name in weights if name.startswith(part)]
+    apart = not any(name.startswith(part) for name in found)
+    return bool(inside) and copied.issuperset(inside) and (apart or len(inside) == len(weights))
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[._]", name)
+
+
+def _without_word(name: str, rules: TrainingStateRules) -> str | None:
+    """What a name is called without the word that makes it a copy's; None for a name that has none."""
+    words = _words(name)
+    left = [word for word in words if word.lower() not in rules.averaged]
+    return _squeezed(left, rules) if 0 < len(left) < len(words) else None
+
+
+def _is_in_front(name: str, rules: TrainingStateRules) -> bool:
+    """Whether the word that makes a name a copy's stands in front of all but what wrappers put there."""
+    first = next(dropwhile(rules.wrappers.__contains__, _words(name)), "")
+    return first.lower() in rules.averaged
+
+
+def _squeezed(words: Sequence[str], rules: TrainingStateRules) -> str:
+    """Words without a sign between them, and without what wrappers put in front of all."""
+    return "".join(dropwhile(rules.wrappers.__contains__, words))
+
+
+def _is_averaged(tensor: StoredTensor) -> bool:
+    """Whether an average is made of a tensor by whoever makes one: of weights always, of statistics by some."""
+    return is_float(tensor.dtype) and tensor.name.rpartition(".")[2] not in NAMES_OF_TORCH | NAMES_OF_MINDSPORE
+
+
+def _common_path(names: Sequence[str]) -> str:
+    """The path, with its dot, of the innermost module that holds all of these."""
+    paths = [name.split(".")[:-1] for name in names]
+    shared = [parts[0] for parts in takewhile(lambda one: len({*one}) == 1, zip(*paths, strict=False))]
+    return "".join(f"{part}." for part in shared)
 
 
 def _optimizer_state(tensors: Tensors, rules: TrainingStateRules) -> Iterator[str]:

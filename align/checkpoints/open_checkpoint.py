@@ -21,6 +21,7 @@ from align.core.atomic_files import existing_file
 from align.core.checkpoints import Checkpoint, StoredTensor, require_plain
 from align.core.registry import checkpoint_formats
 from align.errors import (
+    CannotRunError,
     HostileFileError,
     MissingEntryError,
     NotACheckpointError,
@@ -28,13 +29,18 @@ from align.errors import (
     UnsupportedCheckpointError,
     UsageError,
 )
+from align.rules.stored_weights import part_by_name, part_of_model
 from align.words.catalogue import say, sentence, texts
 from align.words.message_words import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from align.core.protocols import CheckpointFormat
+
 WEIGHT_MAP = "weight_map"
+PIECE = ".distcp"  # of a file that torch.distributed.checkpoint writes
+OPTIMIZER_PART = "optimizer_states"
 INDEX_NAMES = ("*.index.json", "param_name_map.json")
 CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r")  # JSON has none of them outside of escapes
 SHARD_NAME = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?![0-9])")
@@ -97,10 +103,11 @@ def printable_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _open_file(path: Path, key: str | None, odd_too: bool) -> Checkpoint:
+    _refuse_distributed(path, path.parent, path)
     head = _head(path)
     for plugin in checkpoint_formats().values():
         if plugin.recognizes(path, head):
-            found = printable_checkpoint(plugin.read(path, key))
+            found = printable_checkpoint(_read_by(plugin, path, key))
             return found if odd_too else require_plain(found)
     for start, fault in NOT_FETCHED.items():
         if head.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(start):
@@ -110,6 +117,22 @@ def _open_file(path: Path, key: str | None, odd_too: bool) -> Checkpoint:
     raise NotACheckpointError(
         path, reason, [f"{p.name} ({' '.join(p.suffixes)})" for p in checkpoint_formats().values()]
     )
+
+
+def _read_by(plugin: CheckpointFormat, path: Path, key: str | None) -> Checkpoint:
+    """What a format reads; of a file that is known as a part of a checkpoint, what it is and not what it lacks."""
+    try:
+        return plugin.read(path, key)
+    except UnsupportedCheckpointError as error:
+        if part := part_by_name(path):
+            raise CannotRunError.of(f"unfinished.part_{part}", path=path, others=[], told="") from error
+        raise
+
+
+def _refuse_distributed(path: Path, folder: Path, given: Path) -> None:
+    """Raise CannotRunError for what torch.distributed.checkpoint writes; `given` is what the user named."""
+    if path.suffix == PIECE or (path.name == ".metadata" and any(folder.glob(f"*{PIECE}"))):
+        raise CannotRunError.of("unfinished.distributed_folder", path=given, folder=folder)
 
 
 def _head(path: Path) -> bytes:
@@ -145,18 +168,29 @@ def _open_sharded(index: Path, open_file: Callable[[Path], Checkpoint]) -> Check
 def _checkpoint_in(folder: Path) -> Path:
     """The one index of a folder, or its one checkpoint file, by name; the shards of an index go with it.
 
-    Raises UsageError for several, NotACheckpointError for none.
+    An optimizer's parts are none. Raises UsageError for several, NotACheckpointError for none, CannotRunError for the
+    folder of a distributed checkpoint.
     """
+    for piece in (*folder.glob(f"*{PIECE}"), *folder.glob(f"*/*{PIECE}")):
+        _refuse_distributed(piece, piece.parent, folder)
     suffixes = {suffix for plugin in checkpoint_formats().values() for suffix in plugin.suffixes}
     indexes = {index: _shards_of(index) for index in _indexes_in(folder)}
     beside = folder.iterdir() if all(indexes.values()) else ()  # what belongs to an unsound index is not known
     shards = set().union(*indexes.values())
     files = (path for path in beside if path.suffix.lower() in suffixes and path.name not in shards)
     found = sorted(path for path in (*indexes, *files) if path.is_file() and not path.name.startswith("."))
+    parts = {path: part for path in found if (part := part_by_name(path))}
+    for path, part in parts.items():
+        if part != OPTIMIZER_PART or len(parts) == len(found):
+            raise CannotRunError.of(f"unfinished.part_{part}", path=path, others=[], told="")
+    found = [path for path in found if path not in parts]
     if len(found) > 1:
         names = [path.name for path in found]
         raise UsageError.of("checkpoint_file.several_in_folder", folder=folder, count=len(found), names=names)
     if not found:
+        inner = sorted(path.name for path in folder.iterdir() if path.is_dir())
+        if ranks := [name for name in inner if part_of_model(folder / name / "-")]:
+            raise CannotRunError.of("unfinished.folder_of_parts", folder=folder, names=ranks)
         raise NotACheckpointError(folder, say("checkpoint_file.none_in_folder"), sorted(suffixes))
     return found[0]
 

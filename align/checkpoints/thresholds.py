@@ -17,6 +17,25 @@ FEWEST_STATES: Final = 2
 """So many parameters of one state, or kinds of state, prove an optimizer's state that no number stands beside.
 Choice: one name may look like a state by chance, as a layer called `moment1` does; three would miss small models."""
 
+# tensors that are no weights by themselves
+
+FEWEST_PLACEHOLDERS: Final = 2
+"""So many layers with a weight and a bias that are a single one each are what ZeRO-3 leaves in the place of weights.
+Choice: one layer of a single feature may hold two ones by chance, a bias is 0 as it begins; three would miss small
+models."""
+
+MOST_COMPARED_PARTS: Final = 8
+"""So many other ranks are opened to see whether they hold other values.
+Choice: tensor parallel ranks lie side by side, or as far apart as there are replicas; more only takes longer."""
+
+MOST_COMPARED_TENSORS: Final = 8
+"""So many of the largest matrices of a rank are held against those of another one.
+Choice: what is sharded is among the largest; all of them would read every file of a training."""
+
+FEWEST_COPIES: Final = 2
+"""So many weights with a copy of their own prove averaged copies (EMA) among the weights.
+Choice: one pair of names may be alike by chance; three would miss a model of one layer."""
+
 # nested files
 
 DEEPEST_KEY: Final = 32

@@ -16,7 +16,9 @@ from fractions import Fraction
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 
+from align.checkpoints.names_in_file import source_framework
 from align.checkpoints.open_checkpoint import open_checkpoint
+from align.checkpoints.unfinished_weights import packed_error, packed_note, packed_weights, refuse_unfinished
 from align.convert.conversion_result import Conversion, cast_losses, conversion_record, left_out_warnings
 from align.convert.planning.choose_names import ChosenNames, NameRequest, choose_names
 from align.convert.planning.plan_conversion import ConversionPlan, plan_conversion, with_dtype
@@ -24,12 +26,20 @@ from align.convert.writing.write_checkpoint import Output, OutputFile, write_out
 from align.core.atomic_files import check_space
 from align.core.progress import Progress, silent
 from align.core.registry import checkpoint_formats
-from align.errors import DestinationError, MapError, UnsupportedCheckpointError, UsageError
+from align.errors import (
+    DestinationError,
+    InputsError,
+    MapError,
+    OpenNamesError,
+    UnsupportedCheckpointError,
+    UsageError,
+)
 from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from align.checkpoints.unfinished_weights import PackedWeight
     from align.convert.conversion_result import ConversionRecord
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.name_map import NameMap
@@ -89,15 +99,13 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     plugin = _format_for(destination)
     limit = _shard_limit(max_shard_size, destination)
     checkpoint = _opened(Path(source), key, trust_pickle)
-    names = choose_names(
-        checkpoint,
-        NameRequest(name_map, source_model, target_model, family, target, _texts(layers), _texts(strip)),
-        plugin.framework,
-    )
-    plan = _sound_plan(checkpoint, names, dtype)
+    request = NameRequest(name_map, source_model, target_model, family, target, _texts(layers), _texts(strip))
+    packed = packed_weights(checkpoint.tensors)
+    names, plan = _names_and_plan(checkpoint, request, plugin, packed, dtype)
     output = _output(plan, names, plugin, destination, limit)
     _check_output(output, checkpoint, overwrite=overwrite)
-    warnings = (*checkpoint.notes, *left_out_warnings(checkpoint), *names.warnings, *plan.warnings)
+    kept = [packed_note(packed)] if packed else []
+    warnings = (*checkpoint.notes, *left_out_warnings(checkpoint), *kept, *names.warnings, *plan.warnings)
     job = Conversion(checkpoint, names, replace(plan, warnings=warnings), output, cast_losses(plan))
     if dry_run:
         return conversion_record(job, None, written=False)
@@ -152,7 +160,35 @@ def _opened(source: Path, key: str | None, trust_pickle: bool) -> Checkpoint:
         checkpoint = open_checkpoint(source, key)
     if not checkpoint.tensors:
         raise UnsupportedCheckpointError(source, *texts("convert_fault.no_tensors"))
+    refuse_unfinished(checkpoint)
     return checkpoint
+
+
+def _names_and_plan(
+    checkpoint: Checkpoint,
+    request: NameRequest,
+    plugin: CheckpointFormat,
+    packed: Sequence[PackedWeight],
+    dtype: Precision | None,
+) -> tuple[ChosenNames, ConversionPlan]:
+    """The names and what is done; raises CannotRunError for quantized weights that would lose what makes their values.
+
+    Both are written as they are only for who reads them so: under the same framework's names, or under those of a port
+    which, as the user says, has a place for each.
+    """
+    try:
+        names = choose_names(checkpoint, request, plugin.framework)
+        plan = _sound_plan(checkpoint, names, dtype)
+    except (OpenNamesError, MapError, InputsError) as error:
+        raise packed_error(checkpoint, packed) if packed else error from error
+    told = request.name_map is not None or request.target_model is not None
+    read_so = told or source_framework(checkpoint.metadata, checkpoint.tensors)[0] == names.framework
+    written = {one.source: one.target for one in plan.tensors if one.target.dtype == one.before.dtype}
+    wanted = [name for one in packed for name in (one.name, *one.companions)]
+    together = written.keys() >= {*wanted} and not plugin.problems([written[name] for name in wanted], {})
+    if packed and not (read_so and together):
+        raise packed_error(checkpoint, packed)
+    return names, plan
 
 
 def _sound_plan(checkpoint: Checkpoint, names: ChosenNames, dtype: Precision | None) -> ConversionPlan:

@@ -82,7 +82,8 @@ class Checkpoint:
     how many tensors lie in such an entry, where there are any. `entries` lists the mappings of a nested file that can
     be asked for, `key` is the one that was taken. `files` are all files that it consists of, `path` if there is but
     one. `odd` are tensors without a plain form, for which `require_plain` refuses the checkpoint; `notes` say what
-    whoever uses it must know. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises
+    whoever uses it must know. `told_shapes` and `told_parts` are what a training said of itself: the true shapes of
+    weights, and into how many parts the model was cut, by setting. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises
     NotACheckpointError.
     """
 
@@ -97,6 +98,8 @@ class Checkpoint:
     files: tuple[Path, ...] = ()
     odd: dict[str, OddTensor] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    told_shapes: dict[str, Shape] = field(default_factory=dict)
+    told_parts: dict[str, int] = field(default_factory=dict)
     check: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     @property

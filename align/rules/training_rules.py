@@ -166,13 +166,16 @@ class WrapperCounter:
 class TrainingStateRules:
     """`numbers` are globs over the names of what an optimizer or a loss scaler counts and sets.
 
-    `counts` are names of what training counts, which are known where they stand alone.
+    `counts` are names of what training counts, which are known where they stand alone. `averaged` are words in the
+    names of averaged copies, `wrappers` those in front of names that tell nothing.
     """
 
     optimizers: tuple[OptimizerState, ...]
     numbers: tuple[str, ...]
     counts: tuple[str, ...]
     counters: tuple[WrapperCounter, ...]
+    averaged: tuple[str, ...]
+    wrappers: frozenset[str]
 
 
 @cache
@@ -191,6 +194,8 @@ def _training_state(table: dict[str, Any]) -> TrainingStateRules:
         tuple(table["numbers"]["names"]),
         tuple(table["numbers"]["counts"]),
         tuple(WrapperCounter(**entry) for entry in table["counter"]),
+        tuple(table["averaged"]["words"]),
+        frozenset(table["averaged"]["wrappers"]),
     )
 
 

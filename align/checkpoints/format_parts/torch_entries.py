@@ -6,6 +6,7 @@ what is a tensor's place in its storage is decided here, once; so is how records
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from align.checkpoints.format_parts.pickle.torch_tensors import TensorView
     from align.core.dtypes import Array
+    from align.core.parameters import Shape
 
 
 def torch_checkpoint(
@@ -49,7 +51,33 @@ def torch_checkpoint(
     tensors = {name: _tensor(path, name, view, storages.get(view.key)) for name, view in views.items()}
     _refuse_repetition(path, tensors, {view.key: storages[view.key].nbytes for view in views.values()})
     others, counts = read_others(path, tree, chosen, {*views, *odd}, look)
-    return Checkpoint(path, form, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd)
+    found = Checkpoint(path, form, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd)
+    return replace(found, told_shapes=_told_shapes(tree), told_parts=_told_parts(tree))
+
+
+def _told_shapes(tree: Any) -> dict[str, Shape]:
+    """The shapes of weights that DeepSpeed writes beside them: they may be placeholders."""
+    given = (mapping_of(tree) or {}).get("param_shapes")
+    tables = given if isinstance(given, (list, tuple)) else [given]
+    pairs = (pair for table in tables for pair in (mapping_of(table) or {}).items())
+    return {name: size for name, made in pairs if isinstance(name, str) and (size := _size(made)) is not None}
+
+
+def _size(made: Any) -> Shape | None:
+    """What a `torch.Size` holds."""
+    if isinstance(made, Made) and made.callee == TORCH_SIZE and isinstance(made.arguments, tuple) and made.arguments:
+        made = made.arguments[0]
+    sound = isinstance(made, (list, tuple)) and all(isinstance(one, int) for one in made)
+    return tuple(made) if sound else None
+
+
+def _told_parts(tree: Any) -> dict[str, int]:
+    """Into how many parts a training cut its model, as its entries and its arguments say."""
+    top = mapping_of(tree) or {}
+    args = top.get("args")
+    settings = mapping_of(args) or (mapping_of(args.state) if isinstance(args, Made) else None) or {}
+    known = {**{name: settings.get(name) for name in PARALLEL_SIZES}, "mp_world_size": top.get("mp_world_size")}
+    return {name: size for name, size in known.items() if isinstance(size, int) and not isinstance(size, bool)}
 
 
 def single_tensor(path: Path, tree: Any, storages: Mapping[str, Extent]) -> StoredTensor:
@@ -99,6 +127,8 @@ def _strided(view: TensorView, whole: Extent) -> Array:
     return np.ndarray(view.shape, numpy_dtype(view.dtype), raw.data, view.offset * itemsize, strides)
 
 
+TORCH_SIZE = Global("torch", "Size")
+PARALLEL_SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "model_parallel_size")  # of Megatron
 MODULE_STATE = {"_modules", "_parameters"}
 MAKERS = ("_reconstructor", "__newobj__", "_reconstruct")  # of objects, and of NumPy arrays
 NUMPY_ARRAYS = tuple(Global(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core"))

@@ -14,6 +14,7 @@ from align.checkpoints.names_in_file import (
     REASONS,
     FrameworkName,
     NamingDirection,
+    averaged_copies,
     check_kept,
     check_target,
     declared_framework,
@@ -41,7 +42,7 @@ from align.words.catalogue import say, sentence, texts
 from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from align.convert.planning.two_way_map import TwoWayMap
@@ -121,8 +122,22 @@ def choose_names(
         chosen,
         name_map=with_file_names(name_map, names),
         fills=fills,
-        warnings=(*warnings, *chosen.warnings, *_fill_warnings(fills)),
+        warnings=(
+            *warnings,
+            *chosen.warnings,
+            *_copy_warnings(checkpoint, {names.get(name, name) for name in paired}),
+            *_fill_warnings(fills),
+        ),
     )
+
+
+def _copy_warnings(checkpoint: Checkpoint, paired: Container[str]) -> Iterator[str]:
+    """What to do about averaged copies of the weights: that they are there is said with all that is left out."""
+    copies = averaged_copies(checkpoint.tensors, training_state_rules())
+    if found := [(name, weight) for name, weight in copies.items() if weight]:
+        name, weight = found[0]
+        key = "convert_warning.copies_stay" if name in paired else "convert_warning.copies_left_out"
+        yield sentence(key, count=len(found), copy=name, weight=weight)
 
 
 @dataclass(frozen=True, slots=True)
