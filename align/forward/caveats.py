@@ -44,7 +44,7 @@ def with_caveats(result: ForwardComparison, inputs: Inputs | None = None) -> For
     if result.verdict.outcome is Outcome.ALIGNED:
         batches = batches_from_names(_hollow(result.inputs)) if inputs is None else batches_of(inputs)
         found += [*_single(batches), *(_constant(batches) if inputs is not None else ())]
-        found += [*_precision(result.layers, outputs), *_little_power(result.power)]
+        found += [*_precision(result.layers, outputs), *_little_power(result.power), *_hidden(result)]
     return replace(result, verdict=replace(result.verdict, caveats=tuple(found)))
 
 
@@ -144,3 +144,20 @@ def _little_power(power: Power | None) -> Iterator[str]:
     factors = [one.factor for one in power.outputs if not one.module and one.factor is not None] if power else []
     if factors and max(factors) < LEAST_LIMITS_MOVED:
         yield sentence("forward_caveat.little_power", factor=max(factors))
+
+
+def _hidden(result: ForwardComparison) -> Iterator[str]:
+    """What the given state hides and no further comparison showed: neutral values, inputs, outputs of whole numbers."""
+    power = result.power
+    if power and power.neutral:
+        named = [sentence("neutral_value.named", name=name, why=why) for name, why in power.neutral.items()]
+        yield sentence("forward_caveat.neutral_values", count=len(named), names=named)
+    for one in result.further:
+        if one.outcome == "could not compare" and one.kind != "neutral values":
+            yield sentence("forward_caveat.blind_spots", spots=one.subjects, reason=one.reason)
+    frameworks = result.environment.keys() - {"host"}
+    if power and len(frameworks) == 1:
+        yield sentence("forward_caveat.one_framework", framework=min(frameworks))
+    states = [one.state for one in power.outputs if not one.module] if power else []
+    if states and all(one == "whole" for one in states):
+        yield sentence("forward_caveat.whole_outputs")

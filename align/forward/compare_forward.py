@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import tempfile
+from dataclasses import dataclass, field, replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.protocols import SettingsReader
 from align.core.verdicts import Outcome
+from align.errors import CannotRunError
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits, right_weights
@@ -17,11 +20,12 @@ from align.forward.causes.settings_to_try import with_same_change
 from align.forward.causes.suspects import guess_causes, with_lines
 from align.forward.caveats import with_caveats
 from align.forward.compare_witness import compare_witness, without_witness
-from align.forward.forward_result import ForwardComparison
+from align.forward.forward_result import ForwardComparison, FurtherRun
 from align.forward.functions.compare_functions import BothRecords, compare_functions, record_both
 from align.forward.functions.look_inside import Budget, look_inside
 from align.forward.functions.try_edits import try_edits
 from align.forward.functions.try_missing_layers import try_missing_layers
+from align.forward.further_inputs import telling_inputs
 from align.forward.isolation.bench import Bench
 from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import isolate_layers
@@ -45,22 +49,23 @@ from align.forward.layers.judge_forward import (
 )
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import probe_unseen, unseen_findings, with_unseen
-from align.forward.measure_power import power_of, with_power
+from align.forward.measure_power import answers_alike, power_of, with_power
+from align.forward.neutral_values import moved_alike
 from align.forward.running.measure_noise import with_carried, with_functions
 from align.forward.running.predict_errors import chip_of, predicted, refuse_unknown
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.forward.thresholds import MOST_LOOK_RUNS
 from align.models.call_model import bound_findings, read_bindings
 from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers
-from align.models.inputs import describe_inputs, read_both_inputs
+from align.models.inputs import batches_of, describe_inputs, read_both_inputs
 from align.models.open_side import open_side, open_sides
 from align.models.refuse_random import refuse_random
 from align.names.follow_origin import follow_origins
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping
 
     from align.core.layer_settings import LayerSettings
     from align.core.measurements import Limit
@@ -72,12 +77,20 @@ if TYPE_CHECKING:
     from align.errors import ModelFailedError
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
-    from align.forward.forward_result import Culprit, FunctionComparison, LayerComparison, Power, UnseenModule
+    from align.forward.forward_result import (
+        Culprit,
+        FunctionComparison,
+        FurtherKind,
+        LayerComparison,
+        Power,
+        UnseenModule,
+    )
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.layers.judge_forward import Deviations
     from align.forward.running.run_both_models import BothRuns
     from align.models.inputs import InputsSource
     from align.models.open_side import Side, SideRequest
+    from align.rules.ascend_rules import AscendTarget
     from align.traces.module_calls import CallPairs
 
 STAGES = 8  # no limit: what progress is reported of
@@ -132,29 +145,100 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     task = _Task(sides, given, allowances, _announced(progress), functions)
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
-        run = run_both_models(sides, task.inputs, folder, task.begun, chip)
-        task.begun()
-        gathered = _gather(task, names, run, map_is_final=name_map is not None)
-        if run.failure is not None:
-            failed = _result(task, gathered, _judge_failed(task, gathered, run.failure), None)
+        done = _compared(task, names, folder, chip, map_is_final=name_map is not None)
+        if done.gathered.run.failure is not None:
+            failed = _result(task, done, None)
             return predicted(failed if witness is None else without_witness(failed), chip)
-        gathered = _with_carried(task, gathered)
         task.begun()
-        gathered, bench, alone = _isolate(task, gathered)
-        task.begun()
-        records = record_both((task.sides[0], run.inputs[0]), bench, alone) if functions else None
-        explained = _explain(task, gathered, bench, alone, records) if alone.faults else _Explained()
-        if records:
-            called, unseen = compare_functions(records, bench.side.label)
-            explained = replace(explained, functions=called, findings=(*explained.findings, *unseen))
-        judged = _judge(task, gathered, alone, explained)
-        task.begun()
-        agree = judged.verdict.outcome is Outcome.ALIGNED and chip is None
-        shown = power_of(sides[0], run.inputs[0], run.reference, _limits(judged)) if power and agree else None
-        third = None if witness is None else compare_witness(sides, open_side(witness), *_to_witness(gathered))
+        agree = done.judged.verdict.outcome is Outcome.ALIGNED and chip is None
+        third = None if witness is None else compare_witness(sides, open_side(witness), *_to_witness(done.gathered))
+        further = _further(task, done) if power and agree else _Further()
+        shown = _power(task, done, further) if power and agree and further.hidden is None else None
     progress("forward", STAGES, STAGES)
-    result = replace(_result(task, gathered, judged, shown), functions=explained.functions, witness=third)
-    return predicted(result, chip)
+    result = _result(task, further.hidden or done, shown, further)
+    return predicted(replace(result, witness=third), chip)
+
+
+def _compared(
+    task: _Task, names: _Names, folder: Path, chip: AscendTarget | None = None, *, map_is_final: bool
+) -> _Done:
+    """Run both models, judge every layer gathered and alone, and explain what is at fault."""
+    run = run_both_models(task.sides, task.inputs, folder, task.begun, chip)
+    task.begun()
+    gathered = _gather(task, names, run, map_is_final=map_is_final)
+    if run.failure is not None:
+        return _Done(gathered, _judge_failed(task, gathered, run.failure))
+    gathered = _with_carried(task, gathered)
+    task.begun()
+    gathered, bench, alone = _isolate(task, gathered)
+    task.begun()
+    records = record_both((task.sides[0], run.inputs[0]), bench, alone) if task.functions else None
+    explained = _explain(task, gathered, bench, alone, records) if alone.faults else _Explained()
+    if records:
+        called, unseen = compare_functions(records, bench.side.label)
+        explained = replace(explained, functions=called, findings=(*explained.findings, *unseen))
+    return _Done(gathered, _judge(task, gathered, alone, explained), explained)
+
+
+def _further(task: _Task, done: _Done) -> _Further:
+    """Compare again where the given values or inputs cannot tell: with other ones, of which most hides least.
+
+    The first that shows a difference is the result; what shows none is told.
+    """
+    found: list[FurtherRun] = []
+    names = done.gathered.names
+    own_names = names.weights.source_names, tuple(names.weights.weights.held)
+    moved = moved_alike(task.sides, own_names, names.parameters, names.name_map, names.weights.weights)
+    with moved as (neutral, values):
+        if values is not None:
+            weights = replace(names.weights, weights=values.weights)
+            again = _again(task, replace(names, weights=weights), "neutral values", _worded(neutral, values.names))
+            found.append(again[0])
+            if again[1] is not None:
+                return _Further(tuple(found), again[1])
+        seen = set(values.names) if values is not None and found[-1].outcome == "aligned" else set()
+        hidden = {name: why for name, why in neutral.items() if name not in seen}
+    for other in telling_inputs(batches_of(task.inputs[0])) if task.inputs[0] is task.inputs[1] else ():
+        own = replace(task, inputs=(other.batches, other.batches))
+        again = _again(own, names, "other lengths" if other.lengths else "other inputs", other.blind_spots)
+        found.append(again[0])
+        if again[1] is not None:
+            return _Further(tuple(found), again[1], hidden)
+    return _Further(tuple(found), None, hidden)
+
+
+def _worded(neutral: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sentence("neutral_value.named", name=name, why=neutral[name]) for name in names)
+
+
+def _again(task: _Task, names: _Names, kind: FurtherKind, subjects: tuple[str, ...]) -> tuple[FurtherRun, _Done | None]:
+    """Compare in another state: what came of it, and all of it where the models differ."""
+    quiet = replace(task, begun=lambda: None)
+    with tempfile.TemporaryDirectory(prefix="align-") as folder:
+        try:
+            done = _compared(quiet, names, Path(folder), map_is_final=True)
+        except CannotRunError as error:
+            return FurtherRun(kind, subjects, "could not compare", error.message), None
+    outcome = done.judged.verdict.outcome
+    if outcome is Outcome.NOT_ALIGNED and done.gathered.run.failure is None:
+        reason = sentence(
+            f"forward_verdict.hidden_{kind.replace(' ', '_')}", subjects=subjects, reason=done.judged.verdict.reason
+        )
+        verdict = replace(done.judged.verdict, reason=reason)
+        shown = replace(done, judged=replace(done.judged, verdict=verdict))
+        return FurtherRun(kind, subjects, "not aligned", done.judged.verdict.reason), shown
+    if outcome is Outcome.ALIGNED:
+        return FurtherRun(kind, subjects, "aligned"), None
+    return FurtherRun(kind, subjects, "could not compare", done.judged.verdict.reason), None
+
+
+def _power(task: _Task, done: _Done, further: _Further) -> Power:
+    """What the inputs can show, and whether the port hears them."""
+    run = done.gathered.run
+    power = power_of(task.sides[0], run.inputs[0], run.reference, _limits(done.judged), further.neutral)
+    if task.inputs[0] is not task.inputs[1] or max(power.inputs.values(), default=0.0) <= 1.0:
+        return power
+    return replace(power, stored=answers_alike(task.sides[1], run.inputs[1], run.candidate))
 
 
 def _to_witness(gathered: _Gathered) -> tuple[BothRuns, CallPairs, tuple[LayerComparison, ...]]:
@@ -217,6 +301,24 @@ class _Judged:
     findings: tuple[Finding, ...]
     verdict: Verdict
     unseen: tuple[UnseenModule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """One comparison: what both models returned, the judgement, and what was explained."""
+
+    gathered: _Gathered
+    judged: _Judged
+    explained: _Explained = field(default_factory=_Explained)
+
+
+@dataclass(frozen=True, slots=True)
+class _Further:
+    """Comparisons in other states, the one that shows a difference, and what is neutral and was not moved."""
+
+    runs: tuple[FurtherRun, ...] = ()
+    hidden: _Done | None = None
+    neutral: Mapping[str, str] = field(default_factory=dict)
 
 
 def _announced(progress: Progress) -> Callable[[], None]:
@@ -355,8 +457,8 @@ def _limits(judged: _Judged) -> dict[str, Limit]:
     return {row.key: row.limit for row in rows if row.limit and row.limit.source != "user"}
 
 
-def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | None) -> ForwardComparison:
-    known = judged.known
+def _result(task: _Task, done: _Done, power: Power | None, further: _Further | None = None) -> ForwardComparison:
+    gathered, judged, known = done.gathered, done.judged, done.judged.known
     first, last = first_divergence(known.layers)
     verdict = with_power(judged.verdict, power) if power else judged.verdict
     result = ForwardComparison(
@@ -377,5 +479,7 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         accepted=known.accepted,
         power=power,
         unseen=judged.unseen,
+        functions=done.explained.functions,
+        further=() if further is None else further.runs,
     )
     return with_caveats(result, task.inputs[0])

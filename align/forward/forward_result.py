@@ -28,9 +28,11 @@ Part = Literal["layer", "inputs", "code"]
 FunctionDifference = Literal["result", "scaled input", "other table", "other input", "missing step", "dropped result"]
 FunctionOutcome = Literal["same", "scaled", "other result", "other input", "no counterpart", "constant"]
 Sureness = Literal["confirmed", "suspected", "unknown"]
-OutputState = Literal["", "constant", "saturated"]
+OutputState = Literal["", "constant", "saturated", "whole"]
 Deviates = Literal["none", "reference", "candidate", "witness", "all", "unclear"]
-ParameterState = Literal["seen", "partly blind", "weakly seen", "blind", "unknown"]
+ParameterState = Literal["seen", "partly blind", "weakly seen", "blind", "unknown", "neutral"]
+FurtherKind = Literal["neutral values", "other inputs", "other lengths"]
+FurtherOutcome = Literal["aligned", "not aligned", "could not compare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class ForwardComparison(ShownResult):
     it was given the same. `failure` is what ended the candidate's run: only what ran before was compared. `functions`
     are the functional calls of the candidate, where they were asked for. `witness` is what a third side says, None
     where there was none. `prediction` is the chip whose expected errors are the limits, None where the reference's own
-    noise is.
+    noise is. `further` are comparisons in other states, where the given one cannot tell: if one is not aligned, all
+    else is of that one.
     """
 
     result_kind = "forward"
@@ -122,6 +125,21 @@ class ForwardComparison(ShownResult):
     functions: tuple[FunctionComparison, ...] = ()
     witness: WitnessComparison | None = None
     prediction: Prediction | None = None
+    further: tuple[FurtherRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherRun:
+    """One more comparison, in a state that tells what the given one hides, one of the `subjects` each, in words.
+
+    "neutral values" of parameters are moved alike on both sides, "other inputs" are unlike where the given ones are
+    alike, "other lengths" have another number of tokens. `reason` says what differs, or why it could not be compared.
+    """
+
+    kind: FurtherKind
+    subjects: tuple[str, ...]
+    outcome: FurtherOutcome
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +318,8 @@ class OutputPower:
 
     `factor` is the multiple of its limit by which it moves if an input is replaced by an unrelated one: up to 1 it
     does not move (None: no input could be replaced, or the layer was not called then). A `constant` output has all
-    elements equal within its limit; in a `saturated` one nearly all lie at its lower or upper end.
+    elements equal within its limit; in a `saturated` one nearly all lie at its lower or upper end; a `whole` one holds
+    whole numbers only.
     """
 
     module: str
@@ -317,7 +336,8 @@ class ParameterPower:
 
     `shows_at` is the relative change, of all its elements at random, from which some compared tensor is above its
     limit at the latest (None: not known). `blind` of its `elements` change nothing even if changed by their own size.
-    A parameter is "weakly seen" if a change of 1 % need not show.
+    A parameter is "weakly seen" if a change of 1 % need not show, and "neutral" if its value hides what a port makes of
+    it, as zeros of a bias do.
     """
 
     name: str
@@ -333,6 +353,7 @@ class Power(ShownResult):
 
     `inputs` maps the inputs that were replaced, together where joined by commas, to the multiple of its limit by which
     an output of the model moved. `unmeasured` maps what could not be had (an input's name, "parameters") to the reason.
+    `neutral` says by name why a parameter is neutral. `stored`: the candidate returns the same for other inputs.
     """
 
     result_kind = "power"
@@ -340,3 +361,5 @@ class Power(ShownResult):
     parameters: tuple[ParameterPower, ...] = ()
     inputs: dict[str, float] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
+    neutral: dict[str, str] = field(default_factory=dict)
+    stored: bool = False

@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from align.core.protocols import Differentiator
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, UserCodeError
 from align.forward.forward_result import OutputPower, Power
+from align.forward.neutral_values import neutral_parameters
 from align.forward.parameter_power import (
     names_without_effect,
     parameter_powers,
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
     from align.models.inputs import InputsSource
 
 
+VISIBLE = ("seen", "partly blind", "weakly seen", "unknown")  # no limit: states in which something shows
+
+
 def measure_power(side: str | Model | Side, inputs: InputsSource) -> Power:
     """Measure what the inputs can show of a model, all of whose layers count as compared.
 
@@ -65,21 +70,33 @@ def measure_power(side: str | Model | Side, inputs: InputsSource) -> Power:
     [('relu', 'constant', 0.0), ('', 'constant', 0.0)]
     """
     opened = open_side(side)
+    parameters = opened.reader.read_parameters(opened.model, opened.label)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         arrays = run_fitted(opened, read_batches(inputs), partial(trace_run, opened, Path(folder)))
         trace = TraceFolder(Path(folder))
-        return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace))
+        neutral = neutral_parameters(parameters, opened.reader.read_values(opened.model))
+        return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace), neutral)
 
 
-def power_of(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]) -> Power:
+def power_of(
+    side: Side,
+    inputs: Inputs,
+    trace: Trace,
+    limits: Mapping[str, Limit],
+    neutral: Mapping[str, str] = MappingProxyType({}),
+) -> Power:
     """Measure what the inputs can show of a side, given the trace of its run and the limits of what was compared.
 
-    `limits` are by `Capture.key`; tensors without one count for nothing.
+    `limits` are by `Capture.key`; tensors without one count for nothing. `neutral` says by name why the value of a
+    parameter hides what a port makes of it.
     """
     runs, unmeasured = _runs_on_other_inputs(side, inputs, trace, limits)
     parameters: tuple[ParameterPower, ...] = ()
     try:
-        parameters = _parameters(side, inputs, trace, limits)
+        rows = _parameters(side, inputs, trace, limits)
+        parameters = tuple(
+            replace(one, state="neutral") if one.name in neutral and one.state in VISIBLE else one for one in rows
+        )
     except CannotRunError as error:
         unmeasured["parameters"] = error.message
     of_model = {capture.key for capture in trace.captures if not capture.module}
@@ -90,7 +107,39 @@ def power_of(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limi
         parameters,
         {name: max(own) for name, own in moved.items() if own},
         unmeasured,
+        dict(neutral),
     )
+
+
+def answers_alike(side: Side, inputs: Inputs, trace: Trace) -> bool:
+    """Tell whether a model returns exactly the same if all its inputs are replaced by unrelated ones.
+
+    `trace` is that of its ordinary run.
+    """
+    own = named_arrays(inputs)
+    others = unrelated_inputs(own)
+    sink = _Answers(trace)
+    try:
+        side.runner.run(side.model, batches_from_names({**own, **others}), sink)
+    except UserCodeError:
+        return False
+    return bool(others and sink.alike) and all(sink.alike)
+
+
+class _Answers:
+    """A CaptureSink that tells of each output of the model whether it is that of the ordinary run, bit by bit."""
+
+    def __init__(self, ordinary: Trace) -> None:
+        self._ordinary = ordinary
+        self._captures = {capture.key: capture for capture in ordinary.captures if not capture.module}
+        self.alike: list[bool] = []
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Compare one output."""
+        if not capture.module:
+            same = self._captures.get(capture.key)
+            known = None if same is None or same.shape != capture.shape else self._ordinary.value(same)
+            self.alike.append(known is not None and known.tobytes() == value.tobytes())
 
 
 def _own_limits(side: Side, inputs: Inputs, trace: TraceFolder) -> dict[str, Limit]:
@@ -154,6 +203,9 @@ def with_power(verdict: Verdict, power: Power) -> Verdict:
     """
     if verdict.outcome is not Outcome.ALIGNED:
         return verdict
+    if power.stored:
+        reason = sentence("forward_verdict.stored_answer", factor=max(power.inputs.values()))
+        return replace(verdict, outcome=Outcome.NOT_ALIGNED, reason=reason)
     moved = [(one, one.factor) for one in power.outputs if one.factor is not None]
     of_model = [factor for one, factor in moved if not one.module]
     judged = {
@@ -215,7 +267,12 @@ def output_powers(
 
 
 def _state(value: Array, limit: Limit) -> OutputState:
-    """Whether differences inside a tensor are too small for its limit, all of them or all but those of two ends."""
+    """Whether differences inside a tensor are too small for its limit, all of them or all but those of two ends.
+
+    Else whether all its numbers are whole ones.
+    """
+    if value.dtype.kind in "iub":
+        return "whole" if value.size else ""
     finite = value[np.isfinite(value)] if is_float(value.dtype.name) else np.empty(0)
     if finite.size < 2:  # one element differs from nothing
         return ""
@@ -223,17 +280,17 @@ def _state(value: Array, limit: Limit) -> OutputState:
     if high - low <= limit.max_abs:
         return "constant"
     inside = np.count_nonzero((finite > low + limit.max_abs) & (finite < high - limit.max_abs))
-    return (
-        "saturated" if finite.size >= LEAST_SATURATED_ELEMENTS and inside <= (1 - SATURATED_SHARE) * finite.size else ""
-    )
+    if finite.size >= LEAST_SATURATED_ELEMENTS and inside <= (1 - SATURATED_SHARE) * finite.size:
+        return "saturated"
+    return "whole" if (finite == np.rint(finite)).all() else ""
 
 
 def unrelated_inputs(inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Other values for those inputs that have any; masks and orders are mixed only if nothing else can be changed."""
     generator = np.random.default_rng(_SEED)
-    gentle = {n: _exchanged(v) if _is_structure(v) else _redrawn(v, generator) for n, v in inputs.items()}
+    gentle = {n: _exchanged(v) if is_structure(v) else drawn_from(v, generator) for n, v in inputs.items()}
     changed = _changed(inputs, gentle)
-    return changed or _changed(inputs, {name: _redrawn(value, generator) for name, value in inputs.items()})
+    return changed or _changed(inputs, {name: drawn_from(value, generator) for name, value in inputs.items()})
 
 
 def replaced_in_turn(inputs: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
@@ -247,7 +304,8 @@ def replaced_in_turn(inputs: Mapping[str, Array], others: Mapping[str, Array]) -
     return {", ".join(group): {**inputs, **{name: others[name] for name in group}} for group in groups}
 
 
-def _is_structure(value: Array) -> bool:
+def is_structure(value: Array) -> bool:
+    """Tell whether an input looks like a mask or an order."""
     if not value.size:
         return True
     low, high = value.min(), value.max()
@@ -263,7 +321,7 @@ def _exchanged(value: Array) -> Array:
     return np.roll(value, 1, axis=0) if value.ndim else value
 
 
-def _redrawn(value: Array, generator: np.random.Generator) -> Array:
+def drawn_from(value: Array, generator: np.random.Generator) -> Array:
     """Draw each element from all of them; floats that are all alike become normal ones of that size."""
     flat = value.reshape(-1)
     if not flat.size:

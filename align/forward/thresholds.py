@@ -100,6 +100,16 @@ MOST_LOOK_RUNS: Final = 150
 Choice: a count gives one answer on a quiet machine and on a busy one; a fault of one line takes ten to forty.
 """
 
+MOST_CODE_LEVELS: Final = 8
+"""So far behind the first unknown tensors of a loss results are replaced.
+Choice: where one side's loss is one call, all of the other's calls lie between, and a loss is a handful of them.
+"""
+
+MOST_CODE_RUNS: Final = 30
+"""Steps that are taken to find the call of a loss that is at fault.
+Choice: code of a loss has a few lines, most with one or two results to try; a step costs more than a run.
+"""
+
 LEAST_CORRELATED_ELEMENTS: Final = 16
 """Parameters of fewer elements are not called unrelated: they correlate by chance.
 Choice: a smaller number calls short biases unrelated, a larger one says nothing of them."""
@@ -274,3 +284,29 @@ MOST_REORDERED: Final = 4
 """Of so many axes, or joined parts, all orders are tried.
 Choice: 4 have 24 orders; 5 have 120, more than runs of the port are worth.
 """
+
+# power: neutral values and inputs, moved and drawn in a further run
+
+LARGEST_NEUTRAL_DRAW: Final = 0.25
+"""Zeros are moved by up to this; by less where a row has many elements, as fresh layers draw them.
+Choice: thousands of limits of usual tensors; more brings activations to their ends, where faults hide again."""
+
+NEUTRAL_SCALE_SHARE: Final = 0.25
+"""Other values are moved by up to this share of themselves: scales and variances keep their sign.
+Choice: a fault then shows in nearly that share of an output; more lets rounding grow through deep models."""
+
+SMALL_CONSTANT: Final = 1e-3
+"""A constant below this hides what it scales, as a layer scale of 1e-6 does: it is made as large as a fresh value.
+Choice: a branch that is scaled so is within some limits; above it the share of itself shows."""
+
+LEAST_COPIED_ELEMENTS: Final = 4
+"""Values of fewer elements are no copies of each other: a pair of scales may well be alike.
+Choice: a larger number leaves copies of small weights unseen."""
+
+LEAST_OTHER_LENGTH: Final = 2
+"""The shortest length that is drawn beside the given one.
+Choice: a single token shows no order of tokens."""
+
+DRAWN_LENGTH: Final = 3
+"""So many tokens are drawn where one was given.
+Choice: the least at which a neighbour and the one behind it differ."""

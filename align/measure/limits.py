@@ -20,6 +20,7 @@ from align.measure.thresholds import (
     NOISE_FACTOR,
     NOISE_FACTOR_OF_HALF_ALONE,
     RELATIVE_BY_DTYPE,
+    SMALLEST_NORMAL,
     TYPICAL_UNITS,
     TYPICAL_UNITS_OF_HALF,
     WORST_UNITS,
@@ -171,7 +172,8 @@ def limit_for(
     by_noise = factor * noise.max_abs, factor * noise.rmse
     by_rounding = units[0] * EPSILON[rounding] * largest, units[1] * EPSILON[rounding] * typical
     source: LimitSource = "noise" if by_noise[1] > by_rounding[1] else "rounding"
-    return Limit(max(by_noise[0], by_rounding[0]), max(by_noise[1], by_rounding[1]), source)
+    least = SMALLEST_NORMAL.get(rounding, 0.0) if largest > 0.0 else 0.0
+    return Limit(max(by_noise[0], by_rounding[0], least), max(by_noise[1], by_rounding[1], least), source)
 
 
 def rounding_limit(measurement: Measurement, dtype: str) -> Limit:

@@ -49,6 +49,10 @@ WORST_UNITS_OF_HALF: Final = 4.0
 """The same for the worst element.
 Measured: as above."""
 
+SMALLEST_NORMAL: Final = {"float64": 2.0**-1022, "float32": 2.0**-126, "bfloat16": 2.0**-126}
+"""Smaller numbers have fewer digits, and many kernels make zeros of them: they may differ by as much.
+Source: the formats; of float16, whose smallest is 6e-5, kernels keep them."""
+
 RELATIVE_BY_DTYPE: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 """Relative to the layer's scale, where noise cannot be measured.
 Choice: what a deep net in this dtype usually keeps; smaller numbers alarm at deep nets, larger ones miss faults."""

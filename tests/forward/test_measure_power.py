@@ -154,15 +154,17 @@ def test_rows_of_an_embedding_that_no_word_uses_are_blind() -> None:
     assert (found.state, found.blind) == ("partly blind", 45 * 4)
 
 
-def test_a_bias_of_zeros_is_seen() -> None:
+def test_a_bias_of_zeros_is_neutral() -> None:
     import torch
 
     model = net(lambda self, x: self.b(self.a(x)))
     torch.nn.init.zeros_(model.a.bias)
-    assert parameters(align.measure_power(model, X))["a.bias"].state == "seen"
+    power = align.measure_power(model, X)
+    assert parameters(power)["a.bias"].state == "neutral"
+    assert power.neutral == {"a.bias": "0 throughout"}
 
 
-def test_the_output_of_a_head_of_zeros_moves_with_no_input_but_its_weights_are_seen() -> None:
+def test_the_output_of_a_head_of_zeros_moves_with_no_input_and_its_weights_are_neutral() -> None:
     import torch
 
     model = net(lambda self, x: self.b(self.a(x)))
@@ -170,7 +172,10 @@ def test_the_output_of_a_head_of_zeros_moves_with_no_input_but_its_weights_are_s
     torch.nn.init.zeros_(model.b.bias)
     power = align.measure_power(model, X)
     assert power.inputs == {"x": 0.0}
-    assert {one.state for one in power.parameters} == {"seen"}
+    assert {name: row.state for name, row in parameters(power).items() if row.state != "seen"} == {
+        "b.weight": "neutral",
+        "b.bias": "neutral",
+    }
 
 
 def test_a_router_without_gradient_is_not_called_blind() -> None:

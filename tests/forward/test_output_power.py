@@ -76,9 +76,9 @@ def test_tensors_that_were_not_compared_have_no_row_and_uncalled_ones_no_factor(
         (np.tanh(RNG.standard_normal(200)), ""),
         (np.maximum(RNG.standard_normal(1000) - 2.5, 0), "saturated"),
         (np.maximum(RNG.standard_normal(1000), 0), ""),
-        (np.array([0.0, 1.0]), ""),
+        (np.array([0.0, 1.0]), "whole"),
         (np.array([2.0]), ""),
-        (np.zeros(200, np.int64), ""),
+        (np.arange(200), "whole"),
         (np.full(200, np.nan), ""),
     ],
 )

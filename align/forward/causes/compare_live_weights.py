@@ -74,10 +74,14 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class ComparedWeights:
-    """One finding for each parameter that differs, and the values of the candidate as they are and should be."""
+    """One finding for each parameter that differs, and the values of the candidate as they are and should be.
+
+    `source_names` are those of the reference's values, in their order.
+    """
 
     findings: tuple[Finding, ...]
     weights: Weights
+    source_names: tuple[str, ...] = ()
 
 
 def compare_live_weights(
@@ -88,15 +92,16 @@ def compare_live_weights(
     `owners` are the paths of both sides' modules by the names of their parameters.
     """
     values = [side.reader.read_values(side.model) for side in sides]
+    source_names = tuple(values[0])
     findings = compare_weights(values[0], values[1], name_map)
     if findings and all(isinstance(side.reader, OriginFollower) for side in sides):
         rounded = _rounded(values[0], values[1], name_map)
         findings = tuple(one for one in findings if one.subject not in rounded)
     if not findings:
-        return ComparedWeights((), Weights(values[1], owners=_counterparts(owners, name_map)))
+        return ComparedWeights((), Weights(values[1], owners=_counterparts(owners, name_map)), source_names)
     if lacking := weights_never_given(findings, (values[0], values[1]), name_map, **_known(sides)):
         meant, own = expected_weights(values[0], values[1], name_map), _counterparts(owners, name_map)
-        return ComparedWeights((lacking,), Weights(values[1], meant, owners=own, never_given=True))
+        return ComparedWeights((lacking,), Weights(values[1], meant, owners=own, never_given=True), source_names)
     causes = weight_causes(values[0], values[1], name_map)
     explained = (
         replace(one, facts={**one.facts, **_facts(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
@@ -105,7 +110,7 @@ def compare_live_weights(
     meant = expected_weights(values[0], values[1], name_map)
     modules = frozenset(owners[1][name] for name in meant if name in owners[1])
     weights = Weights(values[1], meant, modules, by_module, _counterparts(owners, name_map))
-    return ComparedWeights(tuple(explained), weights)
+    return ComparedWeights(tuple(explained), weights, source_names)
 
 
 def _rounded(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> set[str]:

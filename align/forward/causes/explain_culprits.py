@@ -101,16 +101,16 @@ def _explained(suspects: Sequence[Suspect], found: Iterable[Suspect]) -> tuple[S
 def right_weights(side: Side, weights: Weights) -> Iterator[None]:
     """Give the candidate the values that it should hold for a while."""
     if weights.meant:
-        _load(side, {**weights.held, **weights.meant})
+        fill_in_order(side, {**weights.held, **weights.meant})
     try:
         yield
     finally:
         if weights.meant:
-            _load(side, weights.held)
+            fill_in_order(side, weights.held)
 
 
-def _load(side: Side, values: Mapping[str, Array]) -> None:
-    """Fill a model by order: a run may rename its parameters."""
+def fill_in_order(side: Side, values: Mapping[str, Array]) -> None:
+    """Fill a model with all its values by their order: a run may rename its parameters."""
     names = side.reader.read_values(side.model)
     side.reader.load_values(side.model, dict(zip(names, values.values(), strict=True)))
 

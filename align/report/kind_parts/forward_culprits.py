@@ -103,6 +103,8 @@ def _title(culprits: list[Culprit], document: dict[str, Any]) -> str:
         "unseen": sum(one["state"] in OPEN_STATES for one in document.get("unseen", [])),
     }
     title = _counted("culprit", len(culprits), "several", "one")
+    if hidden := next((one["kind"] for one in document.get("further", []) if one["outcome"] == "not aligned"), ""):
+        return title + say(f"culprit.hidden_by_{hidden.replace(' ', '_')}")
     if any(one["code"] == NEVER_GIVEN for one in document["findings"]):
         return title + say("culprit.beside_weights")
     if any(one["code"] == DUMPS for one in document["findings"]):
@@ -140,7 +142,7 @@ def _facts(group: list[Culprit], document: dict[str, Any]) -> Pairs:
     optional = {
         "difference": _difference(group, layers),
         "settings": _settings(first["facts"]),
-        "inside": _inside(first),
+        "inside": function_words(first.get("inside")),
         "change": first["change"],
         "line": _lines(group),
         "next": _next_step(first, not_looked_at=not_looked_at),
@@ -195,9 +197,8 @@ def _with_hint(sureness: str, facts: dict[str, Any]) -> str:
     return say("culprit.seen", sureness=sureness, seen=seen, facts=figures)
 
 
-def _inside(culprit: Culprit) -> str:
+def function_words(call: dict[str, Any] | None) -> str:
     """Say which functional call of the code is at fault; results of older versions have none."""
-    call = culprit.get("inside")
     if not call:
         return ""
     lines = call["lines"]

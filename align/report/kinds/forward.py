@@ -58,7 +58,7 @@ def _power(document: dict[str, Any], *, show_all: bool) -> list[Block]:
     """Say what the inputs could have shown, or that nobody knows; of models that differ nobody asks."""
     power = document.get("power")
     asked = power is not None or document["verdict"]["outcome"] == Outcome.ALIGNED.value
-    return power_blocks(power, show_all=show_all) if asked else []
+    return power_blocks(power, document.get("further", []), show_all=show_all) if asked else []
 
 
 def _is_covered(document: dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@ Only what is remarkable gets a line, and one line says how the rest is seen: of 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_names
 from align.report.rendering.blocks import Block, Lines
@@ -14,14 +14,29 @@ from align.report.thresholds import NAMES_ON_A_LINE
 from align.words.catalogue import say
 from align.words.message_words import first_few
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def power_blocks(power: dict[str, Any] | None, *, show_all: bool = False) -> list[Block]:
-    """Show the power of a forward comparison; None says that nobody measured it."""
+
+def power_blocks(
+    power: dict[str, Any] | None, further: Sequence[dict[str, Any]] = (), *, show_all: bool = False
+) -> list[Block]:
+    """Show the power of a forward comparison; None says that nobody measured it.
+
+    `further` are the comparisons in other states, of which those that agree are told here.
+    """
     if power is None:
         return [Lines(say("power.title"), (say("power.not_measured"),), "open")]
     lines = (*_inputs(power), *_outputs(power["outputs"], show_all), *_parameters(power["parameters"], show_all))
+    lines += tuple(_agreed(one, show_all) for one in further if one["outcome"] == "aligned")
     blind = [name for name, factor in power["inputs"].items() if as_float(factor) <= 1.0]
     return [Lines(say("power.title"), lines, "open" if blind or power["unmeasured"] else "plain")]
+
+
+def _agreed(further: dict[str, Any], show_all: bool) -> str:
+    subjects = further["subjects"]
+    names = first_few(subjects, len(subjects) if show_all else NAMES_ON_A_LINE)
+    return say(f"power.further_{further['kind'].replace(' ', '_')}", count=len(subjects), names=names)
 
 
 def _inputs(power: dict[str, Any]) -> list[str]:
@@ -61,7 +76,7 @@ def _named(output: dict[str, Any]) -> str:
 def _parameters(parameters: list[dict[str, Any]], show_all: bool) -> list[str]:
     hidden = sorted(parameters, key=lambda one: -one["blind"] / one["elements"])
     late = sorted(parameters, key=lambda one: -as_float(one["shows_at"] or 0.0))
-    orders = {"blind": hidden, "partly blind": hidden, "weakly seen": late, "unknown": late}
+    orders = {"blind": hidden, "partly blind": hidden, "weakly seen": late, "unknown": late, "neutral": hidden}
     lines = []
     for state, ordered in orders.items():
         if own := [one for one in ordered if one["state"] == state]:
