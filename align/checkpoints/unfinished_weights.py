@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, StoredTensor]
 
 _WEIGHT = re.compile(r"(?:.*[._])?(?:weight|kernel|embedding_table)(?:[_.].*)?")
+_HALVES = frozenset({"float16", "bfloat16"})  # of the ones that ZeRO-3 left in the place of weights
 _DEEPEST_COMPANION = 3  # parts of a name below the module: `weight_quantizer.scale`, `quant_state.bitsandbytes__nf4`
 
 
@@ -115,8 +116,8 @@ def placeholders(checkpoint: Checkpoint) -> list[str]:
     """The tensors that only stand for a weight: ZeRO-3 leaves one of shape (0,), in older versions a one, in its place.
 
     A file of a training may tell the true shapes. Else an empty `weight` shows it, which no layer has, or ones where
-    both a weight and a bias are of one element, in several layers. A bias of no elements is its layer's own where its
-    weight is empty in one of its axes.
+    both a weight and a bias are of one element, in several layers, or nothing else in half precision. A bias of no
+    elements is its layer's own where its weight is empty in one of its axes.
     """
     tensors = checkpoint.tensors
     told = [
@@ -149,7 +150,8 @@ def _ones_for_weights(tensors: Tensors) -> list[str]:
     if len(weights) < FEWEST_PLACEHOLDERS:
         return []
     ones = [name for name in single if float(np.asarray(tensors[name].load(), np.float64)[0]) == 1.0]
-    alone = all(prod(one.shape) <= 1 for one in tensors.values() if is_float(one.dtype))
+    floats = [one for one in tensors.values() if is_float(one.dtype)]
+    alone = all(prod(one.shape) <= 1 and one.dtype in _HALVES for one in floats)
     both = [name for name in weights if name in ones and f"{name.removesuffix('weight')}bias" in ones]
     return ones if len(both) >= FEWEST_PLACEHOLDERS or (alone and len(ones) == len(single)) else []
 

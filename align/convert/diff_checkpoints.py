@@ -18,8 +18,10 @@ from align.checkpoints.names_in_file import training_notes
 from align.convert.diff.pair_checkpoints import (
     judge_diff,
     judge_pair,
+    one_file,
     open_for_diff,
     pair_checkpoints,
+    two_way_map,
     without_prefixes,
 )
 from align.convert.diff.update_sums import array_blocks
@@ -60,7 +62,8 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     """Compare two checkpoints; each tensor is read once, in blocks, whatever its size.
 
     `name_map` is a map between the names of both, its file or the record of a conversion, and is applied with its
-    transforms in the direction that fits; without it, equal names pair. The keys name the entries of nested files,
+    transforms in the direction that fits; without it, equal names pair, or of two frameworks those that the map of both
+    files pairs. The keys name the entries of nested files,
     `strip` prefixes to take off the names of whichever side has them. With `unchanged` the result lists what is equal
     bit for bit. `trust_pickle` lets torch run what a file pickles. Raises what opening the files raises, UsageError
     for prefixes and MapError.
@@ -80,7 +83,8 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     ours = open_for_diff(reference, reference_key, "--key-a", trust_pickle)
     theirs = open_for_diff(candidate, candidate_key, "--key-b", trust_pickle)
     ours, theirs = without_prefixes((ours, theirs), strip)
-    ours, theirs, map_warnings, pairs = pair_checkpoints(ours, theirs, name_map)
+    same = one_file(reference, candidate, (reference_key, candidate_key))
+    ours, theirs, map_warnings, pairs = pair_checkpoints(ours, theirs, two_way_map(name_map))
     for checkpoint in (ours, theirs):
         if checkpoint.check is not None:
             checkpoint.check()
@@ -96,7 +100,7 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
         extra=_described(theirs.tensors, pairs.extra),
         dropped=pairs.dropped,
         warnings=warnings,
-        verdict=judge_diff(tensors, pairs),
+        verdict=judge_diff(tensors, pairs, same),
         unchanged=tuple(tensor.reference for tensor in tensors if tensor.identical) if unchanged else None,
         strip=strip,
     )

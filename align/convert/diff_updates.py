@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from math import isclose, prod, sqrt
 from typing import TYPE_CHECKING
 
-from align.convert.diff.pair_checkpoints import open_for_diff, pair_checkpoints, without_prefixes
+from align.convert.diff.pair_checkpoints import (
+    one_file,
+    open_for_diff,
+    pair_checkpoints,
+    pair_tensors,
+    two_way_map,
+    without_lone_state,
+    without_prefixes,
+)
 from align.convert.diff.update_sums import sum_updates
 from align.convert.diff_result import ALIKE, UpdateDifference, UpdatesDiff
 from align.convert.thresholds import (
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from align.convert.diff.pair_checkpoints import TensorPair, TensorPairs
     from align.convert.diff.update_sums import UpdateSums
     from align.convert.diff_result import UpdateOutcome
+    from align.convert.planning.two_way_map import TwoWayMap
     from align.core.checkpoints import Checkpoint
     from align.core.name_map import NameMap
     from align.core.progress import Progress
@@ -75,10 +84,18 @@ def diff_updates(  # noqa: PLR0913 - the options of one command
     ours = _opened(reference, keys[0], "--key-a", trust_pickle)
     theirs = _opened(candidate, keys[1], "--key-b", trust_pickle)
     before, after = (without_prefixes(both, strip) for both in zip(ours, theirs, strict=True))
+    two_way = two_way_map(name_map)
+    left, lone = without_lone_state([*before, *after], two_way)
+    before, after = left[:2], left[2:]
     for side in zip(before, after, strict=True):
         _require_same_names(*side)
-    warnings, pairs = _paired(before, name_map)
-    _, later = _paired(after, name_map)
+    warnings, pairs = _paired(before, two_way)
+    same = [one_file(*both, keys) for both in zip(reference, candidate, strict=True)]
+    warnings = (*warnings, *dict.fromkeys(filter(None, same)))
+    if pairs.inferred is None:
+        later = _paired(after, two_way)[1]
+    else:  # by the names that paired before: values need not tell them any more
+        later = pair_tensors(after[0].tensors, after[1].tensors, pairs.inferred)
     twins = {(one.reference.name, one.candidate.name): one for one in later.pairs}
     found = []
     for number, pair in enumerate(pairs.pairs):
@@ -94,7 +111,7 @@ def diff_updates(  # noqa: PLR0913 - the options of one command
         factor=factor,
         missing=pairs.missing,
         extra=pairs.extra,
-        dropped=pairs.dropped,
+        dropped=pairs.dropped | lone,
         warnings=(*warnings, *_other_start(tensors)),
         verdict=_judge_updates(tensors, pairs, factor),
     )
@@ -124,9 +141,9 @@ def _require_same_names(before: Checkpoint, after: Checkpoint) -> None:
         raise UsageError.of("updates_usage.other_shapes", before=before.path, after=after.path, names=unlike)
 
 
-def _paired(sides: Sequence[Checkpoint], name_map: NameMap | Path | str | None) -> tuple[Sequence[str], TensorPairs]:
-    ours, theirs, warnings, pairs = pair_checkpoints(sides[0], sides[1], name_map)
-    if name_map is None and (unpaired := [*pairs.missing, *pairs.extra]):
+def _paired(sides: Sequence[Checkpoint], two_way: TwoWayMap | None) -> tuple[Sequence[str], TensorPairs]:
+    ours, theirs, warnings, pairs = pair_checkpoints(sides[0], sides[1], two_way)
+    if two_way is None and (unpaired := [*pairs.missing, *pairs.extra]):
         raise UsageError.of(
             "updates_usage.one_side_only", count=len(unpaired), ours=ours.path, theirs=theirs.path, names=unpaired
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from align.checkpoints.names_in_file import state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
+from align.checkpoints.unfinished_weights import unfinished_error
 from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
 from align.core.atomic_files import existing_file
 from align.core.import_user_code import require_file
@@ -369,6 +370,8 @@ def _filled(side: Side, checkpoint: Path | str) -> Side:
     try:
         side.reader.load_values(side.model, {names[name]: tensor.load() for name, tensor in tensors.items()})
     except InputsError as error:
+        if (unfinished := unfinished_error(opened)) is not None:
+            raise unfinished from error
         told = texts("model_fault.other_checkpoint", path=checkpoint, label=side.label)
         raise InputsError(*told, faults=error.faults) from error
     left_out = f"{counted(len(beside), 'tensor')} ({first_few(beside)})" if beside else ""

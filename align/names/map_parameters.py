@@ -15,7 +15,13 @@ from align.errors import CannotRunError, InputsError, ModelFailedError, NothingI
 from align.models.inputs import read_inputs
 from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values
 from align.names.family_maps import choose_family
-from align.names.from_file.map_sides import MapSide, open_map_side, open_map_sides, require_parameters
+from align.names.from_file.map_sides import (
+    MapSide,
+    checkpoint_side,
+    open_map_side,
+    open_map_sides,
+    require_parameters,
+)
 from align.names.layers.read_layers import LayeredSides
 from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
@@ -28,7 +34,7 @@ from align.names.user_rules import NameRules
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.core.checkpoints import StoredTensor
+    from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.dtypes import Array
     from align.core.name_map import FrameworkName, NameMap
     from align.core.parameters import ParameterSet
@@ -118,6 +124,12 @@ def _decided(name_map: NameMap, seconds: float) -> Note:
     """How many pairs running both models has decided, by what, and how long it took."""
     found = Counter(pairing.evidence for pairing in name_map.pairings)
     return "map_warning.decided", {"seconds": seconds, "flow": found["dataflow"], "trial": found["trial"]}
+
+
+def map_checkpoints(reference: Checkpoint, candidate: Checkpoint) -> NameMap:
+    """The map of two files by what they alone tell, as `map_parameters` finds it; what is no weight is dropped."""
+    sides = checkpoint_side(reference), checkpoint_side(candidate)
+    return _with_left_out(sides, _settled(sides, (sides[0].parameters, sides[1].parameters), NameRules()))
 
 
 def read_checkpoint_side(path: Path) -> tuple[ParameterSet, Mapping[str, StoredTensor]]:

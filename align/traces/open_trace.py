@@ -19,6 +19,7 @@ from align.traces.stored.checksums import check_files
 from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE
 from align.traces.stored_model import MODEL, VALUES, read_model
 from align.traces.trace_folder import TraceFolder
+from align.traces.uncalled_modules import own_elements, uncalled_modules
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def show_trace(folder: Path | str) -> TraceSummary:
     check_beside(trace, contents=(MODEL, NOISE))  # of the larger files the sizes will do
     noise, missing = read_noise(folder)
     model = read_model(folder)
+    uncalled, share = _uncalled(trace, model[0]) if model else ((), 0.0)
     return TraceSummary(
         folder=str(folder),
         head=trace.manifest.head,
@@ -124,7 +126,19 @@ def show_trace(folder: Path | str) -> TraceSummary:
         parameters=len(model[0].parameters) if model else 0,
         noise=len(noise or ()),
         noise_missing=missing,
+        uncalled=uncalled,
+        uncalled_share=share,
     )
+
+
+def _uncalled(trace: TraceFolder, parameters: ParameterSet) -> tuple[tuple[str, ...], float]:
+    """Modules of which no call was seen, as `fc1 (Linear)`, and their share of all parameters; none of a cut trace."""
+    head = trace.manifest.head
+    if not trace.complete or head is None or head.direction != "forward":
+        return (), 0.0
+    found = uncalled_modules(parameters, trace)
+    hidden, total = (sum(own_elements(one, parameters) for one in some) for some in (found, parameters.modules))
+    return tuple(f"{one.path} ({one.class_name})" for one in found), hidden / max(total, 1)
 
 
 def _calls(trace: TraceFolder) -> Iterator[TracedCall]:

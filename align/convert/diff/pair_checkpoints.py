@@ -8,11 +8,13 @@ pair by a name map with its transforms, or by equal names; never by position, su
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.checkpoints.names_in_file import state_beside_weights
+from align.checkpoints.names_in_file import source_framework, state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
+from align.checkpoints.unfinished_weights import refuse_placeholders
 from align.checkpoints.wrapper_prefixes import (
     matched_without_wrappers,
     shared_prefixes,
@@ -25,24 +27,24 @@ from align.convert.planning.plan_conversion import transformed_tensor
 from align.convert.thresholds import FEW_EQUAL_NAMES, REASONS_SHOWN
 from align.core.name_map import Dropped, Pairing
 from align.core.piece_transforms import apart_from_whole
+from align.core.transforms import Reshape
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, MapError
-from align.words.catalogue import sentence
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from align.convert.planning.two_way_map import DirectedMap, TwoWayMap
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.name_map import NameMap, SideName
+    from align.core.name_map import FrameworkName, NameMap, SideName
+    from align.core.parameters import Shape
     from align.names.user_rules import NameRules
 
     Tensors = Mapping[str, StoredTensor]
-    from collections.abc import Mapping
+    Lone = dict[str, str]
 
     from align.convert.diff_result import TensorOutcome
-    from align.core.checkpoints import StoredTensor
     from align.core.measurements import Measurement
     from align.core.transforms import Transform
     from align.measure.measure_arrays import RunningSums
@@ -53,7 +55,9 @@ MATCHED = sentence("diff_warning.without_wrappers")
 def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
     """Open one side; a hint names the option that chooses the entry of this side."""
     try:
-        return (open_trusted if trust_pickle else open_checkpoint)(path, key)
+        checkpoint = (open_trusted if trust_pickle else open_checkpoint)(path, key)
+        refuse_placeholders(checkpoint)
+        return checkpoint
     except CannotRunError as error:
         error.hint = error.hint.replace("--key", option)
         raise
@@ -70,17 +74,90 @@ def without_prefixes(sides: Sequence[Checkpoint], strip: Sequence[str]) -> list[
     ]
 
 
-def pair_checkpoints(
-    ours: Checkpoint, theirs: Checkpoint, name_map: NameMap | Path | str | None
-) -> tuple[Checkpoint, Checkpoint, Sequence[str], TensorPairs]:
-    """Both sides under the names that they pair by, what there is to say of these, and the pairs."""
+def one_file(reference: Path | str, candidate: Path | str, keys: tuple[str | None, str | None]) -> str:
+    """What to say where both sides are one file, or one entry of one; "" where they are not."""
+    same = keys[0] == keys[1] and Path(reference).exists() and Path(reference).samefile(candidate)
+    return sentence("diff_warning.one_file", file=str(reference)) if same else ""
+
+
+def without_lone_state(sides: Sequence[Checkpoint], two_way: TwoWayMap | None) -> tuple[list[Checkpoint], Lone]:
+    """The sides without what is no weight and not in all of them, unless the map has it; and those names, with reasons.
+
+    A file that a training wrote counts steps, for example, and one from before the training does not.
+    """
+    common = set.intersection(*(set(side.tensors) for side in sides))
+    known = {name for pair in two_way.rules.all_names for name in pair[:2]} if two_way else set()
+    lone: Lone = {}
+    left = []
+    for side in sides:
+        own = {one: why for one, why in state_beside_weights(side).items() if one not in common and one not in known}
+        lone |= own
+        left.append(replace(side, tensors={one: tensor for one, tensor in side.tensors.items() if one not in own}))
+    return left, lone
+
+
+def two_way_map(name_map: NameMap | Path | str | None) -> TwoWayMap | None:
+    """The map that a user gave, if any; raises what reading it raises."""
     if name_map is None:
-        ours, said = _as_named_by(ours, theirs)
-        pairs = pair_tensors(ours.tensors, theirs.tensors)
-        return ours, theirs, tuple(filter(None, [said, naming_warning(pairs)])), pairs
+        return None
     from align.convert.planning.given_map import read_given_map
 
-    two_way = read_given_map(name_map)
+    return read_given_map(name_map)
+
+
+def pair_checkpoints(
+    ours: Checkpoint, theirs: Checkpoint, two_way: TwoWayMap | None
+) -> tuple[Checkpoint, Checkpoint, Sequence[str], TensorPairs]:
+    """Both sides under the names that they pair by, what there is to say of these, and the pairs.
+
+    Without a map, names pair if they are equal; where one side has torch's names and the other MindSpore's, as the map
+    of both files pairs them, if that pairs more.
+    """
+    whole = ours, theirs
+    (ours, theirs), lone = without_lone_state(whole, two_way)
+    if two_way is not None:
+        ours, theirs, said, pairs = _paired_by_map(two_way, ours, theirs)
+        return ours, theirs, said, pairs.without(lone)
+    inferred = _inferred_pairs(*whole)
+    ours, wrapped = _as_named_by(ours, theirs)
+    pairs = pair_tensors(ours.tensors, theirs.tensors).without(lone)
+    if inferred is not None and inferred.comparable > pairs.comparable:
+        return *whole, (sentence("diff_warning.mapped", count=len(inferred.pairs)),), inferred
+    return ours, theirs, tuple(filter(None, [wrapped, naming_warning(pairs)])), pairs
+
+
+def _inferred_pairs(ours: Checkpoint, theirs: Checkpoint) -> TensorPairs | None:
+    """The pairs by the map that the files alone tell, where they have the names of two frameworks; else None.
+
+    Equal names that it leaves open belong together, where their shapes differ by axes of length 1 at most.
+    """
+    if _framework(ours) == _framework(theirs) and _framework(ours, {}) == _framework(theirs, {}):
+        return None
+    from align.names.map_parameters import map_checkpoints
+
+    name_map = map_checkpoints(ours, theirs)
+    pairs = pair_tensors(ours.tensors, theirs.tensors, name_map)
+    alike = [
+        Pairing(name, name, "name", 1.0, Reshape(theirs.tensors[name].shape))
+        for name in pairs.missing
+        if name in pairs.extra and _without_ones(ours.tensors[name].shape) == _without_ones(theirs.tensors[name].shape)
+    ]
+    name_map = replace(name_map, pairings=(*name_map.pairings, *alike))
+    return replace(pair_tensors(ours.tensors, theirs.tensors, name_map), inferred=name_map)
+
+
+def _framework(side: Checkpoint, metadata: Mapping[str, str] | None = None) -> FrameworkName:
+    """Whose names a file has, by its format unless other metadata are given, then by its names: mint's are torch's."""
+    return source_framework(side.metadata if metadata is None else metadata, side.tensors)[0]
+
+
+def _without_ones(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size != 1)
+
+
+def _paired_by_map(
+    two_way: TwoWayMap, ours: Checkpoint, theirs: Checkpoint
+) -> tuple[Checkpoint, Checkpoint, Sequence[str], TensorPairs]:
     try:
         way = _map_between(two_way, ours, theirs)
     except CannotRunError:
@@ -105,8 +182,7 @@ def _map_between(two_way: TwoWayMap, ours: Checkpoint, theirs: Checkpoint) -> Di
 
     def meeting(way: DirectedMap) -> tuple[int, int, int]:
         found = pair_tensors(reference, candidate, way.name_map)
-        comparable = sum(pair.comparable is not None for pair in found.pairs)
-        return comparable, len(found.pairs), -len(found.missing) - len(found.extra)
+        return found.comparable, len(found.pairs), -len(found.missing) - len(found.extra)
 
     ways = (follow(two_way, reference) for follow in (follow_forward, follow_backward))
     way = max((_with_drops(way, two_way.rules, reference, candidate) for way in ways), key=meeting)
@@ -197,12 +273,25 @@ class TensorPair:
 
 @dataclass(frozen=True, slots=True)
 class TensorPairs:
-    """Pairs in the reference's order, names without a counterpart, and names that the map leaves out, with reasons."""
+    """Pairs in the reference's order, names without a counterpart, and names that are left out, with reasons.
+
+    `inferred` is the map by which they pair where both files told it, and no user gave one.
+    """
 
     pairs: tuple[TensorPair, ...]
     missing: tuple[str, ...]
     extra: tuple[str, ...]
-    dropped: dict[str, str]
+    dropped: Lone
+    inferred: NameMap | None = None
+
+    @property
+    def comparable(self) -> int:
+        """How many pairs have equal shapes."""
+        return sum(pair.comparable is not None for pair in self.pairs)
+
+    def without(self, lone: Lone) -> TensorPairs:
+        """The same, where `lone` names were left out before."""
+        return replace(self, dropped=self.dropped | lone)
 
 
 def pair_tensors(
@@ -251,8 +340,11 @@ def judge_pair(pair: TensorPair, sums: RunningSums | None) -> TensorDifference:
     )
 
 
-def judge_diff(tensors: Sequence[TensorDifference], pairs: TensorPairs) -> Verdict:
-    """Aligned if every tensor has a counterpart of its shape and dtype with equal values."""
+def judge_diff(tensors: Sequence[TensorDifference], pairs: TensorPairs, same: str = "") -> Verdict:
+    """Aligned if every tensor has a counterpart of its shape and dtype with equal values.
+
+    `same` is what to say of a file that is both sides. Names of two frameworks that no map pairs are not compared.
+    """
     coverage = Coverage("tensors", len(tensors), len(pairs.dropped), len(pairs.missing), len(pairs.extra))
     if not tensors:
         return Verdict(Outcome.NOT_COMPARED, sentence("diff_verdict.nothing_common"), coverage)
@@ -261,9 +353,13 @@ def judge_diff(tensors: Sequence[TensorDifference], pairs: TensorPairs) -> Verdi
     parts = [sentence("diff_verdict.differ", count=differing, tensors=len(tensors))] if differing else []
     parts += [sentence("diff_verdict.missing", count=len(pairs.missing))] if pairs.missing else []
     parts += [sentence("diff_verdict.extra", count=len(pairs.extra))] if pairs.extra else []
+    if pairs.inferred is not None and not differing and pairs.missing and pairs.extra:
+        reason = sentence("diff_verdict.names_open", missing=[*pairs.missing], extra=[*pairs.extra], count=len(tensors))
+        return Verdict(Outcome.NOT_COMPARED, reason, coverage)
     if parts:
         return Verdict(Outcome.NOT_ALIGNED, sentence("diff_verdict.unlike", parts=parts, identical=identical), coverage)
-    return Verdict(Outcome.ALIGNED, _all_equal(len(tensors), identical), coverage)
+    equal = _all_equal(len(tensors), identical)
+    return Verdict(Outcome.ALIGNED, joined("; ", [equal, same] if same else [equal]), coverage)
 
 
 def _all_equal(count: int, identical: int) -> str:

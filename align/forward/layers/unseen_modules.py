@@ -17,7 +17,7 @@ from align.forward.parameter_power import perturb_elements
 from align.forward.thresholds import MOST_LISTED_PLACES, MOST_PROBE_RUNS, MOST_UNSEEN_PARAMETERS
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
-from align.rules.layer_rules import rule_for
+from align.traces.uncalled_modules import own_elements, uncalled_modules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -25,15 +25,13 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.name_map import SideOf
-    from align.core.parameters import Module, ParameterSet
+    from align.core.parameters import ParameterSet
     from align.core.protocols import Inputs
     from align.core.traces import Capture, Trace
     from align.core.verdicts import Verdict
     from align.forward.forward_result import UnseenState
     from align.models.open_side import Side
 
-_LIBRARIES = ("torch.nn.", "mindspore.nn.", "mindspore.mint.nn.")
-_CONTAINERS = ("torch.nn.ParameterList", "torch.nn.ParameterDict")  # their parameters are used by the module around
 _KEYS: dict[UnseenState, str] = {
     "bypassed": "forward_finding.modules_bypassed",
     "never called": "forward_finding.modules_never_called",
@@ -42,22 +40,11 @@ _KEYS: dict[UnseenState, str] = {
 
 
 def unseen_modules(side: SideOf, parameters: ParameterSet, trace: Trace) -> tuple[UnseenModule, ...]:
-    """The modules of a side that its run does not show, in their order.
-
-    What is inside a layer of a library that was seen is compared with it; buffers and tied parameters count nothing.
-    """
-    seen = {one.module for one in (*trace.captures, *trace.inputs)}
-    seen |= {module.path for module in parameters.modules if module.merged_into in seen - {""}}
-    seen |= {start.module for start in getattr(getattr(trace, "manifest", None), "starts", ())}
-    whole = {module.path for module in parameters.modules if module.path in seen and _is_layer(module)}
-    found = []
-    for module in parameters.modules:
-        around = list(_around(module.path))
-        held_by = around[0] if module.classes[:1] and module.classes[0] in _CONTAINERS and around else module.path
-        elements = _elements(module, parameters)
-        if elements and held_by not in seen and not whole & {*around} and module.path:
-            found.append(UnseenModule(side, module.path, module.class_name, elements))
-    return tuple(found)
+    """The modules of a side that its run does not show, in their order."""
+    return tuple(
+        UnseenModule(side, module.path, module.class_name, own_elements(module, parameters))
+        for module in uncalled_modules(parameters, trace)
+    )
 
 
 def unseen_findings(unseen: Iterable[UnseenModule], label: str) -> Iterator[Finding]:
@@ -76,31 +63,12 @@ def with_unseen(verdict: Verdict, unseen: Sequence[UnseenModule], sides: Iterabl
     for side, parameters in zip(("reference", "candidate"), sides, strict=True):
         own = [one for one in unseen if one.side == side]
         hidden = sum(one.elements for one in own)
-        share = hidden / max(sum(_elements(module, parameters) for module in parameters.modules), 1)
+        share = hidden / max(sum(own_elements(module, parameters) for module in parameters.modules), 1)
         if verdict.outcome is Outcome.ALIGNED and share > MOST_UNSEEN_PARAMETERS:
             names = [one.module for one in own]
             reason = sentence("forward_verdict.modules_unseen", share=share, side=side, modules=names)
             return replace(verdict, outcome=Outcome.NOT_COMPARED, reason=reason)
     return verdict
-
-
-def _elements(module: Module, parameters: ParameterSet) -> int:
-    own = (parameters.by_name[name] for name in module.parameters)
-    return sum(one.count for one in own if not one.buffer and one.tied_to is None)
-
-
-def _is_layer(module: Module) -> bool:
-    """Tell whether a module is a layer of a library, or made of one, and no mere container."""
-    return rule_for(module.classes) is not None or (
-        module.classes[:1] != () and module.classes[0].startswith(_LIBRARIES)
-    )
-
-
-def _around(path: str) -> Iterator[str]:
-    """Paths of the modules around, the innermost first; "" last."""
-    while path:
-        path = path.rpartition(".")[0]
-        yield path
 
 
 def probe_unseen(role: SideOf, side: Side, inputs: Inputs, trace: Trace) -> tuple[UnseenModule, ...]:

@@ -46,6 +46,7 @@ from align.models.adapter_parts.torch.settings import group_settings, module_set
 from align.models.adapter_parts.torch.state import (
     evaluated,
     is_scripted,
+    loads_other_names,
     refuse_empty,
     refuse_program,
     refuse_shapeless,
@@ -157,10 +158,15 @@ class TorchFramework(
         return {name: to_array(value).copy() for name, value in _tensors(model).items()}
 
     def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
-        """Fill the model in place; raises InputsError listing names and shapes that differ."""
+        """Fill the model in place; raises InputsError listing names and shapes that differ.
+
+        Values of other names are loaded as torch loads them: its layers know the names that they once had.
+        """
         import torch
 
         tensors = _tensors(model)
+        if tensors.keys() != values.keys() and loads_other_names(model, values):
+            return
         check_state_dict({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "torch model")
         with torch.no_grad():
             for name, tensor in tensors.items():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from align.checkpoints.extents import tied_names
 from align.checkpoints.names_in_file import declared_framework, source_framework, training_state
 from align.checkpoints.open_checkpoint import open_checkpoint
+from align.checkpoints.unfinished_weights import refuse_placeholders
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.core.parameters import Module, Parameter, ParameterSet
@@ -30,6 +31,7 @@ from align.words.catalogue import say
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from align.core.checkpoints import Checkpoint
     from align.core.name_map import FrameworkName
     from align.core.protocols import Model
     from align.names.from_file.infer_layers import LayerReading
@@ -68,7 +70,7 @@ def open_map_side(side: str | Path | Model | Side | SideRequest) -> MapSide:
     either raises.
     """
     if isinstance(side, (str, Path)) and _is_file(side):
-        return _read_checkpoint(Path(side))
+        return checkpoint_side(_opened(Path(side)))
     return _live_side(open_side(side))
 
 
@@ -114,14 +116,19 @@ def is_checkpoint(side: str) -> bool:
     return False
 
 
-def _read_checkpoint(path: Path) -> MapSide:
-    """Read as torch's names where neither file nor names tell; the map then does not say whose they are."""
+def _opened(path: Path) -> Checkpoint:
     checkpoint = open_checkpoint(path)
+    refuse_placeholders(checkpoint)
+    return checkpoint
+
+
+def checkpoint_side(checkpoint: Checkpoint) -> MapSide:
+    """Read as torch's names where neither file nor names tell; the map then does not say whose they are."""
     framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
     named = declared_framework(checkpoint.metadata) or (framework if framework == "mindspore" else None)
     state = training_state(checkpoint.tensors, training_state_rules(), framework)
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in state}
-    parameters = parameters_of_file(str(path), framework, tensors, layer_rules())
+    parameters = parameters_of_file(str(checkpoint.path), framework, tensors, layer_rules())
     return MapSide(replace(parameters, framework=named), None, tensors, state)
 
 

@@ -101,7 +101,9 @@ def _rows(call: dict[str, Any], further: tuple[str, ...]) -> Iterator[Row]:
 
 def _end(document: dict[str, Any]) -> Lines:
     if document["complete"]:
-        return Lines("", (say("trace.complete"),), "good")
+        uncalled = document["uncalled"]
+        said = say("trace_finding.uncalled", count=len(uncalled), modules=uncalled, share=document["uncalled_share"])
+        return Lines("", (said,), "open") if uncalled else Lines("", (say("trace.complete"),), "good")
     running = document["running"]
     lines = [say("trace.ends_in", module=layer_name(running[-1])) if running else say("trace.cut_short")]
     lines += [say("trace.running", modules=" > ".join(map(layer_name, running)))] if len(running) > 1 else []

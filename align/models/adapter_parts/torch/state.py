@@ -5,16 +5,20 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.errors import CannotRunError, UnreadableModelError
+from align.errors import CannotRunError, UnreadableModelError, UserCodeError
+from align.models.adapter_parts.torch.arrays import to_tensor
 from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
+from align.models.user_code import run_user_code
 from align.words.catalogue import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from align.core.dtypes import Array
     from align.core.protocols import Model
 
 _EXPORTED = "torch.export._unlift"  # where the class stands of which `ExportedProgram.module()` is one
@@ -90,6 +94,30 @@ def _tensors_kept(model: Model) -> Iterator[None]:
                 tensor.data = value
         for tensor, value in others:
             _put_back(tensor, value)
+
+
+def loads_other_names(model: Model, values: Mapping[str, Array]) -> bool:
+    """Load values as `load_state_dict` does, and tell whether all of them and of the model were; else it is unchanged.
+
+    torch's layers know the names that they had in older versions (`weight_g` of weight_norm, a BatchNorm without its
+    count of batches), and so may a model's own.
+    """
+    before = {name: tensor.detach().clone() for name, tensor in model.state_dict().items() if hasattr(tensor, "clone")}
+    given = {name: to_tensor(value) for name, value in values.items()}
+
+    def load() -> bool:
+        missing, unexpected = model.load_state_dict(given, strict=False)
+        return not (missing or unexpected)
+
+    try:
+        loaded = run_user_code(load, partial(UserCodeError, "load_state_dict of the torch model"))
+    except UserCodeError:  # of sizes that do not fit, in most cases
+        loaded = False
+    if not loaded:
+        for name, tensor in model.state_dict().items():
+            if name in before:
+                _put_back(tensor, before[name])
+    return loaded
 
 
 def _put_back(tensor: Any, value: Any) -> None:
