@@ -48,9 +48,7 @@ def run(situation: Any) -> dict[str, Any]:
     begun, factor = time.perf_counter(), 0.0
     try:
         with _alarm(LONGEST):
-            result = align.compare_forward(situation.reference(), situation.candidate(), inputs=situation.inputs())
-        got, said, told = result.verdict.outcome.value, result.verdict.reason, all_said(result)
-        shown, factor = figures(result), max(map(_worst, result.layers), default=0.0)
+            (got, said, told), shown, factor = compare(situation)
     except AlignError as error:
         said = told = f"{type(error).__name__}: {error} {error.hint or ''}"
         got, shown = "could not compare", []
@@ -71,6 +69,15 @@ def run(situation: Any) -> dict[str, Any]:
         "factor": factor,
         "figures": shown,
     }
+
+
+def compare(situation: Any) -> tuple[tuple[str, str, str], list[str], float]:
+    """The outcome, its reason and all that is said, with the figures of a forward comparison and the worst of them."""
+    if hasattr(situation, "compare"):
+        return situation.compare(), [], 0.0
+    result = align.compare_forward(situation.reference(), situation.candidate(), inputs=situation.inputs())
+    said = result.verdict.outcome.value, result.verdict.reason, all_said(result)
+    return said, figures(result), max(map(_worst, result.layers), default=0.0)
 
 
 @contextmanager

@@ -236,3 +236,9 @@ Choice: one or two may be batches without a label; more miss a training that was
 NEAR_ZERO: Final = 0.05
 """The last loss before them is so large a part of the usual one, at least.
 Choice: a loss that comes down to 0 is smaller before; a larger one misses trainings that were nearly done."""
+SERIES_NAMED: Final = 60
+"""Names of numbers that are listed where no loss is known.
+Choice: consoles of reinforcement learning print some forty a step; more hide the message."""
+LINES_OF_NAMES: Final = 20
+"""Lines at the beginning of a log in which the names of a table are looked for that has no loss.
+Choice: comments stand above some; more cost time in logs that hold no table."""

@@ -36,13 +36,16 @@ class UnknownLogError(EmptyLogError):
 
     SHOWN = 110
 
-    def __init__(self, files: Sequence[str], number: int = 0, line: str = "", pattern: str = "") -> None:
+    def __init__(
+        self, files: Sequence[str], number: int = 0, line: str = "", pattern: str = "", series: Sequence[str] = ()
+    ) -> None:
         self.files = tuple(files)
         shown = line if len(line) <= self.SHOWN else line[: self.SHOWN] + " ..."
         of_file = "" if len(self.files) == 1 else f" of {self.files[0]}"
         such = f", such as line {number}{of_file}:\n  {shown}" if line else ""
         option = f"--pattern {shlex.quote(pattern)}"
         start = f"name them by a regular expression, starting from\n  {option}\n" if pattern else ""
+        start = f"choose one of its numbers with --metric NAME: {', '.join(series)}\n{start}" if series else start
         CannotRunError.__init__(
             self,
             f"no loss found in {', '.join(self.files)}: no line tells a step (or epoch) and a loss{such}",
@@ -94,10 +97,11 @@ class AmbiguousLogError(CannotRunError):
 class SeveralLossesError(CannotRunError):
     """A log that no format knows, with lines in which several numbers may be the loss; the first is line `line`."""
 
-    def __init__(self, label: Path | str, line: int, names: Sequence[str]) -> None:
+    def __init__(self, label: Path | str, line: int, names: Sequence[str], series: Sequence[str] = ()) -> None:
         super().__init__(
             f"several numbers of {label} could be the loss, as line {line} shows: {', '.join(names)}",
-            "say which with --pattern: a regular expression with the groups step (or epoch) and loss",
+            f"choose one of its numbers with --metric NAME: {', '.join(series or names)}; or say which is the loss "
+            "with --pattern: a regular expression with the groups step (or epoch) and loss",
         )
 
 

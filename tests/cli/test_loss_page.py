@@ -46,7 +46,7 @@ def test_every_option_is_told_of(page: Any, capsys: pytest.CaptureFixture[str]) 
 def test_every_format_that_is_quoted_says_so(page: Any) -> None:
     quoted = {name for name, plugin in log_formats().items() if plugin.quoted}
     as_data = {lines.name for lines in console_formats() if lines.quoted}
-    assert quoted == {"mmcv_json", *as_data}
+    assert quoted == {"mmcv_json", "json_series", *as_data}
     assert "mmcv `.log.json` (quoted)" in page.text
     assert "Nobody here has run these" in (ROOT / "docs" / "log-formats.md").read_text("utf-8")
 

@@ -49,10 +49,16 @@ class Records:
         return next((one for one in lines if one.step is None or one.step.text.strip("0")), lines[0])
 
 
-def sample_lines(source: LogSource) -> list[LineRoles]:
-    """Tell the roles of the numbers in the first lines that might hold a counter or a loss."""
-    telling = ((number, line) for number, line in source.lines() if _TELLING.search(line) and _may_tell(line))
+def sample_lines(source: LogSource, asked: str = "") -> list[LineRoles]:
+    """Tell the roles of the numbers in the first lines that might hold a counter or a loss, or what is `asked`."""
+    telling = (
+        (number, line)
+        for number, line in source.lines()
+        if (_TELLING.search(line) or (asked and asked in line)) and _may_tell(line)
+    )
     lines = list(islice(telling, SAMPLE_LINES))
+    if asked:
+        return _without_fixed([roles_of_line(number, line, asked=asked) for number, line in lines], asked)
     roles = [roles_of_line(number, line) for number, line in lines]
     if any(one.losses for one in roles):
         return _without_fixed(roles)
@@ -66,7 +72,7 @@ def _may_tell(line: str) -> bool:
     return _DIGIT.search(line) is not None or (len(line.split()) <= SECTION_WORDS and is_validation(line))
 
 
-def _without_fixed(roles: list[LineRoles]) -> list[LineRoles]:
+def _without_fixed(roles: list[LineRoles], asked: str = "") -> list[LineRoles]:
     """Take another counter where the one that was taken is the same in all lines with a loss: `total_steps: 500`."""
     texts: dict[str, set[str]] = {}
     for one in roles:
@@ -75,7 +81,7 @@ def _without_fixed(roles: list[LineRoles]) -> list[LineRoles]:
     fixed = frozenset(label for label, unlike in texts.items() if label and len(unlike) == 1)
     if not fixed:
         return roles
-    again = [roles_of_line(one.number, one.line, fixed=fixed) for one in roles]
+    again = [roles_of_line(one.number, one.line, fixed=fixed, asked=asked) for one in roles]
     counted = [one for one in again if one.loss is not None and one.step is not None]
     # A number that no name calls a step, in front of an epoch, is a time: `377 epoch: 1 step: 229, loss: 0.5`.
     if any(one.place == "first" and one.epoch is not None for one in counted):

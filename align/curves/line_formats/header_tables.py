@@ -15,7 +15,13 @@ from align.curves.line_formats.log_words import PART_RANK, counter_kind, is_vali
 from align.curves.line_formats.write_pattern import VALUE
 from align.curves.log_parts.table_reader import PHASE_NAMES
 from align.curves.log_parts.text import is_number
-from align.curves.thresholds import LINES_TO_FIRST_ROW, SAMPLE_LINES, TEXT_TABLE_ROWS, TEXT_TABLE_ROWS_READ
+from align.curves.thresholds import (
+    LINES_OF_NAMES,
+    LINES_TO_FIRST_ROW,
+    SAMPLE_LINES,
+    TEXT_TABLE_ROWS,
+    TEXT_TABLE_ROWS_READ,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,20 +66,33 @@ class HeaderTable:
         return any(is_validation(name) for name in self.names)
 
 
-def find_table(source: LogSource) -> HeaderTable | None:
-    """Return the first table of training losses; None if there is none, or nothing that numbers its rows."""
+def find_table(source: LogSource, asked: str = "") -> HeaderTable | None:
+    """Return the first table of training losses, or of what is `asked` for; None if nothing numbers its rows."""
     lines = [(number, line) for number, line in islice(source.lines(), SAMPLE_LINES) if line.strip()]
     for index, (number, line) in enumerate(lines):
-        for names, delimiter in _names_of(line) if _MARK.search(line) else ():
-            table = _table(number, names, delimiter, lines[index + 1 :][:TEXT_TABLE_ROWS_READ])
+        for names, delimiter in _names_of(line) if _MARK.search(line) or (asked and asked in line) else ():
+            table = _table(number, names, delimiter, lines[index + 1 :][:TEXT_TABLE_ROWS_READ], asked)
             if table is not None and (table.numbered or (index == 0 and _is_of_training(names))):
                 return table
     return None
 
 
+def find_names(source: LogSource) -> tuple[str, ...]:
+    """Return the names above the first rows of numbers that count, but for counters; none if there are none."""
+    lines = [(number, line) for number, line in islice(source.lines(), SAMPLE_LINES) if line.strip()]
+    for index, (number, line) in enumerate(lines[:LINES_OF_NAMES]):
+        for names, delimiter in _names_of(line):
+            others = tuple(name for name in names if name and not counter_kind(name))
+            below = lines[index + 1 :][:TEXT_TABLE_ROWS_READ]
+            table = _table(number, names, delimiter, below, others[0]) if 0 < len(others) < len(names) else None
+            if table is not None and table.numbered:
+                return others
+    return ()
+
+
 def _names_of(line: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the names that a line may hold, with what parts them."""
-    text = line.translate(_BARS).strip()
+    """Yield the names that a line may hold, with what parts them; a `#` in front makes it a comment for others."""
+    text = line.translate(_BARS).strip().lstrip("# ")
     for delimiter in _DELIMITERS:
         if delimiter in text:
             yield tuple(part.strip(" \"'#*") for part in text.strip("|").strip("\t").split(delimiter)), delimiter
@@ -82,7 +101,9 @@ def _names_of(line: str) -> Iterator[tuple[tuple[str, ...], str]]:
     yield tuple(_NARROW.split(text)), ""
 
 
-def _table(header: int, names: tuple[str, ...], delimiter: str, below: Sequence[tuple[int, str]]) -> HeaderTable | None:
+def _table(
+    header: int, names: tuple[str, ...], delimiter: str, below: Sequence[tuple[int, str]], asked: str = ""
+) -> HeaderTable | None:
     """Return the table under these names, if a column of them is the loss and rows follow."""
     if any(is_number(name) for name in names):
         return None
@@ -91,7 +112,8 @@ def _table(header: int, names: tuple[str, ...], delimiter: str, below: Sequence[
         for line in below[:TEXT_TABLE_ROWS_READ]
         if _has_all(cells := _cells(line[1], delimiter), names, delimiter)
     ]
-    loss = _loss_column(names, [cells for _, cells in rows])
+    found = [cells for _, cells in rows]
+    loss = _loss_column(names, found) if not asked else names.index(asked) if asked in names else None
     rows = [(line, cells) for line, cells in rows if loss is not None and is_number(cells[loss])]
     if loss is None or len(rows) < TEXT_TABLE_ROWS or rows[0][0] not in below[: LINES_TO_FIRST_ROW + 1]:
         return None
@@ -100,7 +122,8 @@ def _table(header: int, names: tuple[str, ...], delimiter: str, below: Sequence[
         return None
     step, epoch = (_counter(names, texts, kinds) for kinds in (("through", "step"), ("epoch",)))
     step = 0 if step is None and epoch is None and _is_index(names, texts) else step
-    parts = tuple(name for name in names if loss_rank(name) is not None and (loss_rank(names[loss]) or 0) >= PART_RANK)
+    of_part = not asked and (loss_rank(names[loss]) or 0) >= PART_RANK
+    parts = tuple(name for name in names if of_part and loss_rank(name) is not None)
     first = tuple(texts[0][: len(names)])
     return HeaderTable(header, names, delimiter, rows[0][0], first, loss, step, epoch, parts if len(parts) > 1 else ())
 

@@ -19,6 +19,7 @@ from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, counter_ki
 from align.curves.line_formats.numbers_of_line import numbers_of_line
 from align.curves.line_formats.write_pattern import counter_pattern, loss_pattern, record_pattern
 from align.curves.log_parts.counting import distance_from_zero
+from align.curves.metric_names import find_metric
 from align.errors import NoNumberError, NoStepError
 from align.words.catalogue import sentence
 
@@ -46,7 +47,7 @@ class Inference:
     """What was inferred: the format, line `number` that shows it, and the options that say what a pattern cannot.
 
     `parts` names the parts of a loss where a line has several and no whole. `through`: steps are named as those of the
-    whole run.
+    whole run. `metric` is what was asked for, and stands in place of the loss.
     """
 
     line_format: LineFormat
@@ -56,23 +57,39 @@ class Inference:
     through: bool = False
     options: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    metric: str = ""
 
 
 def infer_line_format(source: LogSource) -> Inference | None:
     """Infer the format of the lines of a log; None if no expression finds what its lines seem to tell.
 
-    Raises NoStepError or NoNumberError where the digits of a step or a loss are parted.
+    A metric that is asked for stands in place of the loss where the lines name none, or several, or do not hold it
+    beside. Raises NoStepError or NoNumberError where the digits of a step or a loss are parted.
     """
-    roles = sample_lines(source)
+    usual = _infer(source, "")
+    if source.metric == "loss" or (usual is not None and not usual.parts and _holds(usual, source.metric)):
+        return usual
+    return _infer(source, source.metric) or usual
+
+
+def _holds(inference: Inference, metric: str) -> bool:
+    """Tell whether records hold a metric beside the loss."""
+    match = inference.line_format.compiled.search(inference.line)
+    names = {} if match is None else {**match.groupdict(), **inference.line_format.others(inference.line, match)}
+    return find_metric(names, metric) is not None
+
+
+def _infer(source: LogSource, asked: str) -> Inference | None:
+    roles = sample_lines(source, asked)
     refuse_grouped_digits(source.label, roles)
     records = choose_records(roles)
     usable = records is not None and _varies(records) and not _may_lack_digits(source, records)
     if records is not None and usable and not _crosses_objects(source, records):
         for pattern in _patterns(records, roles):
-            line_format = LineFormat(NAME, SUMMARY, pattern)
+            line_format = LineFormat(NAME, SUMMARY, pattern, keeps_all=True)
             if _finds(line_format, records, roles):
-                return _of_records(line_format, records)
-    return _of_table(source)
+                return replace(_of_records(line_format, records), metric=asked)
+    return _of_table(source, asked)
 
 
 def _of_records(line_format: LineFormat, records: Records) -> Inference:
@@ -83,16 +100,17 @@ def _of_records(line_format: LineFormat, records: Records) -> Inference:
     return Inference(line_format, sample.number, sample.line, parts, through, notes=notes)
 
 
-def _of_table(source: LogSource) -> Inference | None:
+def _of_table(source: LogSource, asked: str) -> Inference | None:
     """Infer from a table whose names stand above its rows."""
-    table = find_table(source)
+    table = find_table(source, asked)
     if table is None:
         return None
-    line_format = LineFormat(NAME, SUMMARY, table_pattern(table))
+    pattern = table_pattern(table)
+    line_format = LineFormat(NAME, SUMMARY, pattern, keeps_all=True, columns=table.names, delimiter=table.delimiter)
     notes = [sentence("lines_note.columns", line=table.header, loss=table.names[table.loss])]
     if not table.numbered:
         notes.append(sentence("lines_note.rows_are_epochs" if table.counts_epochs else "lines_note.rows_are_steps"))
-    return Inference(line_format, *table.row, parts=table.parts, notes=tuple(notes))
+    return Inference(line_format, *table.row, parts=table.parts, notes=tuple(notes), metric=asked)
 
 
 def _may_lack_digits(source: LogSource, records: Records) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from align.curves.line_formats.infer_line_format import NAME, SUMMARY, Inference
 from align.curves.line_formats.line_reader import read_lines
 from align.curves.line_formats.log_words import is_validation, log_words, words_of
 from align.curves.line_formats.numbers_of_line import numbers_of_line
+from align.curves.line_formats.numeric_series import numeric_series
 from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.log_parts.text import known
 from align.curves.thresholds import LARGEST_STEP, LINES_UNDER_SECTION, MANY_RUNS, SECTION_WORDS, SHOWN_LINE
@@ -47,25 +49,33 @@ class LinesFormat:
             return False
         inference = infer_line_format(source)
         if inference is not None:
-            _refuse_several(source.label, inference)
+            _refuse_several(source, inference)
         return inference is not None
 
     def read(self, source: LogSource) -> LossLog:
         """Read all lines of the shape; raises EmptyLogError if there is none, SeveralLossesError."""
         inference = known(infer_line_format(source), source, self.summary)
-        _refuse_several(source.label, inference)
+        _refuse_several(source, inference)
         log = read_lines(inference.line_format, source)
         decided = decide_counting(inference, log)
         if decided.line_format != inference.line_format:
             log = read_lines(decided.line_format, source)
         _refuse_short_end(log, source)
-        return log.with_notes((*_notes_of(decided), *decided.notes))
+        return _named(log, decided.metric).with_notes((*_notes_of(decided), *decided.notes))
 
 
-def _refuse_several(label: str, inference: Inference) -> None:
+def _refuse_several(source: LogSource, inference: Inference) -> None:
     """Raise SeveralLossesError where a line has several parts of a loss and no whole."""
     if inference.parts:
-        raise SeveralLossesError(label, inference.number, inference.parts)
+        raise SeveralLossesError(source.label, inference.number, inference.parts, numeric_series(source))
+
+
+def _named(log: LossLog, metric: str) -> LossLog:
+    """Call what was read in place of the loss by its name."""
+    if not metric:
+        return log
+    metrics = {metric if name == "loss" else name: series for name, series in log.table.metrics.items()}
+    return replace(log, table=replace(log.table, metrics=metrics), loss_name=metric)
 
 
 def _refuse_short_end(log: LossLog, source: LogSource) -> None:
@@ -103,7 +113,7 @@ def _starts_over(log: LossLog) -> bool:
     steps, totals = table.steps[series.rows], table.totals[series.rows]
     back = np.flatnonzero(np.diff(steps) < 0)
     distance = int(np.median(np.abs(np.diff(steps))))
-    whole = back[steps[back] + distance > totals[back]]
+    whole = back[steps[back] + distance + (steps.min() == 0) > totals[back]]
     if not len(whole):
         return False
     points = list(zip(steps.tolist(), series.values.tolist(), strict=True))

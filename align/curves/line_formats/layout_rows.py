@@ -61,10 +61,18 @@ def sample_block(line_format: LineFormat, block: LogBlock) -> LogBlock | None:
     return LogBlock("\n".join(samples), np.arange(len(samples)))
 
 
-def sample_line(line_format: LineFormat, line: str, groups: Mapping[str, str], *, bar: bool) -> SampleLine:
-    """Tell where the groups of a line that matches stand."""
+def sample_line(
+    line_format: LineFormat,
+    line: str,
+    groups: Mapping[str, str],
+    *,
+    bar: bool,
+    others: Mapping[str, tuple[int, int]],
+) -> SampleLine:
+    """Tell where the groups of a line that matches, and its `others`, stand."""
     match = line_format.searched().search(line)
-    spans = {} if match is None else {name: match.span(name) for name in groups}
+    known = () if match is None else match.re.groupindex
+    spans = {name: match.span(name) if match and name in known else others.get(name, (0, 0)) for name in groups}
     fields = {name: stripped_field(line, *span) if groups[name] else NO_FIELD for name, span in spans.items()}
     return SampleLine(groups, fields, bar)
 
@@ -73,14 +81,17 @@ def read_layout_rows(
     layouts: LineLayouts,
     samples: Mapping[int, SampleLine],
     counters: Sequence[str],
-    metrics: Sequence[str],
+    metrics: tuple[Sequence[str], Sequence[str]],
     carried: Mapping[str, str],
 ) -> LayoutRows:
-    """Read all lines whose layout has a sample; `carried` is what holds for the first of them."""
-    rows = _Rows(layouts, samples, counters, metrics, carried)
+    """Read all lines whose layout has a sample; `carried` is what holds for the first of them.
+
+    The first of the `metrics` make a line a record, the others come beside.
+    """
+    rows = _Rows(layouts, samples, counters, metrics[0], carried)
     training = rows.training()
     columns = {name: rows.carried_on(name, training) for name in counters}
-    columns |= {name: rows.column(name, training) for name in metrics}
+    columns |= {name: rows.column(name, training) for name in (*metrics[0], *metrics[1])}
     kept = training[~_moved(rows, training, [columns[name] for name in counters])]
     if len(kept) < len(training):
         columns = {name: column.take(np.isin(training, kept)) for name, column in columns.items()}

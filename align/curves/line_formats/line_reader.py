@@ -42,23 +42,29 @@ _TOTAL = r"let the pattern take the number behind the step too: (?P<step>\d+)\s*
 
 
 class FoundLine(NamedTuple):
-    """A line that matches, and its groups by name, "" for one that took no part."""
+    """A line that matches, its groups by name, "" for one that took no part, and where its other numbers stand."""
 
     number: int
     groups: dict[str, str]
     bar: bool
+    others: dict[str, tuple[int, int]]
 
 
 def find_in_block(line_format: LineFormat, block: LogBlock) -> list[FoundLine]:
     """Return the lines of a block that match; raises UsageError if that takes for ever."""
     try:
-        return [
-            FoundLine(number, {name: (text or "").strip() for name, text in match.groupdict().items()}, _BAR in line)
-            for number, line, match in _matches(line_format, block)
-        ]
+        return [_found(line_format, number, line, match) for number, line, match in _matches(line_format, block)]
     except TimeoutError:
         pattern = line_format.pattern
         raise UsageError.of("log_usage.slow_pattern", pattern=pattern, seconds=PATTERN_SECONDS) from None
+
+
+def _found(line_format: LineFormat, number: int, line: str, match: re.Match[str]) -> FoundLine:
+    groups = {name: (text or "").strip() for name, text in match.groupdict().items()}
+    others = line_format.others(line, match)
+    return FoundLine(
+        number, {**groups, **{name: line[slice(*span)] for name, span in others.items()}}, _BAR in line, others
+    )
 
 
 def _matches(line_format: LineFormat, block: LogBlock) -> Iterator[tuple[int, str, re.Match[str]]]:
@@ -132,10 +138,18 @@ class _Reading:
 
     def _add_layouts(self, block: LogBlock, layouts: LineLayouts, found: Sequence[FoundLine]) -> None:
         """Take the lines of a block by what was found in one line of each layout, numbered by it."""
+        others = dict.fromkeys(name for row in found for name in row.others)
         samples = {
-            row.number: sample_line(self._format, layouts.samples[row.number], row.groups, bar=row.bar) for row in found
+            row.number: sample_line(
+                self._format,
+                layouts.samples[row.number],
+                {**dict.fromkeys(others, ""), **row.groups},
+                bar=row.bar,
+                others=row.others,
+            )
+            for row in found
         }
-        rows = read_layout_rows(layouts, samples, self._counters, self._metrics, self._carried)
+        rows = read_layout_rows(layouts, samples, self._counters, (self._metrics, list(others)), self._carried)
         self._ignored += block.count_filled() - len(rows.places) - rows.moved - rows.validation
         self._validation += rows.validation
         self._carried = rows.carried
@@ -144,7 +158,9 @@ class _Reading:
 
     def _take(self, rows: Sequence[FoundLine]) -> None:
         lines = np.array([row.number for row in rows], np.int64)
-        columns = {name: [row.groups[name] for row in rows] for name in (*self._counters, *self._metrics)}
+        others = dict.fromkeys(name for row in rows for name in row.others)
+        names = (*self._counters, *self._metrics, *others)
+        columns = {name: [row.groups.get(name, "") for row in rows] for name in names}
         self._take_columns(lines, columns, skipped_steps([row.groups for row in rows]))
 
     def _take_columns(
@@ -157,7 +173,7 @@ class _Reading:
             self._before_epochs = not len(known)
             counts["epoch"][: known[0] if len(known) else None] = BEFORE_EPOCHS
         self._odd.look(lines, steps, columns[self._counter], columns["loss"])
-        metrics = {name: columns[name] for name in self._metrics}
+        metrics = {name: texts for name, texts in columns.items() if name not in self._counters}
         self._builder.add(
             lines, steps, metrics, epochs=counts.get("epoch"), totals=counts.get("total"), skipped=skipped
         )

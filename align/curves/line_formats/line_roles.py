@@ -61,10 +61,12 @@ class LineRoles:
 
 
 @functools.lru_cache(maxsize=REMEMBERED_LINES)
-def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozenset[str] = frozenset()) -> LineRoles:
+def roles_of_line(
+    number: int, line: str, *, bare: bool = False, fixed: frozenset[str] = frozenset(), asked: str = ""
+) -> LineRoles:
     """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss.
 
-    `fixed` names what is no counter, as it is the same in all lines.
+    `fixed` names what is no counter, as it is the same in all lines, `asked` what alone is taken in place of a loss.
     """
     found = numbers_of_line(line)
     counts = [one for one in found if one.unit != "%"]
@@ -75,7 +77,8 @@ def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozense
         epoch, step = (step, None) if _is_bar_of_epochs(line, step) else _two_ratios(line, found, step)
     if step is None and epoch is None and (pair := _in_front(line, found)):
         step, place, epoch = pair[-1], "ratio", pair[0] if len(pair) > 1 else None
-    losses = _losses([one for one in found if not _begins_list(line, one)], bare)
+    usable = [one for one in found if not _begins_list(line, one)]
+    losses = tuple((0, one) for one in usable if one.label == asked) if asked else _losses(usable, bare)
     rate = next((one for one in found if is_rate(one.label)), None)
     return LineRoles(number, line, step, place, epoch, losses, rate, _of_validation(line, found, losses), len(found))
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FILE = "log_words.toml"
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[\u4e00-\u9fff]+")
+_OF_CRITIC = re.compile(r"\bvalue loss\b")  # `loss value` is the loss
 CounterKind = Literal["through", "step", "epoch"]
 MEAN_RANK = 10  # format: an order of labels, means behind single losses
 PART_RANK = 100  # format: an order of labels, parts behind means
@@ -79,6 +80,7 @@ def loss_rank(label: str) -> int | None:
         return None
     means = [word for word in others if word in known.names["loss.means"]]
     parts = [word for word in others if word not in known.names["loss.plain"] and word not in means]
+    parts += _OF_CRITIC.findall(" ".join(words))
     return PART_RANK * bool(parts) + MEAN_RANK * bool(means) + len(dict.fromkeys(others))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from align.curves.line_formats.log_words import counter_kind
 from align.curves.thresholds import LONGEST_LINE
 
 # Names glued to their number; and what may stand around one.
@@ -29,7 +30,7 @@ _NO_NUMBERS = re.compile(
     + r")?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
     r"|(?<=\[)[0-9]{1,2}/[0-9]{1,2}(?= [0-9]{1,2}:)"
     r"|(?<![\w.])(?:[0-9]+ days?,? )?" + _CLOCK + r"|(?<![\w.])[0-9]+ days?, "
-    r"|\([\w.]+:[0-9]+\)|(?<!\w)[A-Za-z_<][\w.<>]*:[A-Za-z_<][\w.<>]*:[0-9]+(?![\w.])|[\w./\\-]+\.(?:py|cpp|cc|cu|h|c|js|go|rs)(?::[0-9]+)?(?::\w+)?"
+    r"|\([\w.]+:[0-9]+\)|(?<!\w)[A-Za-z_<][\w.<>]*:[A-Za-z_<][\w.<>]*:[0-9]+(?![\w.])|[\w./\\-]+\.(?:py|cpp|cc|cu|h|c|js|go|rs)(?!\w)(?::[0-9]+)?(?::\w+)?"
     r"|(?<![\w.])0x[0-9a-fA-F]+|(?<![\w.])[0-9]+(?:\.[0-9]+){2,}"
 )
 _BLANK = "\x00"
@@ -46,6 +47,7 @@ _UNIT = re.compile(
     r"(?:[A-Za-z]+/(?:s|sec|second|step|it|iter|batch|img|image|sample|token|GPU|gpu)|ms|s|secs?|seconds?|min|mins|MB|GB|MiB|GiB)"
     r"[ ]+(?=[^\W\d_])"
 )
+_NO_METRIC = "pid"  # Ray puts the process in front of a line
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -107,6 +109,21 @@ def numbers_of_line(line: str) -> list[NumberInLine]:
         )
         after = match.end()
     return found
+
+
+def named_numbers(line: str) -> list[NumberInLine]:
+    """Return the numbers of a line that have a name of their own, and count nothing; the first of each name."""
+    found: dict[str, NumberInLine] = {}
+    for one in numbers_of_line(line):
+        if (
+            one.label
+            and not one.total
+            and one.unit != "%"
+            and not counter_kind(one.label)
+            and one.label.split()[-1] != _NO_METRIC
+        ):
+            found.setdefault(one.label, one)
+    return list(found.values())
 
 
 def _glue_start(text: str, left: int, start: int) -> int:

@@ -40,7 +40,7 @@ STEP_NAMES = (
 EPOCH_NAMES = ("epoch", "epochs", "current_epoch", "trainer/epoch")
 LOSS_NAMES = (
     "loss", "train_loss", "train/loss", "training_loss", "loss/train", "train_loss_step", "loss_step", "trainloss",
-    "step_loss", "batch_loss", "lm_loss", "total_loss", "train_loss_epoch",
+    "step_loss", "batch_loss", "lm_loss", "total_loss", "train_loss_epoch", "train.loss",
 )  # fmt: skip
 PHASE_NAMES = ("phase", "mode", "split", "stage", "subset", "partition", "type", "kind", "event", "set")
 
@@ -60,19 +60,25 @@ class LogColumns:
     losses: tuple[str, ...] = ()
 
 
-def find_columns(names: Iterable[str]) -> LogColumns | None:
-    """Tell the columns of a log by their names; None without any loss, or without both step and epoch."""
-    return _find_columns(tuple(dict.fromkeys(names)))
+def find_columns(names: Iterable[str], metric: str = "loss") -> LogColumns | None:
+    """Tell the columns of a log by their names; None without any loss, or without both step and epoch.
+
+    The `metric` that is asked for stands in place of a loss that no column is.
+    """
+    given = tuple(dict.fromkeys(names))
+    return _find_columns(given) or (None if metric == "loss" else _find_columns(given, metric))
 
 
 @functools.lru_cache(maxsize=16)  # several formats ask for those of one log
-def _find_columns(names: tuple[str, ...]) -> LogColumns | None:
+def _find_columns(names: tuple[str, ...], metric: str = "") -> LogColumns | None:
     if table := known_table(names):
         return _of_known(table, names)
     spelled = dict(zip(reversed(_all_plain(names)), reversed(names), strict=True))
     step, epoch, loss, phase = (_first(spelled, known) for known in (STEP_NAMES, EPOCH_NAMES, LOSS_NAMES, PHASE_NAMES))
     if loss is None and {phase_by_name(name) for name in spelled if "loss" in name} == {"validation"}:
         loss = ""
+    if loss is None and metric in names:
+        loss = metric
     return None if loss is None or (step is None and epoch is None) else LogColumns(step, epoch, loss, phase)
 
 
@@ -215,6 +221,9 @@ def _where(wanted: Booleans, metrics: Mapping[str, Sequence[str]]) -> dict[str, 
 
 
 def _steps(texts: Sequence[str] | None, count: int) -> Integers:
+    """Read steps, also with their total behind: `8270/11043`."""
+    if texts is not None and any("/" in text for text in texts[:1]):
+        texts = [text.partition("/")[0] for text in texts]
     return np.full(count, NO_STEP) if texts is None else read_steps(texts)
 
 

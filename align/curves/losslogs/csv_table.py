@@ -45,7 +45,7 @@ class CsvFormat:
 
 def _header(source: LogSource) -> tuple[Header, LogColumns] | None:
     header = find_header(source)
-    columns = find_columns(header.names) if header is not None else None
+    columns = find_columns(header.names, source.metric) if header is not None else None
     return None if header is None or columns is None else (header, columns)
 
 

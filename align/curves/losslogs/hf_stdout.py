@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _PIECES = re.compile(r"(\{'[^{}\n]*\})|(?<!: ...)%\|[^|\n]*\| *([0-9]+)/([0-9]+) \[")
 _PAIR = re.compile(rf"'([^'\n]+)': '?({NUMBER}|None)(?=['}},])")
 _EPOCH = re.compile(rf"'epoch': '?({NUMBER})(?=['}},])")
+_OWN_STEP = re.compile(r"'global_step/max_steps': '([0-9]+)/([0-9]+)'")  # of ms-swift, which prints it in the dict
 _NEEDED = {"loss", "learning_rate", "epoch"}
 _SUMMARY = "train_runtime"
 # Of a loss in versions 4, of all that is printed as text in versions 5.
@@ -125,6 +126,12 @@ class _Reading:
         dicts = np.flatnonzero(~np.isnan(shares))
         owners = self._count - 1 + np.cumsum(~np.isnan(shares))
         bars = np.flatnonzero(of_bars & (owners >= 0))
+        own = [
+            (place, *map(int, step.groups())) for place in dicts.tolist() if (step := _OWN_STEP.search(printed[place]))
+        ]
+        if own:
+            places, steps_done, in_all = np.array(own, np.int64).T
+            self._bars.append(np.stack([owners[places], steps_done, in_all]))
         self._bars.append(np.stack([owners[bars], read_printed_steps(done)[bars], lengths[bars]]))
         if len(dicts):
             lines = block.numbers[found.places[dicts]]

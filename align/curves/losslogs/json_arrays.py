@@ -56,12 +56,12 @@ def _read_cells(source: LogSource) -> tuple[LogColumns, dict[str, Sequence[str]]
     document = source.document
     within = document.values() if isinstance(document, dict) and _OTHERS not in document else ()
     parts = (part for part in (document, *within) if isinstance(part, (list, dict)))
-    return next(filter(None, map(_cells, parts)), None)
+    return next(filter(None, (_cells(part, source.metric) for part in parts)), None)
 
 
-def _cells(part: list[Any] | dict[str, Any]) -> tuple[LogColumns, dict[str, Sequence[str]]] | None:
+def _cells(part: list[Any] | dict[str, Any], metric: str) -> tuple[LogColumns, dict[str, Sequence[str]]] | None:
     cells = _of_objects(part) if isinstance(part, list) else _of_arrays(part)
-    columns = find_columns(cells) if cells else None
+    columns = find_columns(cells, metric) if cells else None
     return (columns, cells) if columns is not None and columns.loss else None
 
 

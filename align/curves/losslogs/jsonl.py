@@ -69,7 +69,7 @@ def _columns(source: LogSource) -> LogColumns | None:
     other = None
     for line in (line.strip() for block in source.blocks() if "{" in block.text for line in block.shown_lines()):
         names = dict.fromkeys(name for name, _ in _object(line) or ())
-        columns = find_columns(names)
+        columns = find_columns(names, source.metric)
         if columns is not None and columns.loss:
             return None if is_training_object(names) else columns
         other = other or columns

@@ -35,6 +35,8 @@ _CLEAR = (
     rb"(?:[Rr]ank|RANK|GPU|[Pp]rocess|[Ww]orker)[ :#]{1,2}"
     + _RANK
     + rb"(?:[ \t]?[:|,-])?[ \t]+(?=[^\r\n]{0,400}(?:[Ll]oss|LOSS))",
+    # What icefall prints behind its place: `2023-05-10 14:20:11,234 INFO [train.py:901] (0/8) Epoch 1, batch 50, ...`.
+    rb"[0-9-]{10} [0-9:,]{8,12} [A-Z]{4,8} \[[\w./-]{1,80}:[0-9]{1,6}\] \(" + _RANK + rb"/[0-9]{1,6}\)[ \t]?",
 )
 # What a search that is quick where nothing is found knows of each clear prefix.
 _HINTS = (
@@ -42,6 +44,7 @@ _HINTS = (
     re.compile(rb"\]<std"),
     re.compile(rb"(?:device|rank|train_parallel|worker|LOG|card|npu|gpu)[_-]?[0-9]{1,6}/"),
     re.compile(rb"(?:ank|ANK|GPU|rocess|orker)[ :#]{1,2}[0-9]"),
+    re.compile(rb":[0-9]{1,6}\] \([0-9]{1,6}/"),
 )
 # One of them stands in every clear prefix: most logs need no longer search.
 _WORDS = (
@@ -58,6 +61,7 @@ _WORDS = (
     b"LOG",
     b"card",
     b"pu",
+    b"] (",
 )
 # `srun -l` and the like: nearly all lines must have such a number, and one that only rises is a step.
 _VAGUE = rb"[ 0]{0,6}" + _RANK + rb":[ \t]"

@@ -17,6 +17,7 @@ import numpy as np
 from align.core.registry import check_packages
 from align.curves.line_formats.last_resort import LinesFormat
 from align.curves.line_formats.line_reader import PatternFormat
+from align.curves.line_formats.numeric_series import numeric_series
 from align.curves.line_formats.write_pattern import suggest_pattern
 from align.curves.log_format import log_formats
 from align.curves.log_parts.cut_line import without_cut_line
@@ -115,8 +116,11 @@ def _with_a_line(unknown: EmptyLogError) -> EmptyLogError:
     if not isinstance(unknown, UnknownLogError):
         return unknown
     first = Path(unknown.files[0])
-    suggested = suggest_pattern(open_log(first, LOG_HEAD_BYTES)) if first.is_file() else None
-    return unknown if suggested is None else UnknownLogError(unknown.files, *suggested)
+    source = open_log(first, LOG_HEAD_BYTES) if first.is_file() else None
+    suggested = suggest_pattern(source) if source is not None else None
+    series = numeric_series(source) if source is not None else ()
+    number, line, pattern = suggested or (0, "", "")
+    return UnknownLogError(unknown.files, number, line, pattern, series=series)
 
 
 def _read_all(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
@@ -177,6 +181,7 @@ def _recognise(source: LogSource, wanted: LogReadOptions) -> Recognised | None:
 
 def _formats_of(source: LogSource, wanted: LogReadOptions) -> tuple[str, ...]:
     shown = shown_lines(source) if len(wanted.formats) > 1 else source
+    shown.metric = wanted.metric
     return tuple(name for name, plugin in wanted.formats.items() if plugin.recognizes(shown))
 
 

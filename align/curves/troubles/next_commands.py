@@ -27,7 +27,9 @@ RATES = "--metric lr"
 
 def of_overflow(evidence: CurveEvidence, step: int) -> list[str]:
     """Look at the layers where the overflow begins, then at the loss scales, then at the training itself."""
-    forward = sentence(f"loss_next.forward_at_{'overflow' if step > 1 else 'first_overflow'}", before=step - 1)
+    forward = sentence("loss_next.forward_at_first_overflow")
+    if step > 1:
+        forward = sentence("loss_next.forward_at_overflow", before=step - 1)
     return [forward, _metric(evidence, "loss_scale"), sentence("loss_next.first_not_finite", steps=step)]
 
 
@@ -49,7 +51,7 @@ def of_multiple(evidence: CurveEvidence, _step: int) -> list[str]:
     norm, step = compare_logs("--metric grad_norm"), sentence("loss_next.step")
     facts = {"side": side, "times": round(times), "command": norm, "step": step}
     key = "untold" if norms is None else "printed" if abs(norms - 1.0) <= OF_GRADIENTS else "gradients"
-    return [sentence(f"loss_next.multiple_{key}", **facts)]
+    return [sentence(f"multiple_next.{key}", **facts)]
 
 
 def of_shift(evidence: CurveEvidence, _step: int) -> list[str]:

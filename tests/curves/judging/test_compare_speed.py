@@ -160,3 +160,24 @@ def test_a_log_of_times_since_the_last_print_tells_the_time_of_a_step() -> None:
     assert (found.first_step, found.warm_up) == (pytest.approx(0.745625), 1)
     assert found.median == pytest.approx(np.median([0.098966, 0.184711 / 2, 0.091885, 0.131907, 0.259738 / 2]))
     assert found.total == pytest.approx(0.745625 + 0.098966 + 0.184711 + 0.091885 + 0.131907 + 0.259738)
+
+
+@pytest.mark.parametrize("window", [RAW, SINCE_LAST_PRINT, Window("mean of last", 10)])
+@pytest.mark.parametrize("first", [10, 91, 1000])
+def test_a_log_that_begins_late_tells_nothing_of_step_1(window: Window, first: int) -> None:
+    late = _log(_times(100.0, first=500.0), window=window)
+    late = replace(late, table=replace(late.table, steps=late.table.steps * 10 + first * 10))
+    comparison = compare_speed(_log(_times(100.0)), late)
+    assert comparison is not None
+    assert comparison.candidate.first_step is None
+    assert not any("first step of the candidate" in note for note in comparison.notes)
+    assert comparison.candidate.warm_up <= 100
+
+
+def test_a_mean_that_begins_after_step_1_tells_nothing_of_it() -> None:
+    last_ten = Window("mean of last", 10)
+    for every, told in ((100, False), (10, True)):
+        log = _log(_times(100.0, first=300.0), every=every, window=last_ten)
+        comparison = compare_speed(_log(_times(100.0), every=10), log)
+        assert comparison is not None
+        assert (comparison.candidate.first_step is not None) is told
