@@ -10,6 +10,7 @@ from align.checkpoints.extents import overlapping_names, tied_names
 from align.checkpoints.names_in_file import declared_framework, training_notes
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
+from align.checkpoints.unfinished_weights import unfinished_notes
 from align.core.verdicts import ShownResult
 from align.errors import SeveralEntriesError
 
@@ -97,7 +98,7 @@ def _described(checkpoint: Checkpoint) -> Inspection:
         overlaps=overlapping_names(tensors),
         other={name: tensor.reason for name, tensor in checkpoint.odd.items()} | checkpoint.other,
         crc_unchecked=checkpoint.check is not None,
-        notes=(*checkpoint.notes, *training_notes(checkpoint)),
+        notes=(*checkpoint.notes, *training_notes(checkpoint), *unfinished_notes(checkpoint)),
     )
 
 

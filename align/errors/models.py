@@ -109,11 +109,40 @@ class UnlikeTracesError(CannotRunError):
 
 
 FailureKind = Literal[
-    "end", "command line", "import", "jit", "compiler", "kernel", "arguments", "index", "dtype", "shape", "other"
+    "end",
+    "command line",
+    "import",
+    "jit",
+    "compiler",
+    "memory order",
+    "out of memory",
+    "device",
+    "one number",
+    "batch of one",
+    "state dict",
+    "kernel",
+    "arguments",
+    "index",
+    "dtype",
+    "shape",
+    "other",
 ]
 
-# The first pattern that fits decides: a missing kernel is often named by the dtypes that it lacks.
+# The first pattern that fits decides: a missing kernel is often named by the dtypes that it lacks, and words about
+# memory, devices and single numbers name sizes and elements that are not the matter.
 _PATTERNS: dict[FailureKind, str] = {
+    "memory order": r"view size is not compatible|(not|non|un)[ -]?contiguous|(must|should|to) be contiguous",
+    "out of memory": r"out of memory|(can't|cannot|fail\w*( to)?) alloc\w*|memory.{0,20}not enough|not enough memory",
+    "device": (
+        r"(same|different|two) devices?\b|not on the expected device|on device \S+ .{0,40}expected"
+        r"|torch\.cuda\.\w*tensor\b.{0,60}torch\.\w*tensor|torch\.\w*tensor\b.{0,60}torch\.cuda\.\w*tensor"
+    ),
+    "one number": (
+        r"converted to (a )?(python )?scalar|value of (a )?tensor with more than one|only one element tensors"
+        r"|should have only one element"
+    ),
+    "batch of one": r"expected more than 1 (value per channel|spatial element) when training",
+    "state dict": r"error\(s\) in loading state_dict",
     "kernel": (
         r"unregistered|kernel.{0,80}(not|un)[ -]?(registered|supported|found|implemented)|kernel select"
         r"|create kernelmod"

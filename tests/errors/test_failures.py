@@ -117,8 +117,53 @@ def test_kinds_of_mindspore(assert_each: Any) -> None:
     assert_each(check, examples)
 
 
+@pytest.mark.frameworks
+def test_words_that_name_sizes_where_these_are_not_the_matter(assert_each: Any) -> None:
+    import torch
+    from torch import nn
+
+    def check(kind: str, code: Callable[[], Any]) -> None:
+        assert kind_of(code) == kind
+
+    x = torch.ones(2, 5, 6)
+    half = nn.Linear(6, 4)
+    examples: list[tuple[str, Callable[[], Any]]] = [
+        ("memory order", lambda: x.transpose(1, 2).view(2, -1)),
+        ("memory order", lambda: x.permute(2, 0, 1).view(60)),
+        ("memory order", lambda: x[:, ::2].view(-1)),
+        ("shape", lambda: x.view(7, -1)),
+        ("one number", x.item),
+        ("one number", lambda: bool(x > 0)),
+        ("one number", lambda: float(x)),
+        ("batch of one", lambda: nn.BatchNorm1d(4)(torch.ones(1, 4))),
+        ("batch of one", lambda: nn.InstanceNorm1d(4)(torch.ones(1, 4, 1))),
+        ("state dict", lambda: half.load_state_dict(nn.Linear(4, 4).state_dict())),
+        ("state dict", lambda: half.load_state_dict({})),
+        ("out of memory", lambda: torch.empty(10**15)),
+        ("device", lambda: half(torch.ones(2, 6, device="meta"))),
+    ]
+    assert_each(check, examples)
+
+
+def test_words_of_devices_that_are_not_here(assert_each: Any) -> None:
+    def check(kind: str, words: str) -> None:
+        namespace: dict[str, Any] = {"__name__": "torch.nn.functional"}
+        exec(compile("def fails(words):\n    raise RuntimeError(words)", "functional.py", "exec"), namespace)
+        assert kind_of(lambda: namespace["fails"](words)) == kind
+
+    examples = [
+        ("device", "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"),
+        ("device", "Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same"),
+        ("dtype", "Input type (torch.HalfTensor) and weight type (torch.FloatTensor) should be the same"),
+        ("out of memory", "CUDA out of memory. Tried to allocate 2.00 GiB. Try setting max_split_size_mb to avoid it."),
+        ("memory order", "The tensor is not contiguous. You can call .contiguous() to get a contiguous tensor."),
+    ]
+    assert_each(check, examples)
+
+
 def test_only_a_call_of_the_model_itself_asks_to_check_the_inputs() -> None:
     kinds: list[FailureKind] = ["jit", "compiler", "kernel", "arguments", "index", "dtype", "shape", "end", "other"]
+    kinds += ["memory order", "out of memory", "device", "one number", "batch of one", "state dict"]
     assert len({failure_hint(kind) for kind in kinds}) == len(kinds)
     for kind in kinds:
         assert "check that the inputs" not in hint_in_model(kind, ModelFailure("fc", line="net.py:3"))
