@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 
-from align.checkpoints.names_in_file import source_framework
+from align.checkpoints.names_in_file import naming_direction, source_framework
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.unfinished_weights import packed_error, packed_note, packed_weights, refuse_unfinished
 from align.convert.conversion_result import Conversion, cast_losses, conversion_record, left_out_warnings
@@ -26,14 +26,7 @@ from align.convert.writing.write_checkpoint import Output, OutputFile, write_out
 from align.core.atomic_files import check_space
 from align.core.progress import Progress, silent
 from align.core.registry import checkpoint_formats
-from align.errors import (
-    DestinationError,
-    InputsError,
-    MapError,
-    OpenNamesError,
-    UnsupportedCheckpointError,
-    UsageError,
-)
+from align.errors import DestinationError, MapError, UnsupportedCheckpointError, UsageError
 from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
@@ -101,7 +94,12 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     checkpoint = _opened(Path(source), key, trust_pickle)
     request = NameRequest(name_map, source_model, target_model, family, target, _texts(layers), _texts(strip))
     packed = packed_weights(checkpoint.tensors)
-    names, plan = _names_and_plan(checkpoint, request, plugin, packed, dtype)
+    if packed and not _reads_packed(checkpoint, request, plugin):
+        raise packed_error(checkpoint, packed)
+    names = choose_names(checkpoint, request, plugin.framework)
+    plan = _sound_plan(checkpoint, names, dtype)
+    if packed and not _stay_together(packed, plan, plugin):
+        raise packed_error(checkpoint, packed)
     output = _output(plan, names, plugin, destination, limit)
     _check_output(output, checkpoint, overwrite=overwrite)
     kept = [packed_note(packed)] if packed else []
@@ -164,31 +162,19 @@ def _opened(source: Path, key: str | None, trust_pickle: bool) -> Checkpoint:
     return checkpoint
 
 
-def _names_and_plan(
-    checkpoint: Checkpoint,
-    request: NameRequest,
-    plugin: CheckpointFormat,
-    packed: Sequence[PackedWeight],
-    dtype: Precision | None,
-) -> tuple[ChosenNames, ConversionPlan]:
-    """The names and what is done; raises CannotRunError for quantized weights that would lose what makes their values.
+def _reads_packed(checkpoint: Checkpoint, request: NameRequest, plugin: CheckpointFormat) -> bool:
+    """Whether who gets quantized weights may know them: the names stay, or the user says what becomes of each."""
+    if request.name_map is not None or request.target_model is not None:
+        return True
+    source, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
+    return naming_direction(source, request.target, plugin.framework).family is None
 
-    Both are written as they are only for who reads them so: under the same framework's names, or under those of a port
-    which, as the user says, has a place for each.
-    """
-    try:
-        names = choose_names(checkpoint, request, plugin.framework)
-        plan = _sound_plan(checkpoint, names, dtype)
-    except (OpenNamesError, MapError, InputsError) as error:
-        raise packed_error(checkpoint, packed) if packed else error from error
-    told = request.name_map is not None or request.target_model is not None
-    read_so = told or source_framework(checkpoint.metadata, checkpoint.tensors)[0] == names.framework
+
+def _stay_together(packed: Iterable[PackedWeight], plan: ConversionPlan, plugin: CheckpointFormat) -> bool:
+    """Whether quantized weights and all that makes their values are written as they are."""
     written = {one.source: one.target for one in plan.tensors if one.target.dtype == one.before.dtype}
     wanted = [name for one in packed for name in (one.name, *one.companions)]
-    together = written.keys() >= {*wanted} and not plugin.problems([written[name] for name in wanted], {})
-    if packed and not (read_so and together):
-        raise packed_error(checkpoint, packed)
-    return names, plan
+    return written.keys() >= {*wanted} and not plugin.problems([written[name] for name in wanted], {})
 
 
 def _sound_plan(checkpoint: Checkpoint, names: ChosenNames, dtype: Precision | None) -> ConversionPlan:
