@@ -33,6 +33,7 @@ FUNCTIONS = {  # what relations call a function: its name in torch.nn.functional
     for name in ("relu", "relu6", "sigmoid", "tanh", "silu", "softplus", "elu", "selu", "mish", "exp", "log", "square")
 }
 NOTHING = "nothing"
+FRAMEWORKS = ("torch", "mindspore")
 APPLIED = ("activation-differs", "activation-missing", "activation-extra")
 AXES = ("axis", "dim", "axes", "dims")
 NEAR_AXES = (-1, 1, -2, 2, 0, 3)  # no limit: the order in which axes are tried
@@ -56,13 +57,14 @@ class WrongCode:
     """Functions of the port whose code may be at fault, with what is known of the fault.
 
     `cause` is the id of a relation, with its `facts`; `lines` are the numbers of the lines of the functions' file that
-    it is likeliest at.
+    it is likeliest at. `framework` is the port's, "" if it is not known: a file may import the other one too.
     """
 
     functions: tuple[tuple[FunctionType, ast.AST], ...]
     cause: str
     facts: Mapping[str, Any]
     lines: frozenset[int]
+    framework: str = ""
 
 
 def edits_to_try(code: WrongCode) -> Iterator[tuple[FunctionType, CodeChange]]:
@@ -156,7 +158,7 @@ class _Guesses:
         modules = [
             (key, module)
             for key, module in self._function.__globals__.items()
-            if isinstance(module, ModuleType) and module.__name__.partition(".")[0] in ("torch", "mindspore")
+            if isinstance(module, ModuleType) and module.__name__.partition(".")[0] in self._frameworks
             if callable(getattr(module, name, None)) and not isinstance(getattr(module, name), ModuleType)
         ]
         return next((key for key, _ in modules), "")
@@ -227,7 +229,12 @@ class _Guesses:
             for module in self._function.__globals__.values()
             if isinstance(module, ModuleType)
         }
-        return "transpose" if "mindspore" in names else "permute"
+        return "transpose" if "mindspore" in names.intersection(self._frameworks) else "permute"
+
+    @property
+    def _frameworks(self) -> tuple[str, ...]:
+        own = self._code.framework
+        return (own,) if own in FRAMEWORKS else FRAMEWORKS
 
     def _joined(self) -> Iterator[Edit]:
         """Parts that are joined in another order."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from align.forward.isolation.bench import Bench
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.isolated_calls import IsolatedCall
+    from align.models.open_side import Side
     from align.traces.module_calls import CallKey
 
     Calls = Mapping[CallKey, IsolatedCall]
@@ -60,7 +61,7 @@ class _Trials:
 
 def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
     bench, alone, budget = trials.bench, trials.alone, trials.budget
-    code = _wrong_code(bench.side.model, suspect, trials.kept)
+    code = _wrong_code(bench.side, suspect, trials.kept)
     for function, change in islice(edits_to_try(code), MOST_TRIED_EDITS):
         if budget.is_spent:
             break
@@ -80,14 +81,14 @@ def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
     return suspect
 
 
-def _wrong_code(model: Model, suspect: Suspect, kept: frozenset[int]) -> WrongCode:
+def _wrong_code(side: Side, suspect: Suspect, kept: frozenset[int]) -> WrongCode:
     """The code around what is wrong: of the module itself, and for inputs of the one that makes them."""
     culprit = suspect.culprit
     path = culprit.candidate.rpartition(".")[0] if culprit.part == "inputs" else culprit.candidate
     lines = (culprit.inside.lines if culprit.inside else (culprit.line,)) if culprit.line or culprit.inside else ()
     numbers = frozenset(int(one.rpartition(":")[2]) for one in lines if one)
-    functions = tuple(one for one in _functions(model, path) if id(one[0]) not in kept)
-    return WrongCode(functions, culprit.cause, culprit.facts, numbers)
+    functions = tuple(one for one in _functions(side.model, path) if id(one[0]) not in kept)
+    return WrongCode(functions, culprit.cause, culprit.facts, numbers, side.reader.name)
 
 
 def _functions(model: Any, path: str) -> Iterator[tuple[FunctionType, ast.AST]]:

@@ -98,14 +98,21 @@ def find_faults(
     calls: Mapping[CallKey, IsolatedCall],
     way: IsolationOptions,
     excused: Set[CallKey] = frozenset(),
+    elsewhere: Set[CallKey] = frozenset(),
 ) -> list[Fault]:
     """Return the faults in the order in which they show, in a run of this way; calls that are `excused` have none.
+
+    Those that end `elsewhere` than their counterparts may be given something wrong, but return what they should.
 
     A forced call is at fault in what the port itself would give it, and if it is off all the same, itself. In a port
     that keeps its own shapes calls that work on other pieces than the reference's are at fault only if nothing else is,
     and what follows is wrong.
     """
-    seen = [(pair, calls[key]) for pair in pairs if (key := call_key(pair)) in calls and key not in excused]
+    seen = [
+        (pair, replace(calls[key], outputs={}) if key in elsewhere else calls[key])
+        for pair in pairs
+        if (key := call_key(pair)) in calls and key not in excused
+    ]
     run = _Run(seen, calls, way)
     faults = [fault for suspect in run.suspects() for fault in run.faults(*suspect)]
     faults = [fault for fault in faults if not _is_explained_inside(fault, faults, calls)]
