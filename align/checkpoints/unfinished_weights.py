@@ -82,10 +82,13 @@ def packed_note(packed: Sequence[PackedWeight]) -> str:
     return sentence("unfinished_note.packed", count=len(packed), name=first.name, companions=[*first.companions])
 
 
-def refuse_unfinished(checkpoint: Checkpoint) -> None:
-    """Raise CannotRunError for a file that holds placeholders, or a part of a model only."""
+def refuse_unfinished(checkpoint: Checkpoint, *, compare: bool = True) -> None:
+    """Raise CannotRunError for a file that holds placeholders, or a part of a model only.
+
+    What only the values of other files tell is found where they are to be compared.
+    """
     refuse_placeholders(checkpoint)
-    if (error := _part_error(checkpoint.path, checkpoint)) is not None:
+    if (error := _part_error(checkpoint.path, checkpoint, compare=compare)) is not None:
         raise error
 
 
@@ -96,10 +99,10 @@ def refuse_placeholders(checkpoint: Checkpoint) -> None:
         raise CannotRunError.of("unfinished.placeholders", shape=str(checkpoint.tensors[names[0]].shape), **facts)
 
 
-def unfinished_error(checkpoint: Checkpoint) -> CannotRunError | None:
+def unfinished_error(checkpoint: Checkpoint, *, compare: bool = True) -> CannotRunError | None:
     """What makes the tensors of a file no weights, whichever kind it is; None if nothing does."""
     try:
-        refuse_unfinished(checkpoint)
+        refuse_unfinished(checkpoint, compare=compare)
     except CannotRunError as error:
         return error
     packed = packed_weights(checkpoint.tensors)
@@ -107,8 +110,8 @@ def unfinished_error(checkpoint: Checkpoint) -> CannotRunError | None:
 
 
 def unfinished_notes(checkpoint: Checkpoint) -> Iterator[str]:
-    """The same, for whoever only looks at a file."""
-    if (error := unfinished_error(checkpoint)) is not None:
+    """The same, for whoever only looks at the headers of a file."""
+    if (error := unfinished_error(checkpoint, compare=False)) is not None:
         yield sentence("unfinished_note.error", message=error.message, hint=error.hint)
 
 
@@ -156,7 +159,7 @@ def _ones_for_weights(tensors: Tensors) -> list[str]:
     return ones if len(both) >= FEWEST_PLACEHOLDERS or (alone and len(ones) == len(single)) else []
 
 
-def _part_error(path: Path, checkpoint: Checkpoint) -> CannotRunError | None:
+def _part_error(path: Path, checkpoint: Checkpoint, *, compare: bool) -> CannotRunError | None:
     if by_name := part_by_name(path):
         return CannotRunError.of(f"unfinished.part_{by_name}", path=path, others=[], told="")
     if sizes := {name: size for name, size in checkpoint.told_parts.items() if size > 1}:
@@ -165,7 +168,7 @@ def _part_error(path: Path, checkpoint: Checkpoint) -> CannotRunError | None:
     for form in stored_weight_rules().parts:
         others = _other_parts(path, form)
         if form.proof == "values":
-            others = others if any(_holds_other_values(checkpoint, one) for one in _spread(others)) else []
+            others = others if compare and any(_holds_other_values(checkpoint, one) for one in _spread(others)) else []
         if others:
             shown = [_from_common_folder(path, one) for one in others]
             return CannotRunError.of(f"unfinished.part_{form.key}", path=path, others=shown, told="")
