@@ -106,6 +106,7 @@ def compared(folder: Path, fault: dict[str, Any], batches: list[int]) -> dict[st
             return {**row, "failed": str(error)}
     told = [
         f"{one.kind}/{one.part}/{one.candidate}/{one.near}: {one.cause} {one.facts} ({one.sureness})"
+        + (f" {one.inside.function} at {one.inside.lines} {one.inside.difference}" if one.inside else "")
         for one in result.culprits
     ]
     right = [one for one in result.culprits if is_at(fault, one)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array, Emulation, GradientsMet
     from align.core.parameters import Shape
     from align.core.protocols import Batch, Model
-    from align.core.traces import Capture
+    from align.core.traces import Capture, CaptureSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,10 @@ class StepSink(Protocol):
     @property
     def layers(self) -> bool:
         """Tell whether tensors and gradients of layers are to be seen; else only which layers run."""
+
+    @property
+    def functions(self) -> CaptureSink | None:
+        """A FunctionSink for the functional calls that the step makes outside of the model; None for none."""
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:
         """A step begins, counted from 0; return the values of parameters and buffers that are to be others.

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 UnseenState = Literal["bypassed", "never called", "not seen"]
 IsolatedOutcome = Literal["aligned", "not aligned", "not comparable"]
 Part = Literal["layer", "inputs", "code"]
-FunctionDifference = Literal["result", "scaled input", "other table", "other input", "missing step", "dropped result"]
+FunctionDifference = Literal[
+    "result", "result or before", "scaled input", "other table", "other input", "missing step", "dropped result"
+]
 FunctionOutcome = Literal["same", "scaled", "other result", "other input", "no counterpart", "constant"]
 Sureness = Literal["confirmed", "suspected", "unknown"]
 OutputState = Literal["", "constant", "saturated", "whole"]

@@ -10,6 +10,7 @@ from align.core.verdicts import ShownResult
 if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.verdicts import Finding, Verdict
+    from align.forward.forward_result import FunctionFault
 
 StepOutcome = Literal["aligned", "not aligned", "could not tell"]
 FaultKind = Literal["loss", "forward", "backward", "gradients", "update", "buffer", "trained"]
@@ -30,7 +31,8 @@ class StepCulprit:
     otherwise. `cause` is an id, "" where none is known, and `facts` its figures. `line` is the file and number of the
     line that makes the layer, or calls the one near by, "" where it is not known. `step` counts from 1. A cause is
     `confirmed` if what it says gives the same figures, and `change` is what to write. `also` are the paths of
-    other modules that show the same, made or written by the same line.
+    other modules that show the same, made or written by the same line. `inside` is the functional call of the code
+    that is at fault, where one was found.
     """
 
     kind: FaultKind
@@ -49,6 +51,7 @@ class StepCulprit:
     change: str = ""
     sureness: Sureness = "unknown"
     also: tuple[str, ...] = ()
+    inside: FunctionFault | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch
-    from align.core.traces import Capture
+    from align.core.traces import Capture, CaptureSink
     from align.training.open_training import TrainingSide
 
 
@@ -77,6 +77,8 @@ def watch_step(
 
 class StepUnseen:
     """A StepSink that changes nothing and keeps nothing; others are made of it, and say what they look at."""
+
+    functions: CaptureSink | None = None
 
     @property
     def layers(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from align.forward.functions.recorded_calls import Likeness, varies
+from align.forward.functions.recorded_calls import Likeness
 from align.forward.relation_thresholds import NEGATED_TOLERANCE
 from align.forward.thresholds import MOST_FOLLOWED_CALLS
 
@@ -42,7 +42,7 @@ class FollowedCalls:
         self._counterparts: dict[tuple[str, int], list[Counterpart]] = {}
         self._sources: dict[CallKey, tuple[Likeness, ...]] = {}
         self._meant_sources: dict[CallKey, frozenset[TensorKey]] = {}
-        self.firsts, self._followed = self._follow(ends)
+        self.firsts, self.followed = self._follow(ends)
 
     def _follow(self, ends: Iterable[TensorKey]) -> tuple[list[RecordedCall], list[RecordedCall]]:
         """Calls that make something unknown of what is known, and all behind them, each in the order of the run."""
@@ -85,7 +85,7 @@ class FollowedCalls:
     def beside(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
         """All followed calls of the same functions on the same lines."""
         lines = {(call.name, call.place) for call in calls}
-        return [call for call in self._followed if (call.name, call.place) in lines]
+        return [call for call in self.followed if (call.name, call.place) in lines]
 
     def is_first(self, call: RecordedCall) -> bool:
         """Tell whether all that a call is given is known, or was made by no call."""
@@ -94,7 +94,7 @@ class FollowedCalls:
     def after(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
         """The followed calls that are given what these return."""
         returned = {key for call in calls for key in call.returned}
-        return [call for call in self._followed if returned.intersection(call.given)]
+        return [call for call in self.followed if returned.intersection(call.given)]
 
     def counterparts(self, call: RecordedCall) -> list[Counterpart]:
         """Results of the reference of the size of this call's, the likeliest first: of the same, by a like function."""
@@ -158,7 +158,7 @@ class FollowedCalls:
                 maker = self.meant.makers.get(one)
                 if one in self._of_both:
                     found.add(one)
-                elif maker is not None and varies(self.meant.values[one]):
+                elif maker is not None and self._like.tells(self.meant.values[one]):
                     found |= self._sources_meant(maker)
             self._meant_sources[key] = frozenset(found)
         return self._meant_sources[key]
@@ -175,7 +175,7 @@ class FollowedCalls:
         if self._factor(call, other) is not None:
             return "scaled input"
         given = set().union(*(one.keys for one in known if one is not None))
-        beside = [key for key in other.call.given if key not in given and varies(self.meant.values[key])]
+        beside = [key for key in other.call.given if key not in given and self._like.tells(self.meant.values[key])]
         return "other input" if beside else "result"
 
     def factor(self, call: RecordedCall, other: Counterpart) -> float:
@@ -193,7 +193,7 @@ class FollowedCalls:
         """The first call of the reference on the way to what this one is given that makes what the port has nowhere."""
         for key in other.given:
             maker = self.meant.makers.get(key)
-            if maker is not None and key not in self._of_both and varies(self.meant.values[key]):
+            if maker is not None and key not in self._of_both and self._like.tells(self.meant.values[key]):
                 return self.first_lacking(maker) or maker
         return None
 
@@ -209,7 +209,7 @@ class FollowedCalls:
             for mine, theirs in zip(other.call.given, call.given, strict=True):
                 right, made = self.meant.values[mine], self.made.values[theirs]
                 known = self.likeness(theirs)
-                if right.shape == made.shape and varies(made) and (known is None or mine not in known.keys):
+                if right.shape == made.shape and self._like.tells(made) and (known is None or mine not in known.keys):
                     yield (right if other.factor == 1.0 else (right * other.factor).astype(right.dtype)), made
 
     def made_of(self, call: RecordedCall, shape: Shape) -> dict[str, Array]:
@@ -241,6 +241,10 @@ class FollowedCalls:
     def meant_shape(self, other: Counterpart) -> Shape:
         """The shape in which the reference has what a call should return."""
         return self.meant.values[other.call.returned[0]].shape
+
+    def is_number(self, other: Counterpart) -> bool:
+        """Tell whether a call of the port should return a single number."""
+        return self.meant.values[other.call.returned[0]].size == 1
 
     def meant_result(self, other: Counterpart, shape: Shape) -> Array:
         """What a call of the port should return."""

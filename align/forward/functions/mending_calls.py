@@ -20,24 +20,36 @@ if TYPE_CHECKING:
     from align.forward.relations.relation import Relation
     from align.traces.module_calls import CallKey
 
+    Choose = Callable[[RecordedCall, Sequence[Counterpart]], Sequence[Counterpart]]
     Replaced = dict[CallKey, tuple[RecordedCall, Counterpart]]
 
 
-def mending_calls(inside: FollowedCalls, mends: Callable[[Replaced], bool]) -> Replaced:
+def _all(_call: RecordedCall, others: Sequence[Counterpart]) -> Sequence[Counterpart]:
+    return others
+
+
+def mending_calls(
+    inside: FollowedCalls,
+    mends: Callable[[Replaced], bool],
+    *,
+    levels: int = MOST_LOOK_LEVELS,
+    choose: Choose = _all,
+) -> Replaced:
     """Calls, with those whose results make all right in the place of theirs, as `mends` tries; none if none do.
 
-    First those of one line that are given right values only, then all of these, then the calls behind them.
+    First those of one line that are given right values only, then all of these, then the calls behind them, so many
+    levels far; `choose` puts the counterparts of a call in order.
     """
     calls = inside.firsts
-    for _ in range(MOST_LOOK_LEVELS):
+    for _ in range(levels):
         lines = _by_line(calls)
         choices = [(group, rank) for group in lines for rank in range(MOST_REPLACED_RESULTS)]
         whole = [inside.beside(group) for group in lines]  # a function of the user's may be called more than once
         choices[1:1] = [(all_, 0) for all_, group in zip(whole, lines, strict=True) if len(all_) > len(group)]
         for group, rank in choices[:MOST_REPLACED_LINES]:
-            if (found := _replaced(inside, group, rank)) and mends(found):
+            if (found := _replaced(inside, group, rank, choose)) and mends(found):
                 return found
-        if len(lines) > 1 and (found := _replaced(inside, calls, 0)) and mends(found):
+        if len(lines) > 1 and (found := _replaced(inside, calls, 0, choose)) and mends(found):
             return _fewest(found, mends)
         calls = inside.after(calls)
     return {}
@@ -51,12 +63,12 @@ def _by_line(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
     return list(lines.values())
 
 
-def _replaced(inside: FollowedCalls, calls: Sequence[RecordedCall], rank: int) -> Replaced:
+def _replaced(inside: FollowedCalls, calls: Sequence[RecordedCall], rank: int, choose: Choose) -> Replaced:
     """Each call with its counterpart of this rank; none if one lacks it."""
     replaced: Replaced = {}
     taken: set[int] = set()
     for call in calls:
-        others = [one for one in inside.counterparts(call) if id(one.call) not in taken]
+        others = [one for one in choose(call, inside.counterparts(call)) if id(one.call) not in taken]
         if len(others) <= rank:
             return {}
         taken.add(id(others[rank].call))

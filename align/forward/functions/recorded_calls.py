@@ -166,21 +166,27 @@ class LikeValues:
     """The tensors of a reference's run by their number of elements.
 
     Two are alike if they are apart by less than `tolerance`, a share of their root mean square, with the axes of the
-    one in any order.
+    one in any order. With `numbers`, as in a loss, single ones tell something too; none is a multiple of another.
     """
 
-    def __init__(self, reference: CallRecord, others: Iterable[Array], tolerance: float) -> None:
-        self._tolerance = tolerance
+    def __init__(
+        self, reference: CallRecord, others: Iterable[Array], tolerance: float, *, numbers: bool = False
+    ) -> None:
+        self._tolerance, self._numbers = tolerance, numbers
         self._by_count: dict[int, list[_Known]] = {}
         for key, value in (*reference.values.items(), *((None, one) for one in others)):
-            if varies(value):
+            if self.tells(value):
                 plain = _without_sentinels(value)
                 squeezed = plain.reshape([length for length in plain.shape if length > 1])
                 self._by_count.setdefault(value.size, []).append(_Known(key, squeezed, *_sizes(plain)))
 
+    def tells(self, value: Array) -> bool:
+        """Tell whether anything can be known of a tensor by its values."""
+        return varies(value) or (self._numbers and value.size == 1 and value.dtype.kind in "fV")
+
     def find(self, value: Array) -> Likeness | None:
         """What a tensor is; of one that varies nowhere nothing can be known, and it counts as known."""
-        if not varies(value):
+        if not self.tells(value):
             return Likeness()
         plain = _without_sentinels(value)
         size, spread = _sizes(plain)
@@ -188,13 +194,15 @@ class LikeValues:
         equal = [one for one in known if abs(size - one.size) <= self._tolerance * size and self._are_near(one, plain)]
         if equal:
             return Likeness(frozenset(one.key for one in equal if one.key is not None))
-        for one in (one for one in known if size and one.size):  # of NaN alone nothing is left
+        for one in (one for one in known if size and one.size and value.size > 1):  # of NaN alone nothing is left
             for factor in (size / one.size, -size / one.size):
                 if self._are_near(one, plain / factor):
                     return replace(self.find(plain / factor) or Likeness(), factor=factor)
         return None
 
     def _are_near(self, known: _Known, value: Array) -> bool:
+        if value.size == 1:
+            return relative_rms_distance(known.value.reshape(1), value.reshape(1)) < self._tolerance
         places = np.random.default_rng(0).integers(0, value.size, SAMPLED_ELEMENTS)
         sample = value.reshape(-1)[places]
         return any(relative_rms_distance(one, sample) < self._tolerance for _, one in axis_orders(known.value, places))

@@ -19,6 +19,7 @@ from align.core.traces import Capture
 from align.core.training import OutputSink
 from align.models.live.module_hooks import hooked
 from align.models.nested_values import leaves, with_leaves
+from align.models.record_calls import CallRecorder
 from align.models.thresholds import SEED
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.traces import CaptureSink
     from align.core.training import StepSink
+    from align.models.record_calls import FromArray
 
     ToArray = Callable[[Any], Array]
-    FromArray = Callable[[Array, Any], Any]
 
 
 class GradientForms(Protocol):
@@ -76,6 +77,15 @@ class StepCalls:
         self._ties: list[Any] = []
         self._given: list[list[tuple[Any, Any]]] = []
         self._order = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether a module of the model is."""
+        return bool(self._running)
+
+    def outside(self, sink: CaptureSink, from_array: FromArray) -> CallRecorder:
+        """What hands a sink the functional calls outside of the model, as `OUTSIDE/function`."""
+        return _OutsideCalls(sink, self._forms, from_array, self)
 
     def seen(self, modules: Iterable[tuple[str, Any]]) -> AbstractContextManager[None]:
         """See all calls of these modules, given by path; hooks are taken off again."""
@@ -152,6 +162,21 @@ class StepCalls:
             return self._forms.watched(leaf, arrived)
         self._ties.append(self._forms.tied(leaf, partial(self._sink.sent_back, capture)))
         return self._forms.cut(leaf, other, arrived)
+
+
+OUTSIDE = "(step)"
+"""Stands for the path of a module where a step runs code outside of the model."""
+
+
+class _OutsideCalls(CallRecorder):
+    def __init__(self, sink: CaptureSink, forms: GradientForms, from_array: FromArray, calls: StepCalls) -> None:
+        super().__init__(sink, forms.to_array, from_array)
+        self._of_step = calls
+
+    @property
+    def running(self) -> str | None:
+        """None while the model runs."""
+        return None if self._of_step.is_running else OUTSIDE
 
 
 class GradientRecorder:

@@ -31,6 +31,7 @@ SHOWN_ELSEWHERE = ("calls", "batch", *SETTINGS)  # facts with a place of their o
 FUNCTION_TEXTS = {
     "": "first_unlike",
     "result": "other_result",
+    "result or before": "other_result_or_before",
     "scaled input": "scaled_input",
     "other table": "other_table",
     "other input": "other_input",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike, fold_names
+from align.report.kind_parts.forward_culprits import function_words
 from align.report.kind_parts.step_parameters import TONES, parameter_tables
 from align.report.rendering.blocks import Block, Column, Facts, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.format_values import NONE, as_float, format_facts, format_number
@@ -68,6 +69,8 @@ def culprit_facts(one: Culprit) -> list[tuple[str, str]]:
         labelled.append((say("step.also"), _parameters(one["also"])))
     if one["parameters"]:
         labelled.append((say("step.parameters"), _parameters(one["parameters"])))
+    if one["inside"]:
+        labelled.append((say("culprit.inside"), function_words(one["inside"])))
     if one["step"] > 1:
         labelled.append((say("step.step"), str(one["step"])))
     if one["change"]:
@@ -87,7 +90,13 @@ def _parameters(names: Sequence[str]) -> str:
 def _causes(causes: str) -> str:
     """In words: of this table, or of the rule about a setting."""
     effects = {rule.id: rule.effect for rule in pitfalls()}
-    return "; ".join(effects.get(one) or word("step_cause", one) for one in causes.split(" + "))
+    return "; ".join(effects.get(one) or _cause(one) for one in causes.split(" + "))
+
+
+def _cause(one: str) -> str:
+    """A cause of a step, or one that the forward pass has too."""
+    own = word("step_cause", one)
+    return word("cause", one) if own == one else own
 
 
 def _place(one: Culprit) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from align.core.verdicts import Finding
 from align.training.faults.explain_loss import NO_FAULT, explain_loss, explain_loss_inside, explain_outputs
+from align.training.faults.explain_loss_code import explain_loss_code
 from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import (
     LayerFaults,
@@ -178,7 +179,8 @@ def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     """Say what of the loss is otherwise; a factor that is in all gradients may be the loop's."""
     if (culprit.part, culprit.candidate, culprit.cause) == ("code", "", ""):
         named = explain_loss_inside(culprit, seen)
-        return explain_outputs(named, seen) if named.kind == "forward" else named
+        named = explain_outputs(named, seen) if named.kind == "forward" else named
+        return explain_loss_code(named, seen)
     begins = culprit.part == "code" and not culprit.candidate and culprit.cause == "gradient-factor"
     if not begins and (culprit.part != "loss" or culprit.cause == OTHER):
         return culprit
@@ -186,7 +188,13 @@ def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     named = named_scale(culprit, given_in_whole(seen), seen.runs_a_step, loops=loops) if loops else culprit
     if begins:  # behind the last layer, where the model's outputs are not paired
         return _sum_of_parts(named, max(seen.runs_a_step))
-    return explain_loss(culprit, seen) if named is culprit or _is_of_loss(named, seen) else named
+    return _of_loss(culprit, seen) if named is culprit or _is_of_loss(named, seen) else named
+
+
+def _of_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """What of the loss is otherwise: a setting, its formula, or a call of its code."""
+    named = explain_loss(culprit, seen)
+    return named if named.cause == NO_FAULT else explain_loss_code(named, seen)
 
 
 def _sum_of_parts(culprit: StepCulprit, parts: int) -> StepCulprit:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
-    from align.models.adapter_parts.step_calls import FromArray, ToArray
+    from align.models.adapter_parts.step_calls import ToArray
+    from align.models.record_calls import FromArray
 
 
 class MindSporeGradients:

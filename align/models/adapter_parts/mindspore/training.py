@@ -18,6 +18,7 @@ from align.models.adapter_parts.class_labels import LabelCheck, class_count, loo
 from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
 from align.models.adapter_parts.mindspore.copies import in_mode, layer_by_layer
+from align.models.adapter_parts.mindspore.functions import captured_operators
 from align.models.adapter_parts.mindspore.gradients import MindSporeGradients
 from align.models.adapter_parts.mindspore.optimizers import (
     living_schedulers,
@@ -226,7 +227,17 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: 
             stack.callback(optimizer.register_forward_pre_hook(updated).remove)
         calls = StepCalls(sink, MindSporeGradients(next(iter(own.values()), None)))
         stack.enter_context(calls.seen(training.model.cells_and_names()))
+        stack.enter_context(_functions_seen(training.model, sink, calls))
         yield calls
+
+
+def _functions_seen(model: Model, sink: StepSink, calls: StepCalls) -> AbstractContextManager[Any]:
+    """Let the sink see functional calls outside of the model, if it wants them."""
+    if sink.functions is None:
+        return nullcontext()
+    return captured_operators(
+        model, calls.outside(sink.functions, lambda value, like: to_tensor(value).astype(like.dtype))
+    )
 
 
 def _labels_looked_at(check: LabelCheck) -> AbstractContextManager[None]:

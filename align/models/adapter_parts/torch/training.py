@@ -21,6 +21,7 @@ from align.models.adapter_parts.split_batch import call_arguments, call_loss, sp
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.emulated_backward import gradients_met
+from align.models.adapter_parts.torch.function_modes import captured_functions
 from align.models.adapter_parts.torch.gradients import TorchGradients, sum_of_outputs
 from align.models.adapter_parts.torch.optimizers import schedulers_of, set_rates_zero, step_schedulers
 from align.models.adapter_parts.torch.state import evaluated, is_scripted, restored, same_random_numbers, uncompiled
@@ -228,7 +229,15 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate
             stack.callback(optimizer.register_step_post_hook(ended).remove)
         calls = StepCalls(sink, TorchGradients(next(iter(own.values()), None)))
         stack.enter_context(calls.seen(modules))
+        stack.enter_context(_functions_seen(training.model, sink, calls))
         yield calls
+
+
+def _functions_seen(model: Model, sink: StepSink, calls: StepCalls) -> AbstractContextManager[Any]:
+    """Let the sink see functional calls outside of the model, if it wants them."""
+    if sink.functions is None:
+        return nullcontext()
+    return captured_functions(model, calls.outside(sink.functions, lambda value, like: to_tensor(value).to(like)))
 
 
 def _labels_looked_at(check: LabelCheck) -> AbstractContextManager[None]:

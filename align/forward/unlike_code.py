@@ -1,0 +1,127 @@
+"""Code outside of all layers, as a loss, taken apart: which functional call makes another result of the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.forward.forward_result import FunctionFault
+from align.forward.functions.calls_followed import FollowedCalls, same_function
+from align.forward.functions.mending_calls import (
+    function_fault,
+    mending_calls,
+    relation_of_results,
+    results_instead,
+)
+from align.forward.functions.recorded_calls import CallRecord, LikeValues
+from align.forward.thresholds import (
+    LEAST_LOOK_TOLERANCE,
+    LOOK_SHARE_OF_FAULT,
+    MOST_CODE_LEVELS,
+    MOST_CODE_RUNS,
+    MOST_LOOK_TOLERANCE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.traces import CaptureSink
+    from align.forward.functions.calls_followed import Counterpart
+    from align.forward.functions.mending_calls import Replaced
+    from align.forward.functions.recorded_calls import RecordedCall, TensorKey
+    from align.forward.relations.relation import Relation
+    from align.traces.module_calls import CallKey
+
+    Instead = Mapping[CallKey, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class UnlikeCall:
+    """A functional call at fault, and what relates its result to the right one; None where that is not known."""
+
+    fault: FunctionFault
+    relation: Relation | None
+
+
+def find_unlike_call(
+    reference: Callable[[CaptureSink], float | None], candidate: Callable[[CaptureSink], float | None], far: float
+) -> UnlikeCall | None:
+    """Find the call of the candidate that makes its number another one than the reference's.
+
+    Each of the two runs its side, given right values, with a sink that sees functional calls, and returns the number
+    that its code makes of them, None for none. `far` is how far the two are apart, as a share. A call is named only if
+    the number is right once it returns what a call of the reference does.
+    """
+    tolerance = min(MOST_LOOK_TOLERANCE, far * LOOK_SHARE_OF_FAULT)
+    if tolerance < LEAST_LOOK_TOLERANCE:
+        return None
+    meant, made = (CallRecord(lambda _: True) for _ in range(2))
+    right, wrong = reference(meant), candidate(made)
+    end = None if wrong is None else _end(made, wrong)
+    if right is None or end is None or not (meant.is_whole and made.is_whole):
+        return None
+    inside = FollowedCalls(meant, made, LikeValues(meant, (), tolerance, numbers=True), (end,))
+    found = _Trials(inside, candidate, right, tolerance).found()
+    if not found:
+        return None
+    call, other = next(iter(found.values()))
+    if inside.is_first(call):
+        return UnlikeCall(function_fault(inside, found), relation_of_results(inside, call, other))
+    lines = tuple(dict.fromkeys(one.place for one, _ in found.values()))
+    fault = FunctionFault(call.name, lines, other.call.name, other.call.place, "result or before", sureness="confirmed")
+    return UnlikeCall(fault, None)
+
+
+class _Trials:
+    """Runs of the candidate with other results of single calls, each tried once."""
+
+    def __init__(
+        self, inside: FollowedCalls, candidate: Callable[[CaptureSink], float | None], right: float, tolerance: float
+    ) -> None:
+        self._inside, self._candidate, self._right, self._tolerance = inside, candidate, right, tolerance
+        self._tried: set[frozenset[tuple[int, int, float]]] = set()
+
+    def found(self) -> Replaced:
+        """Calls that mend all with results of the reference, those of the same functions before others."""
+        return mending_calls(self._inside, self._mends, levels=MOST_CODE_LEVELS, choose=self._by_name)
+
+    def _mends(self, replaced: Replaced) -> bool:
+        own = frozenset((id(call), id(other.call), other.factor) for call, other in replaced.values())
+        if own in self._tried or len(self._tried) >= MOST_CODE_RUNS or self._ends_so(replaced):
+            return False
+        self._tried.add(own)
+        number = self._candidate(CallRecord(lambda _: True, None, results_instead(self._inside, replaced)))
+        return number is not None and abs(number - self._right) <= self._tolerance * abs(self._right)
+
+    def _ends_so(self, replaced: Replaced) -> bool:
+        """Tell whether the right number itself is put in, which shows nothing, but of code of one line."""
+        ends = [self._inside.meant_result(other, ()) for _, other in replaced.values() if self._inside.is_number(other)]
+        several = len({one.place for one in self._inside.followed}) > 1
+        return several and any(np.float32(one) == np.float32(self._right) for one in ends)
+
+    def _by_name(self, call: RecordedCall, others: Sequence[Counterpart]) -> list[Counterpart]:
+        """Those of the same function first; of whole numbers, as of labels, these alone."""
+        named = [one for one in others if same_function(call.name, one.call.name)]
+        if not self._has_fractions(self._inside.result(call)):
+            return named
+        return [*named, *(one for one in others if one not in named and self._is_of_fractions(call, one))]
+
+    def _is_of_fractions(self, call: RecordedCall, other: Counterpart) -> bool:
+        return self._has_fractions(self._inside.meant_result(other, self._inside.result(call).shape))
+
+    @staticmethod
+    def _has_fractions(value: Array) -> bool:
+        return value.dtype.kind in "fV"
+
+
+def _end(made: CallRecord, number: float) -> TensorKey | None:
+    """The last result that is this number."""
+    for call in reversed([*made.calls.values()]):
+        for key in call.returned:
+            value = made.values.get(key)
+            if call.is_function and value is not None and value.size == 1 and np.float32(value) == np.float32(number):
+                return key
+    return None

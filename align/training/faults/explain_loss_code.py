@@ -1,0 +1,76 @@
+"""The loss as code of the user's own, taken apart: which functional call of it makes another number of the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.errors import CannotRunError, InputsError, UserCodeError
+from align.forward.unlike_code import find_unlike_call
+from align.training.steps.judge_step import StepJudge
+from align.training.steps.replace_step import PairedLayers, ReplacedStep
+from align.training.thresholds import LOSS_SHARE
+from align.training.watch_step import StepUnseen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from align.core.dtypes import Array
+    from align.core.traces import CaptureSink
+    from align.training.step_result import StepCulprit
+    from align.training.steps.both_steps import SeenSteps
+
+CALL_DIFFERS = "call-differs"
+OF_GRADIENT = "gradient-"  # causes that say what came of it, and not why
+
+
+def explain_loss_code(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """Name the call at fault, where both sides are live and the loss of the reference's outputs is another number.
+
+    It is confirmed: with the result that the reference has, the loss is right.
+    """
+    reference, candidate = seen.live_reference, seen.live
+    right, own = seen.traces[0].losses[0], seen.first.loss
+    known = culprit.sureness == "confirmed" and not culprit.cause.startswith(OF_GRADIENT)
+    if known or reference is None or candidate is None or not right or own is None:
+        return culprit
+    far = abs(own - right) / abs(right)
+    if far <= LOSS_SHARE:
+        return culprit
+    batches, trace = seen.sides[0].batches[:1], seen.traces[0]
+
+    def meant(functions: CaptureSink) -> float | None:
+        sink = _LossOfStep(functions)
+        reference.trainer.take_steps(reference.training, batches, sink)
+        return sink.loss
+
+    def made(functions: CaptureSink) -> float | None:
+        judge = StepJudge(seen.noise, seen.precision)
+        sink = ReplacedStep(trace, PairedLayers(trace, seen.calls.pairs), judge, seen.start, scale=seen.scale)
+        sink.functions = functions
+        try:
+            candidate.trainer.take_steps(candidate.training, batches, sink)
+        except (UserCodeError, InputsError):  # the code may not stand other values, as of labels
+            return None
+        return sink.loss
+
+    try:
+        found = find_unlike_call(meant, made, far)
+    except CannotRunError:  # of a framework that does not show functions
+        return culprit
+    if found is None:
+        return culprit
+    line = found.fault.lines[0]
+    named = replace(culprit, cause=CALL_DIFFERS, inside=found.fault, line=line, sureness="confirmed")
+    return replace(named, cause=found.relation.id, facts={**found.relation.facts}) if found.relation else named
+
+
+class _LossOfStep(StepUnseen):
+    """A StepSink that keeps the loss, and shows another sink the functional calls."""
+
+    def __init__(self, functions: CaptureSink) -> None:
+        self.functions = functions
+        self.loss: float | None = None
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
+        self.loss = loss
