@@ -125,7 +125,7 @@ def _read_by(plugin: CheckpointFormat, path: Path, key: str | None) -> Checkpoin
         return plugin.read(path, key)
     except UnsupportedCheckpointError as error:
         if part := part_by_name(path):
-            raise CannotRunError.of(f"unfinished.part_{part}", path=path, others=[], told="") from error
+            raise CannotRunError.of(f"part_of_model.{part}", path=path, others=[], told="") from error
         raise
 
 
@@ -182,7 +182,7 @@ def _checkpoint_in(folder: Path) -> Path:
     parts = {path: part for path in found if (part := part_by_name(path))}
     for path, part in parts.items():
         if part != OPTIMIZER_PART or len(parts) == len(found):
-            raise CannotRunError.of(f"unfinished.part_{part}", path=path, others=[], told="")
+            raise CannotRunError.of(f"part_of_model.{part}", path=path, others=[], told="")
     found = [path for path in found if path not in parts]
     if len(found) > 1:
         names = [path.name for path in found]

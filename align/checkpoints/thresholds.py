@@ -19,6 +19,10 @@ Choice: one name may look like a state by chance, as a layer called `moment1` do
 
 # tensors that are no weights by themselves
 
+DEEPEST_COMPANION: Final = 3
+"""What belongs to a packed weight stands at most so many parts of a name below its module.
+Source: bitsandbytes writes `weight.quant_state.bitsandbytes__nf4`, and no tool more parts."""
+
 FEWEST_PLACEHOLDERS: Final = 2
 """So many layers with a weight and a bias that are a single one each are what ZeRO-3 leaves in the place of weights.
 Choice: one layer of a single feature may hold two ones by chance, a bias is 0 as it begins; three would miss small

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.checkpoints.thresholds import FEWEST_PLACEHOLDERS, MOST_COMPARED_PARTS, MOST_COMPARED_TENSORS
+from align.checkpoints.thresholds import (
+    DEEPEST_COMPANION,
+    FEWEST_PLACEHOLDERS,
+    MOST_COMPARED_PARTS,
+    MOST_COMPARED_TENSORS,
+)
 from align.core.dtypes import is_float
 from align.errors import CannotRunError
 from align.rules.stored_weights import part_by_name, stored_weight_rules
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
 
 _WEIGHT = re.compile(r"(?:.*[._])?(?:weight|kernel|embedding_table)(?:[_.].*)?")
 _HALVES = frozenset({"float16", "bfloat16"})  # of the ones that ZeRO-3 left in the place of weights
-_DEEPEST_COMPANION = 3  # parts of a name below the module: `weight_quantizer.scale`, `quant_state.bitsandbytes__nf4`
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ def packed_weights(tensors: Tensors) -> list[PackedWeight]:
     modules: dict[str, dict[str, str]] = {}
     for name, tensor in tensors.items():
         parts = name.split(".")
-        for depth in range(1, min(_DEEPEST_COMPANION, len(parts)) + 1):
+        for depth in range(1, min(DEEPEST_COMPANION, len(parts)) + 1):
             module, below = ".".join(parts[:-depth]), ".".join(parts[-depth:])
             modules.setdefault(module, {})[below] = tensor.dtype
     found = []
@@ -73,7 +77,7 @@ def packed_error(checkpoint: Checkpoint, packed: Sequence[PackedWeight]) -> Cann
     """What to say where the values would be lost."""
     first = packed[0]
     facts = {"path": checkpoint.path, "name": first.name, "dtype": first.dtype, "companions": [*first.companions]}
-    return CannotRunError.of(f"unfinished.packed_{first.form}", count=len(packed), **facts)
+    return CannotRunError.of(f"packed_weights.{first.form}", count=len(packed), **facts)
 
 
 def packed_note(packed: Sequence[PackedWeight]) -> str:
@@ -161,17 +165,17 @@ def _ones_for_weights(tensors: Tensors) -> list[str]:
 
 def _part_error(path: Path, checkpoint: Checkpoint, *, compare: bool) -> CannotRunError | None:
     if by_name := part_by_name(path):
-        return CannotRunError.of(f"unfinished.part_{by_name}", path=path, others=[], told="")
+        return CannotRunError.of(f"part_of_model.{by_name}", path=path, others=[], told="")
     if sizes := {name: size for name, size in checkpoint.told_parts.items() if size > 1}:
         told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        return CannotRunError.of("unfinished.part_model_parallel", path=path, others=[], told=told)
+        return CannotRunError.of("part_of_model.model_parallel", path=path, others=[], told=told)
     for form in stored_weight_rules().parts:
         others = _other_parts(path, form)
         if form.proof == "values":
             others = others if compare and any(_holds_other_values(checkpoint, one) for one in _spread(others)) else []
         if others:
             shown = [_from_common_folder(path, one) for one in others]
-            return CannotRunError.of(f"unfinished.part_{form.key}", path=path, others=shown, told="")
+            return CannotRunError.of(f"part_of_model.{form.key}", path=path, others=shown, told="")
     return None
 
 
