@@ -72,7 +72,9 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
         open_file = partial(_open_file, key=key, odd_too=odd_too)
         if _is_index(_head(found)):
             return _open_sharded(found, open_file)
-        return replace(open_file(found), notes=tuple(_shard_note(found)))
+        opened = open_file(found)
+        elsewhere = tuple(name for name in _names_beside(found) if name not in opened.tensors)
+        return replace(opened, notes=tuple(_shard_note(found)), elsewhere=elsewhere)
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     except MemoryError as error:
@@ -204,6 +206,14 @@ def _shard_note(path: Path) -> Iterator[str]:
             return
     if (found := SHARD_NAME.search(path.name)) and int(found[1]) > 1:
         yield sentence("checkpoint_note.one_shard_by_name", file=path.name, count=int(found[1]))
+
+
+def _names_beside(path: Path) -> Iterator[str]:
+    """What an index lists that names this file as one of its shards."""
+    for index in _indexes_in(path.parent):
+        if path.name in (shards := _shards_of(index)) and len(shards) > 1:
+            yield from _read_weight_map(index)
+            return
 
 
 def _indexes_in(folder: Path) -> list[Path]:

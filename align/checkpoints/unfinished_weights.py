@@ -49,16 +49,21 @@ class PackedWeight:
     form: str
 
 
-def packed_weights(tensors: Tensors) -> list[PackedWeight]:
-    """The weights whose numbers are not their values, with what stands beside them, in the file's order."""
+def packed_weights(checkpoint: Checkpoint) -> list[PackedWeight]:
+    """The weights whose numbers are not their values, with what stands beside them, in the file's order.
+
+    What stands beside them may lie in another shard, whose dtypes are not known: it is taken for a scale.
+    """
+    tensors = checkpoint.tensors
+    known = dict.fromkeys(checkpoint.elsewhere, "float32") | {name: one.dtype for name, one in tensors.items()}
     forms = stored_weight_rules().packed
     packed_dtypes = frozenset[str]().union(*(form.dtypes for form in forms))
     modules: dict[str, dict[str, str]] = {}
-    for name, tensor in tensors.items():
+    for name, own_dtype in known.items():
         parts = name.split(".")
         for depth in range(1, min(DEEPEST_COMPANION, len(parts)) + 1):
             module, below = ".".join(parts[:-depth]), ".".join(parts[-depth:])
-            modules.setdefault(module, {})[below] = tensor.dtype
+            modules.setdefault(module, {})[below] = own_dtype
     found = []
     for name, tensor in tensors.items():
         if tensor.dtype not in packed_dtypes:
@@ -109,7 +114,7 @@ def unfinished_error(checkpoint: Checkpoint, *, compare: bool = True) -> CannotR
         refuse_unfinished(checkpoint, compare=compare)
     except CannotRunError as error:
         return error
-    packed = packed_weights(checkpoint.tensors)
+    packed = packed_weights(checkpoint)
     return packed_error(checkpoint, packed) if packed else None
 
 

@@ -93,12 +93,12 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     limit = _shard_limit(max_shard_size, destination)
     checkpoint = _opened(Path(source), key, trust_pickle)
     request = NameRequest(name_map, source_model, target_model, family, target, _texts(layers), _texts(strip))
-    packed = packed_weights(checkpoint.tensors)
+    packed = packed_weights(checkpoint)
     if packed and not _reads_packed(checkpoint, request, plugin):
         raise packed_error(checkpoint, packed)
     names = choose_names(checkpoint, request, plugin.framework)
     plan = _sound_plan(checkpoint, names, dtype)
-    if packed and not _stay_together(packed, plan, plugin):
+    if packed and not _stay_together(packed, checkpoint, plan, plugin):
         raise packed_error(checkpoint, packed)
     output = _output(plan, names, plugin, destination, limit)
     _check_output(output, checkpoint, overwrite=overwrite)
@@ -170,10 +170,12 @@ def _reads_packed(checkpoint: Checkpoint, request: NameRequest, plugin: Checkpoi
     return naming_direction(source, request.target, plugin.framework).family is None
 
 
-def _stay_together(packed: Iterable[PackedWeight], plan: ConversionPlan, plugin: CheckpointFormat) -> bool:
-    """Whether quantized weights and all that makes their values are written as they are."""
+def _stay_together(
+    packed: Iterable[PackedWeight], checkpoint: Checkpoint, plan: ConversionPlan, plugin: CheckpointFormat
+) -> bool:
+    """Whether quantized weights and all that makes their values are written as they are, as far as this file has it."""
     written = {one.source: one.target for one in plan.tensors if one.target.dtype == one.before.dtype}
-    wanted = [name for one in packed for name in (one.name, *one.companions)]
+    wanted = [name for one in packed for name in (one.name, *one.companions) if name in checkpoint.tensors]
     return written.keys() >= {*wanted} and not plugin.problems([written[name] for name in wanted], {})
 
 

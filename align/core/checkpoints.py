@@ -83,7 +83,8 @@ class Checkpoint:
     be asked for, `key` is the one that was taken. `files` are all files that it consists of, `path` if there is but
     one. `odd` are tensors without a plain form, for which `require_plain` refuses the checkpoint; `notes` say what
     whoever uses it must know. `told_shapes` and `told_parts` are what a training said of itself: the true shapes of
-    weights, and into how many parts the model was cut, by setting. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises
+    weights, and into how many parts the model was cut, by setting. `elsewhere` are the names in the other shards, where
+    the file is one of several. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises
     NotACheckpointError.
     """
 
@@ -100,6 +101,7 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
     told_shapes: dict[str, Shape] = field(default_factory=dict)
     told_parts: dict[str, int] = field(default_factory=dict)
+    elsewhere: tuple[str, ...] = ()
     check: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -160,9 +160,9 @@ class TraceSummary(ShownResult):
     """A trace folder as `align trace show` tells it; it decides nothing, so there is no verdict.
 
     `running` are the calls that had begun and not ended, outermost first: () for a `complete` trace. `failure` is what
-    the model raised, "" if it did not, or was killed. `uncalled` are the modules with parameters of which a complete run
-    shows no call, and `uncalled_share` the share of all parameters that they hold. `noise` counts the tensors whose rounding noise was measured,
-    `noise_missing` says why none was.
+    the model raised, "" if it did not, or was killed. `uncalled` are the modules with parameters of which a complete
+    run shows no call, and `uncalled_share` the share of all parameters that they hold. `noise` counts the tensors
+    whose rounding noise was measured, `noise_missing` says why none was.
     """
 
     result_kind = "trace"

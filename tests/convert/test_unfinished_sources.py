@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -100,6 +101,19 @@ def test_a_map_decides_whether_quantized_weights_keep_their_scales(tmp_path: Pat
         convert_checkpoint(
             source, tmp_path / "lost.ckpt", name_map=text('[dropped.source]\n"fc.weight_scale" = "no"\n')
         )
+
+
+def test_a_scale_in_another_shard_belongs_to_its_weight(tmp_path: Path) -> None:
+    shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    write(tmp_path / shards[0], {"fc.weight": ones(4, 4, dtype=F8)})
+    write(tmp_path / shards[1], {"fc.weight_scale_inv": ones(1, 1)})
+    names = {"fc.weight": shards[0], "fc.weight_scale_inv": shards[1]}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}), encoding="utf-8")
+    for source in (shards[0], "model.safetensors.index.json"):
+        with pytest.raises(CannotRunError, match="quantized"):
+            convert_checkpoint(tmp_path / source, tmp_path / "out.npz", target="torch", dtype="bf16")
+    kept = convert_checkpoint(tmp_path / shards[0], tmp_path / "out.safetensors", target="torch")
+    assert "quantized and stays so" in said(kept)
 
 
 def test_files_that_only_look_quantized_are_converted(tmp_path: Path, assert_each: Any) -> None:
