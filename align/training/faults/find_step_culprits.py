@@ -26,6 +26,7 @@ from align.training.faults.gradient_forms import (
     given_by_loops,
     given_in_whole,
     later_gradients,
+    named_not_cleared,
     same_given,
     scaled_back,
 )
@@ -151,7 +152,8 @@ def _places(
 def _of_loops(given: list[JudgedValue], seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
     """What loops of the user's own make of right gradients."""
     explained = clipped_by_norm(explain_given(given, seen), seen.first.given_gradients)
-    return [_of_scale(one, seen) for one in value_culprits(explained, "gradients", "step", owners)]
+    found = (_of_scale(one, seen) for one in value_culprits(explained, "gradients", "step", owners))
+    return [named_not_cleared(one, seen) for one in found]
 
 
 def _of_scale(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:

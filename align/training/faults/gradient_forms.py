@@ -14,7 +14,7 @@ import numpy as np
 from align.training.faults.find_step_faults import value_culprits
 from align.training.faults.gradient_scale import clipped_by_norm
 from align.training.faults.loss_terms import GradientGap, rms, value_term
-from align.training.steps.compare_values import judge_values, paired_values
+from align.training.steps.compare_values import judge_values, paired_values, values_of_both
 from align.training.steps.gradient_relations import NOT_CLEARED, GradientRelation
 from align.training.steps.record_step import BEFORE, COMPUTED, GIVEN
 from align.training.steps.replace_step import unscaled
@@ -299,8 +299,44 @@ def later_gradients(seen: SeenSteps, owners: Mapping[str, str], *, named: bool) 
         known = seen.live and not named
         related = [one for one in judged if one.relation.cause and (known or one.relation.cause == NOT_CLEARED)]
         if found := value_culprits(related, "gradients", "step", owners, step + 1):
-            yield from found
+            yield from (named_not_cleared(one, seen) for one in found)
             return
+
+
+def named_not_cleared(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """Name gradients that are kept from step to step, where no single one shows it: a loop may clip their sum.
+
+    Such a loop may also keep them from one run of the steps to the next, so that only the first run begins without.
+    """
+    steps = range(1, len(seen.traces[0].losses))
+    known = culprit.cause == NOT_CLEARED or culprit.sureness == "confirmed" or not same_given(seen)
+    step = None if known else next((one for one in steps if _has_sums(seen, one)), None)
+    if step is None:
+        return culprit
+    return replace(culprit, cause=NOT_CLEARED, facts={"steps": step + 1}, step=step + 1, sureness="confirmed")
+
+
+def _has_sums(seen: SeenSteps, step: int) -> bool:
+    """Tell whether the gradients of a step are one multiple of those of all steps so far together, as once clipped."""
+    theirs = seen.traces[1].values(step, GIVEN)
+    sums: dict[str, Array] = {}
+    for number in range(step + 1):
+        pairs = values_of_both(seen.names, seen.computed(0, number, scaled=False), theirs)
+        own = {pairing.target: meant.astype(np.float64).ravel() for pairing, meant, _ in pairs}
+        sums = {name: sums[name] + one if name in sums else one for name, one in own.items()}
+    if not sums:
+        return False
+    value, together, alone = (
+        np.concatenate([np.asarray(source[name], np.float64).ravel() for name in sums])
+        for source in (theirs, sums, own)
+    )
+    return _left_by(value, together) <= UNEXPLAINED_SHARE < UNLIKE_NORMS_SHARE < _left_by(value, alone)
+
+
+def _left_by(value: Array, other: Array) -> float:
+    """What the best multiple of another vector leaves of one, as a share of its length."""
+    size, along = float(np.linalg.norm(value)), float(other @ other)
+    return float(np.linalg.norm(value - (value @ other / along) * other)) / size if size and along else 1.0
 
 
 def _factor_of(first: JudgedValue) -> float | None:
