@@ -16,7 +16,14 @@ from align.core.dtypes import dtype_name, is_float
 from align.core.measurements import smallest_factor
 from align.measure.limits import part_key
 from align.measure.measure_arrays import measure
-from align.measure.thresholds import APART_ABOVE, APART_BELOW, LEAST_ELEMENTS_APART, LEAST_SENTINEL
+from align.measure.tensor_statistics import sample_values
+from align.measure.thresholds import (
+    APART_ABOVE,
+    APART_BELOW,
+    LEAST_ELEMENTS_APART,
+    LEAST_SENTINEL,
+    MOST_SHARED_DRAWS,
+)
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -83,12 +90,22 @@ def _without(arrays: tuple[Array, Array], limit_of: LimitOf, left_out: NDArray[n
 
 def measure_parts(key: str, reference: Array, ordinary: Array) -> dict[str, Measurement]:
     """What a tensor moves by, by its key, and each part of the `ordinary` one by its `part_key`."""
-    found = {key: measure(reference, ordinary)}
+    found = {key: _of_draws(measure(reference, ordinary), ordinary)}
     if found[key].max_abs == 0.0:
         return found
     for part in slices_of(ordinary):
-        found[part_key(key, part.label)] = measure(part.of(reference), part.of(ordinary))
+        own = part.of(ordinary)
+        found[part_key(key, part.label)] = _of_draws(measure(part.of(reference), own), own)
     return found
+
+
+def _of_draws(measured: Measurement, values: Array) -> Measurement:
+    """What rounding moves, with the number of its draws as the count: elements of one value share their error."""
+    if not is_float(dtype_name(values.dtype)):
+        return measured
+    sample = sample_values(values)
+    draws = np.unique(sample).size
+    return replace(measured, count=draws) if draws < MOST_SHARED_DRAWS * sample.size else measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +194,14 @@ def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) ->
         counts = chosen.sum(axis=tuple(one for one in range(sizes.ndim) if one != axis))
     for group in np.unique(groups):
         places = np.flatnonzero(groups == group)
-        if counts[places].sum() >= LEAST_ELEMENTS_APART:
-            yield Slice(f"{_ranges(places)} of axis {axis}", sizes.shape, axis, places, chosen)
+        part = Slice(f"{_ranges(places)} of axis {axis}", sizes.shape, axis, places, chosen)
+        if counts[places].sum() >= LEAST_ELEMENTS_APART and _has_unlike_values(part.of(sizes)):
+            yield part
+
+
+def _has_unlike_values(values: Array) -> bool:
+    """Tell whether there are enough unlike values: those of a channel that is constant share one error."""
+    return any(np.unique(own).size >= LEAST_ELEMENTS_APART for own in (sample_values(values), values))
 
 
 def _ranges(places: NDArray[np.intp]) -> str:

@@ -72,8 +72,12 @@ LEAST_SENTINEL: Final = 30.0
 Choice: what sigmoids and softmaxes return is bounded, and exact to its bound; a smaller number judges them apart."""
 
 LEAST_ELEMENTS_APART: Final = 4
-"""Fewer elements are not judged apart.
+"""Fewer elements, or unlike values, are not judged apart.
 Choice: fewer may lie near zero by chance."""
+
+MOST_SHARED_DRAWS: Final = 0.5
+"""Where fewer than this share of the elements are unlike, the noise is one of so many draws as there are values.
+Choice: above it equal values hardly change what is known of the noise."""
 
 # layouts
 
