@@ -48,6 +48,8 @@ class LayerComparison:
     relative error (L2) of the output over that of the inputs, when both models run on their own; None if one is 0.
     `batch` of `batches` is the one in which it was called, counted from 1; None where there was one only. `part` is
     what the tensor is to the call: in comparisons of dumps also what it was given, its parameters, and gradients.
+    `outside` counts the elements that are beyond the limit, NaN on one side only among them, and `samples` are the
+    places along the first axis that have such: both where the row is not aligned and judged as a whole, else None, ().
     """
 
     order: int
@@ -73,6 +75,8 @@ class LayerComparison:
     batch: int | None = None
     batches: int = 1
     part: TensorPart = "output"
+    outside: int | None = None
+    samples: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:

@@ -310,3 +310,7 @@ Choice: a single token shows no order of tokens."""
 DRAWN_LENGTH: Final = 3
 """So many tokens are drawn where one was given.
 Choice: the least at which a neighbour and the one behind it differ."""
+
+MOST_NAMED_SAMPLES: Final = 1000
+"""So many samples that are wrong are kept of a layer.
+Choice: a batch is seldom larger, and a report shows the first few."""

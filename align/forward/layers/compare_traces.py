@@ -9,11 +9,13 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.core.dtypes import EPSILON, rounded_as
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.forward_result import LayerComparison
 from align.forward.layers.padding import NO_PADDING, Padding
-from align.forward.thresholds import LONGEST_SHOWN_TEXT
+from align.forward.thresholds import LONGEST_SHOWN_TEXT, MOST_NAMED_SAMPLES
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import coarsest_dtype, limit_by_noise
 from align.measure.measure_arrays import measure
@@ -71,13 +73,9 @@ def compare_traces(
                 wrong = as_many and prod(a.shape) != prod(b.shape) and same_layer(pair)
                 yield replace(row, outcome="not aligned" if wrong else "not comparable", note=obstacle)
                 continue
-            found = judge_tensor(
-                reference.value(a),
-                view.to_reference(candidate.value(b)),
-                _limit_of((a, b), noise, carried, allowances),
-                padding.at(a),
-            )
-            judged = _judged(row, found)
+            values = reference.value(a), view.to_reference(candidate.value(b))
+            found = judge_tensor(*values, _limit_of((a, b), noise, carried, allowances), padding.at(a))
+            judged = _with_places(_judged(row, found), *values)
             yield judged if view.is_same else replace(judged, note=view.note)
 
 
@@ -145,6 +143,21 @@ def _judged(row: LayerComparison, found: JudgedTensor) -> LayerComparison:
     return replace(
         row, outcome=outcome, measurement=found.measurement, limit=found.limit, factor=found.factor, note=note
     )
+
+
+def _with_places(row: LayerComparison, reference: Array, candidate: Array) -> LayerComparison:
+    """A row that is off as a whole, with the number of its elements beyond the limit, and the samples that have them.
+
+    Where the root mean square alone is beyond its limit, elements are held against that.
+    """
+    if row.outcome != "not aligned" or row.measurement is None or row.limit is None or row.note:
+        return row
+    bound = row.limit.max_abs if row.measurement.max_abs > row.limit.max_abs else row.limit.rmse
+    own, other = (one.astype(np.float64) for one in (reference, candidate))
+    with np.errstate(invalid="ignore"):
+        wrong = ~((np.abs(own - other) <= bound) | (own == other) | (np.isnan(own) & np.isnan(other)))
+    samples = np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1)) if wrong.ndim > 1 else np.empty(0, int)
+    return replace(row, outside=int(wrong.sum()), samples=tuple(map(int, samples[:MOST_NAMED_SAMPLES])))
 
 
 def outcome_of(found: JudgedTensor) -> tuple[IsolatedOutcome, str]:

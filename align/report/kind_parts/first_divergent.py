@@ -60,18 +60,24 @@ def _batch(layer: dict[str, Any]) -> str:
 def _figures(measured: dict[str, Any], layer: dict[str, Any]) -> Pairs:
     worst = say("forward.at_index", index=format_shape(measured["worst"])) if measured["worst"] else ""
     count = int(measured["count"]) or prod(layer["reference_shape"])
-    mismatched = say(
+    outside = layer.get("outside")
+    part = int(measured["mismatched"] if outside is None else outside)
+    share = say(
         "forward.mismatched_share",
-        part=format_number(measured["mismatched"]),
+        part=format_number(part),
         whole=format_number(count),
-        share=format_percentage(int(measured["mismatched"]), count),
+        share=format_percentage(part, count),
     )
+    samples, whole = layer.get("samples", []), (layer["reference_shape"] or [0])[0]
+    if 0 < len(samples) < int(whole):
+        share += say("forward.wrong_samples", samples=[*map(str, samples)], count=len(samples), whole=int(whole))
+    label = say("forward.unlike" if outside is None else "forward.mismatched")
     return [
         (say("forward.max_abs_long"), format_number(measured["max_abs"]) + worst),
         (say("forward.relative_l2_long"), format_number(measured["relative_l2"])),
         (say("forward.max_rel"), format_number(measured["max_rel"])),
         (say("forward.cosine"), format_number(measured["cosine"], 6)),
-        (say("forward.mismatched"), mismatched),
+        (label, share),
         *_non_finite(measured),
     ]
 

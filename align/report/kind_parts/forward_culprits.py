@@ -119,11 +119,8 @@ def _counted(section: str, count: int, several: str, one: str) -> str:
 
 
 def _is_open(layer: Layer) -> bool:
-    """Tell whether nobody knows if a row is right: it is off and not judged alone, or not comparable for no reason."""
-    reason = layer["note"] or (layer.get("isolated") or {}).get("note")
-    return not _is_judged_alone(layer) and (
-        layer["outcome"] == "not aligned" or (layer["outcome"] == "not comparable" and not reason)
-    )
+    """Tell whether nobody knows if a row is right: it is off, or not comparable, and not judged alone."""
+    return not _is_judged_alone(layer) and layer["outcome"] in ("not aligned", "not comparable")
 
 
 def _is_judged_alone(layer: Layer) -> bool:
@@ -246,6 +243,10 @@ def _difference(group: list[Culprit], layers: list[Layer]) -> str:
     alone = worst["isolated"]
     if alone["measurement"] is None:
         return str(worst["note"] or alone["note"])
+    if count := int(alone["measurement"]["non_finite_mismatch"]):
+        bad = {side: sum(int(alone["measurement"][f"{kind}_{side}"]) for kind in ("nan", "inf")) for side in SETTINGS}
+        kind = {"shape": format_shape(worst["reference_shape"]), "dtype": worst["candidate_dtype"]}
+        return say("culprit.non_finite", count=count, total=int(alone["measurement"]["count"]), **bad, **kind)
     bound = max(("max_abs", "rmse"), key=lambda name: _ratio(alone, name))
     figures = {"value": format_number(alone["measurement"][bound]), "limit": format_number(alone["limit"][bound])}
     figures |= {"shape": format_shape(worst["reference_shape"]), "dtype": worst["candidate_dtype"]}
