@@ -83,13 +83,14 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     ours = open_for_diff(reference, reference_key, "--key-a", trust_pickle)
     theirs = open_for_diff(candidate, candidate_key, "--key-b", trust_pickle)
     ours, theirs = without_prefixes((ours, theirs), strip)
+    said = (*_beside(ours), *_beside(theirs))
     same = one_file(reference, candidate, (reference_key, candidate_key))
     ours, theirs, map_warnings, pairs = pair_checkpoints(ours, theirs, two_way_map(name_map))
     for checkpoint in (ours, theirs):
         if checkpoint.check is not None:
             checkpoint.check()
     tensors = _measured(pairs, progress)
-    warnings = (*ours.notes, *theirs.notes, *map_warnings, *_beside(ours), *_beside(theirs))
+    warnings = (*ours.notes, *theirs.notes, *map_warnings, *said)
     return CheckpointDiff(
         reference=str(reference),
         candidate=str(candidate),
