@@ -93,6 +93,11 @@ if TYPE_CHECKING:
     from align.rules.ascend_rules import AscendTarget
     from align.traces.module_calls import CallPairs
 
+HIDDEN_BY: dict[FurtherKind, str] = {
+    "neutral values": "forward_verdict.hidden_neutral_values",
+    "other inputs": "forward_verdict.hidden_other_inputs",
+    "other lengths": "forward_verdict.hidden_other_lengths",
+}
 STAGES = 8  # no limit: what progress is reported of
 
 
@@ -221,9 +226,7 @@ def _again(task: _Task, names: _Names, kind: FurtherKind, subjects: tuple[str, .
             return FurtherRun(kind, subjects, "could not compare", error.message), None
     outcome = done.judged.verdict.outcome
     if outcome is Outcome.NOT_ALIGNED and done.gathered.run.failure is None:
-        reason = sentence(
-            f"forward_verdict.hidden_{kind.replace(' ', '_')}", subjects=subjects, reason=done.judged.verdict.reason
-        )
+        reason = sentence(HIDDEN_BY[kind], subjects=subjects, reason=done.judged.verdict.reason)
         verdict = replace(done.judged.verdict, reason=reason)
         shown = replace(done, judged=replace(done.judged, verdict=verdict))
         return FurtherRun(kind, subjects, "not aligned", done.judged.verdict.reason), shown
