@@ -169,3 +169,11 @@ DIGITS_OF_FACTOR: Final = 5
 """A number of the code, times a factor that was read off the data, is tried with so many digits.
 Choice: factors are good to six or seven digits of float32; with fewer a number of a user's is not met.
 """
+
+MOST_SOFT_CAP: Final = 100.0
+"""A soft cap above so many times the largest value is none.
+Choice: it moves that value by 3e-5 of itself."""
+
+BISECTIONS: Final = 60
+"""So many halvings find the number of a curve.
+Choice: each gives one bit; float64 has 53."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import linecache
 from dataclasses import dataclass
-from itertools import chain, combinations, permutations, zip_longest
+from itertools import chain, combinations, pairwise, permutations, zip_longest
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from align.models.edited_code import CodeChange
 from align.models.function_source import called_name, is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 Edit = tuple[ast.expr, str]
 
@@ -33,6 +33,8 @@ FUNCTIONS = {  # what relations call a function: its name in torch.nn.functional
     for name in ("relu", "relu6", "sigmoid", "tanh", "silu", "softplus", "elu", "selu", "mish", "exp", "log", "square")
 }
 NOTHING = "nothing"
+LARGEST_FLOAT16 = 65504.0  # no limit: of the format
+BEHIND_TOLD = (True, False)  # no limit: the rank of other guesses on the likeliest lines
 FRAMEWORKS = ("torch", "mindspore")
 APPLIED = ("activation-differs", "activation-missing", "activation-extra")
 AXES = ("axis", "dim", "axes", "dims")
@@ -45,7 +47,20 @@ PLACED_AXIS = {  # functions whose axis is often given by its place: the number 
     **dict.fromkeys(("argmax", "argmin", "cumsum", "squeeze", "unsqueeze", "expand_dims", "flip", *JOINS), 1),
     **dict.fromkeys(("split", "chunk", "roll", "repeat_interleave"), 2),
 }
-WORDS = (("bilinear", "nearest", "bicubic"), ("none", "tanh"), ("half_pixel", "align_corners", "asymmetric"))
+WORDS = (
+    ("bilinear", "nearest", "bicubic"),
+    ("none", "tanh"),
+    ("half_pixel", "align_corners", "asymmetric"),
+    ("ij", "xy"),
+)
+LEFT_OUT = {  # words whose defaults differ between frameworks and versions
+    "meshgrid": ('indexing="ij"', 'indexing="xy"'),
+    "std": ("ddof=1", "unbiased=False"),
+    "var": ("ddof=1", "unbiased=False"),
+    "grid_sample": ("align_corners=True", "align_corners=False"),
+    "interpolate": ("align_corners=True",),
+    "gelu": ('approximate="tanh"', 'approximate="none"'),
+}
 OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Attribute, ast.Subscript)
 REORDERED = ("reordered", "transposed", "permuted", "reshaped", "")
 RESHAPES = ("reshape", "view", "flatten")
@@ -77,7 +92,13 @@ def edits_to_try(code: WrongCode) -> Iterator[tuple[FunctionType, CodeChange]]:
                 rank = bool(is_other), node.lineno not in code.lines
                 if (change := guesses.change(node, text)) is not None:
                     found.setdefault(rank, {}).setdefault(id(node), []).append((function, change))
-    for rank in sorted(found):
+    together = [
+        (function, one) for function, tree in code.functions for one in _Guesses(function, tree, code).together()
+    ]
+    for rank in sorted({*found, BEHIND_TOLD}):
+        yield from together if rank == BEHIND_TOLD else ()
+        if rank not in found:
+            continue
         turns = zip_longest(*found[rank].values())  # one of each expression before the next of any
         yield from dict.fromkeys(one for turn in turns for one in turn if one is not None)
 
@@ -113,10 +134,21 @@ class _Guesses:
             yield from self._applied()
         elif self._code.cause == "scaled":
             yield from self._scaled()
+        elif self._code.cause == "soft-cap-missing" and (prefix := self._prefix("tanh")):
+            cap = repr(self._code.facts["cap"])
+            for place in self._bare_places():
+                whole = self._source(place)
+                yield place, f"{cap} * {prefix}.tanh(({whole}) / {cap})"
 
     def others(self) -> Iterator[Edit]:
         """Those of all other kinds."""
-        return chain(self._arguments(), self._joined(), self._turned_before(), self._added_back())
+        return chain(self._too_large(), self._arguments(), self._joined(), self._turned_before(), self._added_back())
+
+    def _too_large(self) -> Iterator[Edit]:
+        """Numbers that float16 does not hold, as -1e9 of a mask: times 0 they make NaN of it."""
+        for node in self._nodes:
+            if (_number(node) or 0.0) > LARGEST_FLOAT16:
+                yield node, repr(LARGEST_FLOAT16)
 
     def _applied(self) -> Iterator[Edit]:
         facts = self._code.facts
@@ -185,6 +217,37 @@ class _Guesses:
                 yield from _other_axes(axis)
             for one in call.keywords:
                 yield from _other_words(one.value)
+            yield from self._with_keyword(call, name)
+
+    def _with_keyword(self, call: ast.Call, name: str) -> Iterator[Edit]:
+        """A word that the call leaves to its framework, where the frameworks leave unlike ones."""
+        whole, known = self._source(call), {one.arg for one in call.keywords}
+        for word in LEFT_OUT.get(name, ()):
+            if whole.endswith(")") and word.partition("=")[0] not in known:
+                yield call, f"{whole[:-1]}, {word})"
+
+    def together(self) -> Iterator[CodeChange]:
+        """The same word added to all calls of a function that lack it: the same slip is made in several places."""
+        for name, words in LEFT_OUT.items():
+            calls = sorted((one for one in self._calls if called_name(one) == name), key=_begin)
+            for word in words:
+                own = [one for one in calls if word.partition("=")[0] not in {given.arg for given in one.keywords}]
+                apart = all(_end(one) <= _begin(after) for one, after in pairwise(own))
+                if len(own) > 1 and apart and all(self._source(one).endswith(")") for one in own):
+                    yield self._with_word(own, word)
+
+    def _with_word(self, calls: Sequence[ast.Call], word: str) -> CodeChange:
+        """One change of all the text from the first of some calls to the end of the last."""
+        (row, column), (last_row, end) = _begin(calls[0]), _end(calls[-1])
+        rows = [one.encode() for one in self._lines[row - 1 : last_row]]
+        before = b"".join([*rows[:-1], rows[-1][:end]])[column:].decode()
+        for one in reversed(calls):
+            place, stop = one.end_lineno - row if one.end_lineno else 0, (one.end_col_offset or 1) - 1
+            own = rows[place]
+            rows[place] = own[:stop] + f", {word}".encode() + own[stop:]
+            end += (place == last_row - row) * len(f", {word}".encode())
+        after = b"".join([*rows[:-1], rows[-1][:end]])[column:].decode()
+        return CodeChange(self._function.__code__.co_filename, row, column, before, after)
 
     def _is_method(self, call: ast.Call) -> bool:
         """Tell whether a call is of a tensor's method, not of a module's function."""
@@ -257,6 +320,14 @@ class _Guesses:
         if getattr(node, "end_lineno", None) != (row := getattr(node, "lineno", 0)) or row > len(self._lines):
             return ""
         return self._lines[row - 1].encode()[node.col_offset : node.end_col_offset].decode()  # type: ignore[attr-defined]
+
+
+def _begin(call: ast.Call) -> tuple[int, int]:
+    return call.lineno, call.col_offset
+
+
+def _end(call: ast.Call) -> tuple[int, int]:
+    return call.end_lineno or call.lineno, call.end_col_offset or call.col_offset
 
 
 def _names(fact: object) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import erf, expit
 
+from align.forward.relation_thresholds import BISECTIONS, DIGITS_OF_FACTOR, MOST_SOFT_CAP
 from align.forward.relations.relation import Question, with_facts
 from align.words.catalogue import joined, sentence
 
@@ -101,6 +102,8 @@ def explain_pointwise(question: Question) -> Iterator[Relation]:
         _function(other, "activation-extra"),
         _clipped(other, "clipped"),
         _clipped(question, "clipping-missing"),
+        _soft_capped(question, "soft-cap-missing"),
+        _soft_capped(other, "soft-cap-extra"),
     )
     yield from islice(found, 1)
 
@@ -136,3 +139,23 @@ def _clipped(question: Question, name: str) -> Iterator[Relation]:
     found = question.confirm(name, np.clip(question.candidate, low, high), fitted=sum(reached.values()))
     if found := with_facts(found, {key: bound for key, bound in (("low", low), ("high", high)) if reached[key]}):
         yield found
+
+
+def _soft_capped(question: Question, name: str) -> Iterator[Relation]:
+    """`cap * tanh(x / cap)`: the cap is the one that the largest value shows, which must fit all others."""
+    given, capped = question.candidate_sample, question.sample
+    place = int(np.abs(given).argmax())
+    largest, reached = abs(float(given[place])), abs(float(capped[place]))
+    if not 0.0 < reached < largest or not np.isfinite(largest):
+        return
+    low, high = reached, largest * MOST_SOFT_CAP
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if middle * np.tanh(largest / middle) < reached else (low, middle)
+    for cap in dict.fromkeys((float(f"{high:.{DIGITS_OF_FACTOR}g}"), high)):
+        if question.fits(cap * np.tanh(given / cap)):
+            values = question.candidate.astype(np.float64)
+            found = with_facts(question.confirm(name, cap * np.tanh(values / cap), fitted=1), {"cap": cap})
+            if found:
+                yield found
+                return

@@ -84,6 +84,9 @@ WHOLE = {
     "activation-missing softmax": (softmax(SCORES, 1), SCORES, {"function": "softmax", "axis": 1}),
     "activation-extra": (IMAGE, FUNCTIONS["sigmoid"](IMAGE), {"function": "sigmoid"}),
     "activation-extra relu": (IMAGE, POSITIVE, {"function": "relu or relu6"}),
+    "soft-cap-missing": (3 * np.tanh(IMAGE / 3), IMAGE, {"cap": 3.0}),
+    "soft-cap-missing of 30": (30 * np.tanh(9 * IMAGE / 30), 9 * IMAGE, {"cap": 30.0}),
+    "soft-cap-extra": (IMAGE, 2.5 * np.tanh(IMAGE / 2.5), {"cap": 2.5}),
     "clipped": (IMAGE, np.clip(IMAGE, -9.0, 1.2), {}),
     "clipping-missing": (np.clip(IMAGE, -0.5, 1.2), IMAGE, {}),
 }
