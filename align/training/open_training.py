@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from align.core.training import StepTaker, Trainer, Training
@@ -48,10 +48,7 @@ def open_training(given: str | Training, *, from_start: bool = True) -> Training
     side = build_side(training.model)
     if not isinstance(side.reader, Trainer):
         raise CannotRunError.of("training_error.not_trained", framework=side.reader.name)
-    for optimizer in training.optimizers:
-        if not side.reader.is_optimizer(optimizer):
-            facts = {"kind": type(optimizer).__name__, "framework": side.reader.name}
-            raise SideError(label, say("training_reason.foreign_optimizer", **facts))
+    training = replace(training, optimizer=_known_optimizers(label, training, side.reader))
     trainer = StepsFromStart(side.reader) if from_start else side.reader
     return TrainingSide(Side(label, side.model, side.reader), training, trainer)
 
@@ -94,6 +91,19 @@ def batch_findings(side: TrainingSide, batch: Batch) -> tuple[Finding, ...]:
 
 def _taken_as(name: str, parameters: Mapping[str, str]) -> str:
     return say("batch_finding.as_parameter", name=name, parameter=parameters[name]) if name in parameters else name
+
+
+def _known_optimizers(label: str, training: Training, reader: Trainer) -> Any:
+    """The optimizers that the framework knows: a step of the user's own may call others, whose updates are seen."""
+    others = [one for one in training.optimizers if not reader.is_optimizer(one)]
+    if not others:
+        return training.optimizer
+    if training.step is None:
+        reason = say("training_reason.foreign_optimizer", kind=type(others[0]).__name__, framework=reader.name)
+        error = SideError(label, reason)
+        error.hint = say("training_reason.step_of_own_optimizer")
+        raise error
+    return [one for one in training.optimizers if one not in others]
 
 
 def _training(label: str, made: Any) -> Training:

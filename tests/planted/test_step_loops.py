@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import align
+from align.errors import SideError
 
 if TYPE_CHECKING:
     from align.training.step_result import StepComparison
@@ -148,6 +149,7 @@ def test_loops_that_train_the_same_are_no_fault(mine: dict[str, Any], theirs: di
     [
         ("not cleared", {"scale": 1024.0}, ("step", "gradients-not-cleared")),
         ("not cleared", {"parts": 2}, ("step", "gradients-not-cleared")),
+        ("not cleared", {"parts": 2, "clip": 0.1, "scale": 64.0}, ("step", "gradients-not-cleared")),
         ("summed", {"scale": 1024.0}, ("loss", "mean-against-sum")),
         ("summed", {}, ("loss", "mean-against-sum")),
         ("other labels", {"scale": 256.0}, ("loss", "labels-shifted")),
@@ -304,3 +306,59 @@ def test_what_hides_where_both_sides_do_the_same_is_found(
 ) -> None:
     mine = loop(parts=parts if fault == "heat" else 1)
     assert told(compared(mine, loop(fault, parts=parts))) == ([expected] if expected else RIGHT)
+
+
+class Descent:
+    """An optimizer of one's own: plain code with momentum, of no framework's class."""
+
+    def __init__(self, parameters: Any, rate: float) -> None:
+        self.parameters, self.rate = parameters, rate
+        self.kept = [one * 0 for one in parameters]
+
+    def update(self, gradients: Any) -> None:
+        self.kept = [0.9 * one + own for one, own in zip(self.kept, gradients, strict=True)]
+        for one, change in zip(self.parameters, self.kept, strict=True):
+            one.copy_(one - self.rate * change)
+
+
+def by_own_code(rate: float, *, counts: bool = True, moves: bool = True) -> align.Training:
+    net, criterion = Port(), nn.CrossEntropyLoss()
+    weights = mindspore.ParameterTuple(net.trainable_params())
+    descent = Descent(weights, rate)
+    grad = mindspore.value_and_grad(lambda x, label: criterion(net(x), label), None, weights)
+
+    def step(batch: dict[str, Any]) -> Any:
+        value, gradients = grad(batch["x"], batch["label"])
+        if moves:
+            descent.update(gradients if counts else [one * 0.5 for one in gradients[:1]] + [*gradients[1:]])
+        return value
+
+    return align.Training(net, criterion, descent, step)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({}, []),
+        ({"rate": 0.2}, [("optimizer", "learning-rate")]),
+        ({"counts": False}, [("optimizer", "learning-rate")]),
+        ({"moves": False}, [("optimizer", "did-not-move")]),
+    ],
+)
+def test_updates_by_code_of_ones_own_are_compared_by_what_they_change(
+    how: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    model, loss = Net(), torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    mine = align.Training(model, loss, optimizer)
+    result = compared(mine, by_own_code(**{"rate": 0.1, **how}))
+    assert told(result) == expected
+    assert all(one.sureness != "confirmed" for one in result.culprits)
+    assert [one.code for one in result.findings if one.code == "own-updates"] == ["own-updates"]
+
+
+def test_an_optimizer_of_ones_own_without_a_step_is_refused_with_what_to_return() -> None:
+    net = Port()
+    with pytest.raises(SideError) as error:
+        compared(reference(), align.Training(net, nn.CrossEntropyLoss(), Descent(net.trainable_params(), 0.1)))
+    assert "step" in (error.value.hint or "")

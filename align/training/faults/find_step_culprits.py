@@ -32,6 +32,7 @@ from align.training.faults.gradient_forms import (
 )
 from align.training.faults.gradient_scale import OF_LOSS, clipped_by_norm, named_scale, without_loss_scale
 from align.training.faults.loss_terms import OTHER, other_term, value_terms
+from align.training.faults.own_updates import own_update_culprits, own_update_findings
 from align.training.faults.statistic_faults import statistic_culprits
 from align.training.faults.step_updates import (
     held_by_none,
@@ -101,6 +102,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     of_optimizers = _of_optimizers(seen, scale)
     culprits += [*of_optimizers.culprits, *statistic_culprits(seen, owners), *find_recompute_faults(seen)]
     culprits += moved_culprits(seen, culprits)
+    culprits += own_update_culprits(seen) if not (seen.sees_updates or culprits) else []
     if not (culprits and is_half(seen.precision.whole)):  # there a fault of the first step may show in the second only
         culprits += later_gradients(seen, owners, named=bool(culprits))
     if scale is not None and not culprits and scale_of_optimizers(seen) == 1.0:
@@ -109,7 +111,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     culprits = without_followers(culprits)
     culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits if one not in excused]
     culprits = folded_culprits(culprits, seen)
-    notes = tuple(_otherwise(excused)) if excused else ()
+    notes = (*(_otherwise(excused) if excused else ()), *own_update_findings(seen))
     return of_optimizers._replace(
         culprits=culprits, findings=(*of_optimizers.findings, *notes), same=bool(excused) and not culprits
     )
@@ -230,12 +232,15 @@ def _of_whole_steps(seen: SeenSteps) -> StepFaults:
     """What is wrong in steps whose layers cannot be paired, as of parts of a batch: gradients that optimizers get."""
     frozen = frozen_culprits(seen)
     excluded = {name for one in (*frozen, *held_by_none(seen)) for name in one.parameters}
-    given = [one for one in given_in_whole(seen) if one.pairing.target not in excluded]
+    whole = given_in_whole(seen) if seen.sees_updates else ()
+    given = [one for one in whole if one.pairing.target not in excluded]
     culprits = [*frozen, *(_of_whole(one, seen) for one in value_culprits(given, "gradients", "step", {}))]
     culprits += moved_culprits(seen, culprits)
     culprits += later_gradients(seen, owners_of(seen.parameters[1]), named=bool(culprits))
+    culprits += own_update_culprits(seen) if not (seen.sees_updates or culprits) else []
     of_optimizers = _of_optimizers(seen, None)
-    return of_optimizers._replace(culprits=folded_culprits(culprits + of_optimizers.culprits, seen))
+    findings = (*of_optimizers.findings, *own_update_findings(seen))
+    return of_optimizers._replace(culprits=folded_culprits(culprits + of_optimizers.culprits, seen), findings=findings)
 
 
 def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:

@@ -233,7 +233,7 @@ def given_by_loops(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[Jud
 
     What is off by more than the noise of the gradient, and by more than arithmetic in its dtype explains, is wrong.
     """
-    if not any(side.own_step for side in seen.sides):
+    if not any(side.own_step for side in seen.sides) or not seen.sees_updates:
         return []
     right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
     given = seen.traces[0].values(0, GIVEN), seen.first.given_gradients
@@ -277,6 +277,8 @@ def later_gradients(seen: SeenSteps, owners: Mapping[str, str], *, named: bool) 
     longer the same, and of those where something else is `named`, only gradients with those of the step before in them
     count.
     """
+    if not seen.sees_updates:
+        return
     factors = {one.pairing: _factor_of(one) for one in given_in_whole(seen)}
     earlier: dict[Pairing, list[Array]] = {}
 

@@ -149,6 +149,8 @@ def _step_of(reference: FieldValue, candidate: FieldValue) -> object:
 def held_by_none(seen: SeenSteps) -> list[StepCulprit]:
     """Parameters that the reference's optimizers get a gradient of, and that are in no optimizer of the candidate."""
     held, given = seen.traces[1].held, seen.traces[0].values(0, GIVEN)
+    if not seen.sees_updates:
+        return []
     trained = {one.name for one in seen.parameters[1].parameters if one.trainable and not one.tied_to}
     pairs = [one for one in seen.names.pairings if one.source in given and one.target in trained]
     names = tuple(one.target for one in pairs if held is not None and one.target not in held)

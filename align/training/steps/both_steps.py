@@ -108,6 +108,11 @@ class SeenSteps:
         scale = (1.0, self.scale)[side] if scaled else self.scales[side]
         return {name: unscaled(one, scale) for name, one in found.items()} if scale != 1.0 else found
 
+    @property
+    def sees_updates(self) -> bool:
+        """Tell whether both sides' optimizers are their frameworks': what steps do without one is not seen."""
+        return all(side.trace.held is None or side.trace.held or not side.own_step for side in self.sides)
+
     def precision_of(self, target: str) -> tuple[str, str]:
         """The coarsest dtypes in which a parameter or buffer of the candidate was used."""
         return self.precision.of_layer(self._owners.get(target, ""))
