@@ -16,7 +16,7 @@ from align.forward.compare_forward import compare_forward as compare_forward
 from align.forward.compare_trace_folders import compare_trace_folders as compare_trace_folders
 from align.forward.emulate_model import emulate_model as emulate_model
 from align.forward.export_repro import export_repro as export_repro
-from align.forward.measure_power import measure_power as measure_power
+from align.forward.power.measure_power import measure_power as measure_power
 from align.hyperparameters.compare_hyperparameters import compare_hyperparameters as compare_hyperparameters
 from align.lint.lint_models import lint_models as lint_models
 from align.models.open_side import SideRequest as SideRequest

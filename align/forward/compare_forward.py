@@ -25,7 +25,6 @@ from align.forward.functions.compare_functions import BothRecords, compare_funct
 from align.forward.functions.look_inside import Budget, look_inside
 from align.forward.functions.try_edits import try_edits
 from align.forward.functions.try_missing_layers import try_missing_layers
-from align.forward.further_inputs import telling_inputs
 from align.forward.isolation.bench import Bench
 from align.forward.isolation.expected_calls import expected_calls
 from align.forward.isolation.isolate_layers import isolate_layers
@@ -49,8 +48,9 @@ from align.forward.layers.judge_forward import (
 )
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import probe_unseen, unseen_findings, with_unseen
-from align.forward.measure_power import answers_alike, power_of, with_power
-from align.forward.neutral_values import moved_alike
+from align.forward.power.further_inputs import telling_inputs
+from align.forward.power.measure_power import answers_alike, power_of, with_power
+from align.forward.power.neutral_values import moved_alike
 from align.forward.running.measure_noise import with_carried, with_functions
 from align.forward.running.predict_errors import chip_of, predicted, refuse_unknown
 from align.forward.running.run_both_models import kept_traces, run_both_models
@@ -193,10 +193,12 @@ def _further(task: _Task, done: _Done) -> _Further:
     found: list[FurtherRun] = []
     names = done.gathered.names
     own_names = names.weights.source_names, tuple(names.weights.weights.held)
-    moved = moved_alike(task.sides, own_names, names.parameters, names.name_map, names.weights.weights)
+    moved = moved_alike(task.sides, own_names, names.parameters, names.name_map)
     with moved as (neutral, values):
         if values is not None:
-            weights = replace(names.weights, weights=values.weights)
+            own = names.weights.weights
+            meant = {name: value for name, value in own.meant.items() if name not in values.targets}
+            weights = replace(names.weights, weights=replace(own, held=values.held, meant=meant))
             again = _again(task, replace(names, weights=weights), "neutral values", _worded(neutral, values.names))
             found.append(again[0])
             if again[1] is not None:
@@ -204,8 +206,8 @@ def _further(task: _Task, done: _Done) -> _Further:
         seen = set(values.names) if values is not None and found[-1].outcome == "aligned" else set()
         hidden = {name: why for name, why in neutral.items() if name not in seen}
     for other in telling_inputs(batches_of(task.inputs[0])) if task.inputs[0] is task.inputs[1] else ():
-        own = replace(task, inputs=(other.batches, other.batches))
-        again = _again(own, names, "other lengths" if other.lengths else "other inputs", other.blind_spots)
+        asked = replace(task, inputs=(other.batches, other.batches))
+        again = _again(asked, names, "other lengths" if other.lengths else "other inputs", other.blind_spots)
         found.append(again[0])
         if again[1] is not None:
             return _Further(tuple(found), again[1], hidden)

@@ -29,6 +29,7 @@ from align.words.message_words import counted, first_few
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from align.core.dtypes import Array
     from align.core.parameters import TensorMemory
     from align.core.protocols import Model, ModelReader
 
@@ -85,6 +86,12 @@ class Side:
         if isinstance(self.reader, ModelRunner):
             return self.reader
         raise CannotRunError.of("model_fault.not_run", name=self.reader.name)
+
+
+def fill_in_order(side: Side, values: Mapping[str, Array]) -> None:
+    """Fill a model with all its values by their order: a run may rename its parameters."""
+    names = side.reader.read_values(side.model)
+    side.reader.load_values(side.model, dict(zip(names, values.values(), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

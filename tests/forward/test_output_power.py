@@ -9,7 +9,7 @@ import pytest
 
 from align.core.measurements import Limit
 from align.core.traces import Capture
-from align.forward.measure_power import MovementSink, output_powers
+from align.forward.power.measure_power import MovementSink, output_powers
 
 RNG = np.random.default_rng(0)
 LIMIT = Limit(1e-3, 1e-3, "noise")

@@ -34,6 +34,7 @@ from align.forward.causes.suspects import (
 )
 from align.forward.isolation.locate_faults import ProducerLayer, unpaired_before
 from align.forward.thresholds import MOST_LEFT_OUT, MOST_UNPAIRED_TRIALS
+from align.models.open_side import fill_in_order
 from align.models.rebuild_from_settings import with_attributes
 from align.models.restore_state import restored_attributes
 from align.models.source_lines import layer_at
@@ -42,7 +43,6 @@ from align.rules.pitfalls import pitfalls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
-    from align.core.dtypes import Array
     from align.core.layer_settings import LayerSettings, Setting
     from align.core.protocols import Model
     from align.forward.causes.compare_live_weights import Weights
@@ -107,12 +107,6 @@ def right_weights(side: Side, weights: Weights) -> Iterator[None]:
     finally:
         if weights.meant:
             fill_in_order(side, weights.held)
-
-
-def fill_in_order(side: Side, values: Mapping[str, Array]) -> None:
-    """Fill a model with all its values by their order: a run may rename its parameters."""
-    names = side.reader.read_values(side.model)
-    side.reader.load_values(side.model, dict(zip(names, values.values(), strict=True)))
 
 
 NOBODY = Owner("")

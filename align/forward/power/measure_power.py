@@ -23,7 +23,6 @@ from align.core.protocols import Differentiator
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, UserCodeError
 from align.forward.forward_result import OutputPower, Power
-from align.forward.neutral_values import neutral_parameters
 from align.forward.parameter_power import (
     names_without_effect,
     parameter_powers,
@@ -31,6 +30,7 @@ from align.forward.parameter_power import (
     suspect_elements,
     tensor_scales,
 )
+from align.forward.power.neutral_values import neutral_parameters
 from align.forward.running.measure_noise import measure_noise
 from align.forward.running.run_both_models import trace_run
 from align.forward.thresholds import LEAST_SATURATED_ELEMENTS, MOST_INPUTS_ALONE, SATURATED_SHARE

@@ -16,8 +16,8 @@ import numpy as np
 
 from align.core.dtypes import is_float
 from align.core.protocols import OriginFollower
-from align.forward.causes.explain_culprits import fill_in_order
 from align.forward.thresholds import LARGEST_NEUTRAL_DRAW, LEAST_COPIED_ELEMENTS, NEUTRAL_SCALE_SHARE, SMALL_CONSTANT
+from align.models.open_side import fill_in_order
 from align.rules.layer_rules import role_of
 from align.traces.compare_weights import compare_weights, expected_weights
 from align.words.catalogue import sentence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.name_map import NameMap
     from align.core.parameters import Parameter, ParameterSet
-    from align.forward.causes.compare_live_weights import Weights
     from align.models.open_side import Side
 
 _SEED = 2  # no limit: of its own generator
@@ -36,10 +35,11 @@ _SEED = 2  # no limit: of its own generator
 
 @dataclass(frozen=True, slots=True)
 class MovedValues:
-    """What was moved on both sides: the reference's names, and what the candidate holds and should hold meanwhile."""
+    """What was moved: the reference's names, the candidate's, and all that the candidate holds meanwhile."""
 
     names: tuple[str, ...]
-    weights: Weights
+    targets: tuple[str, ...]
+    held: Mapping[str, Array]
 
 
 def neutral_parameters(side: ParameterSet, values: Mapping[str, Array]) -> dict[str, str]:
@@ -84,12 +84,11 @@ def moved_alike(
     names: tuple[Sequence[str], Sequence[str]],
     parameters: tuple[ParameterSet, ParameterSet],
     name_map: NameMap,
-    weights: Weights,
 ) -> Iterator[tuple[dict[str, str], MovedValues | None]]:
     """Move the reference's neutral values on both sides, and put all values back at the end.
 
     Yields why values are neutral by name, and what was moved: None if nothing can be moved alike. `names` are those of
-    both sides' values before any run, `weights` what the candidate holds.
+    both sides' values before any run.
     """
     own = tuple(
         dict(zip(named, side.reader.read_values(side.model).values(), strict=True))
@@ -112,8 +111,7 @@ def moved_alike(
             for named, side in zip(names, sides, strict=True)
         )
         if _agree_as_before(own, held, name_map):
-            meant = {name: value for name, value in weights.meant.items() if name not in changed}
-            yield neutral, MovedValues(tuple(sorted(moved)), replace(weights, held=held[1], meant=meant))
+            yield neutral, MovedValues(tuple(sorted(moved)), tuple(changed), held[1])
         else:
             yield neutral, None
     finally:

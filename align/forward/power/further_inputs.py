@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import is_float
-from align.forward.measure_power import drawn_from, is_structure
+from align.forward.power.measure_power import drawn_from, is_structure
 from align.forward.thresholds import DRAWN_LENGTH, LEAST_OTHER_LENGTH
 from align.words.catalogue import sentence
 

@@ -1,0 +1,1 @@
+"""What a comparison could have shown, and the states in which it shows more."""
