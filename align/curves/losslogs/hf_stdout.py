@@ -126,12 +126,10 @@ class _Reading:
         dicts = np.flatnonzero(~np.isnan(shares))
         owners = self._count - 1 + np.cumsum(~np.isnan(shares))
         bars = np.flatnonzero(of_bars & (owners >= 0))
-        own = [
-            (place, *map(int, step.groups())) for place in dicts.tolist() if (step := _OWN_STEP.search(printed[place]))
-        ]
-        if own:
-            places, steps_done, in_all = np.array(own, np.int64).T
-            self._bars.append(np.stack([owners[places], steps_done, in_all]))
+        if "'global_step/max_steps'" in block.text:
+            told = [(place, _OWN_STEP.search(printed[place])) for place in dicts.tolist()]
+            own = [(int(owners[place]), *map(int, step.groups())) for place, step in told if step]
+            self._bars.append(np.array(own, np.int64).reshape(-1, 3).T)
         self._bars.append(np.stack([owners[bars], read_printed_steps(done)[bars], lengths[bars]]))
         if len(dicts):
             lines = block.numbers[found.places[dicts]]

@@ -26,7 +26,9 @@ _SKIPPED = re.compile(
     r"|ignoring gradient|drop(?:s|ped|ping)?\b.{0,8}?\bstep|setting loss scale to)"
     r"|grad norm is \S+ skipping updating the model|overflow(?:[ _](?:cond|flag|status))?\s*(?:is|:|=)\s*True\b"
 )
+# One of each stands in such a line: a search that is quick where nothing is found.
 _WORDS = ("verflow", "VERFLOW", "kipping")
+_SAID = ("kip", "KIP", "True", "gnoring", "drop", "setting loss")
 _TABLES = {"csv", "jsonl", "json_arrays"}
 _STILL = re.compile(r"(?i)still update|not skip")
 # What differs between processes and times, but not between steps: the rank.
@@ -56,8 +58,12 @@ def with_overflow_lines(log: LossLog, source: LogSource) -> LossLog:
 def _overflow_lines(source: LogSource) -> Iterator[tuple[int, str]]:
     """Yield the number of each such line, and what it says but for times and ranks."""
     for block in source.blocks():
-        if any(word in block.text for word in _WORDS):
+        if _has_both(block.text):
             for number, line in block.lines():
-                found = _SKIPPED.search(line) if any(word in line for word in _WORDS) else None
+                found = _SKIPPED.search(line) if _has_both(line) else None
                 if found and not _STILL.search(line):
                     yield number, _RANK.sub("", line[found.start() :].strip())
+
+
+def _has_both(text: str) -> bool:
+    return any(word in text for word in _WORDS) and any(word in text for word in _SAID)
