@@ -14,6 +14,7 @@ import numpy as np
 from align.training.faults.find_step_faults import value_culprits
 from align.training.faults.gradient_scale import clipped_by_norm
 from align.training.faults.loss_terms import GradientGap, rms, value_term
+from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import judge_values, paired_values, values_of_both
 from align.training.steps.gradient_relations import NOT_CLEARED, GradientRelation
 from align.training.steps.record_step import BEFORE, COMPUTED, GIVEN
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.training.step_result import StepCulprit
 
 Kind = Literal["as they are", "all by norm", "each by norm", "by value", "decay"]
 CAUSES: dict[Kind, str] = {
@@ -302,6 +302,14 @@ def later_gradients(seen: SeenSteps, owners: Mapping[str, str], *, named: bool) 
         related = [one for one in judged if one.relation.cause and (known or one.relation.cause == NOT_CLEARED)]
         if found := value_culprits(related, "gradients", "step", owners, step + 1):
             yield from (named_not_cleared(one, seen) for one in found)
+            return
+        off = tuple(one.pairing.target for one in judged if one.factor > 1.0 and not one.is_noise)
+        if off and _has_sums(seen, step):
+            facts: dict[str, float | int | str] = {"steps": step + 1}
+            worst = max(one.factor for one in judged if one.pairing.target in off)
+            yield StepCulprit(
+                "gradients", "step", "", "", "", "", worst, NOT_CLEARED, facts, off, step=step + 1, sureness="confirmed"
+            )
             return
 
 
