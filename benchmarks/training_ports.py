@@ -2,7 +2,7 @@
 
 A folder of tests/planted/training_ports holds the original and its port with training(), the batches, the true map, and
 FAULTS: what is replaced in the port, where that is, and what a colleague would answer. `causes` are the ids of causes
-that say so; a fault without any is judged by its place alone.
+that say so. A cause is right too where the functional call, or the line, that is named stands in what was replaced.
 
 Run: python benchmarks/training_ports.py [NAME ...] [--clean N] [--only PATTERN] [--batches N] [--verbose] [--json]
   --clean N  N clean pairs of batches each, in the place of the faults
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests/planted/training_ports"
+CALL_DIFFERS = "call-differs"  # says where, and is measured, whatever the cause
 BARS = {"detected": 0.98, "place": 0.95, "cause": 0.88}
 WHERE = {
     "loss": ("loss",),
@@ -110,19 +111,35 @@ def compared(folder: Path, fault: dict[str, Any], batches: list[int]) -> dict[st
         for one in result.culprits
     ]
     right = [one for one in result.culprits if is_at(fault, one)]
-    causes = {cause for one in right for cause in one.cause.split(" + ")}
     known = set(fault.get("causes", ()))
+    lines = lines_of(fault, port)
+    told_so = [one for one in right if known & {*one.cause.split(" + ")} or lines & lines_named(one)]
     return {
         **row,
         "detected": result.verdict.exit_code == 1,
         "place": bool(right),
-        "cause": bool(causes & known) if known else bool(right),
-        "false": sum(one.sureness == "confirmed" and bool(known) and not known & {*one.cause.split(" + ")}
+        "cause": bool(told_so),
+        "false": sum(one.sureness == "confirmed" and one not in told_so and one.cause != CALL_DIFFERS
                      for one in result.culprits),
         "strangers": len(result.culprits) - len(right),
         "told": told,
         "seconds": round(time.perf_counter() - begun, 1),
     }  # fmt: skip
+
+
+def lines_of(fault: dict[str, Any], port: Path) -> set[int]:
+    """The lines of a port that a fault replaced; of what it took out the one in its place."""
+    text = port.read_text(encoding="utf-8")
+    if not fault.get("new"):
+        return set()
+    first = text[: text.index(fault["new"])].count("\n") + 1
+    return {*range(first, first + fault["new"].count("\n") + 1)}
+
+
+def lines_named(one: Any) -> set[int]:
+    """The lines that a culprit names as those of code at fault."""
+    named = one.inside.lines if one.inside else (one.line,) if one.part == "layer" else ()
+    return {int(line.rpartition(":")[2]) for line in named if line}
 
 
 def as_given(value: Any) -> Any:

@@ -362,3 +362,30 @@ def test_an_optimizer_of_ones_own_without_a_step_is_refused_with_what_to_return(
     with pytest.raises(SideError) as error:
         compared(reference(), align.Training(net, nn.CrossEntropyLoss(), Descent(net.trainable_params(), 0.1)))
     assert "step" in (error.value.hint or "")
+
+
+def test_a_decay_that_mindspore_leaves_out_by_names_says_so() -> None:
+    class Scaled(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm = nn.Dense(6, 12), nn.LayerNorm((12,), epsilon=1e-5)
+            self.last = nn.Dense(12, CLASSES)
+
+        def construct(self, x: Any) -> Any:
+            return self.last(self.norm(self.first(x)))
+
+    layers = torch.nn.Sequential()
+    for name, layer in zip(
+        Scaled().name_cells(), (torch.nn.Linear(6, 12), torch.nn.LayerNorm(12), Net().last), strict=True
+    ):
+        layers.add_module(name, layer)
+    net = Scaled()
+    mine = align.Training(
+        layers, torch.nn.CrossEntropyLoss(), torch.optim.SGD(layers.parameters(), 0.1, weight_decay=0.05)
+    )
+    theirs = align.Training(net, nn.CrossEntropyLoss(), nn.SGD(net.trainable_params(), 0.1, weight_decay=0.05))
+    (culprit,) = align.compare_training_step(
+        mine, theirs, batch={"input": BATCH["x"], "label": BATCH["label"]}
+    ).culprits
+    assert (culprit.cause, culprit.parameters) == ("weight-decay", ("norm.gamma", "norm.beta"))
+    assert "beta or gamma" in culprit.change

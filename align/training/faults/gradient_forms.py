@@ -31,7 +31,7 @@ from align.training.thresholds import (
 from align.training.updates.apply_rule import gradient_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.name_map import Pairing
@@ -329,18 +329,24 @@ def named_not_cleared(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
 def _has_sums(seen: SeenSteps, step: int) -> bool:
     """Tell whether the gradients of a step are one multiple of those of all steps so far together, as once clipped."""
     theirs = seen.traces[1].values(step, GIVEN)
-    sums: dict[str, Array] = {}
-    for number in range(step + 1):
-        pairs = values_of_both(seen.names, seen.computed(0, number, scaled=False), theirs)
-        own = {pairing.target: meant.astype(np.float64).ravel() for pairing, meant, _ in pairs}
-        sums = {name: sums[name] + one if name in sums else one for name, one in own.items()}
-    if not sums:
+    steps = [
+        {
+            pairing: (meant, own)
+            for pairing, meant, own in values_of_both(seen.names, seen.computed(0, one, scaled=False), theirs)
+        }
+        for one in range(step + 1)
+    ]
+    shared = [pairing for pairing in steps[step] if all(pairing in own for own in steps)]
+    if not shared:
         return False
-    value, together, alone = (
-        np.concatenate([np.asarray(source[name], np.float64).ravel() for name in sums])
-        for source in (theirs, sums, own)
-    )
+    value = _vector(steps[step][one][1] for one in shared)
+    sums = [_vector(own[one][0] for one in shared) for own in steps]
+    together, alone = np.sum(sums, axis=0), sums[step]
     return _left_by(value, together) <= UNEXPLAINED_SHARE < UNLIKE_NORMS_SHARE < _left_by(value, alone)
+
+
+def _vector(values: Iterable[Array]) -> Array:
+    return np.concatenate([one.astype(np.float64).ravel() for one in values])
 
 
 def _left_by(value: Array, other: Array) -> float:

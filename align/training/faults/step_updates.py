@@ -92,7 +92,7 @@ def wrong_updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], 
     """
     result, updates = compare_step_updates(seen)
     instead = _instead(seen.sides)
-    found = [_with_change(one, instead) for one in update_culprits(result)]
+    found = [_with_reason(_with_change(one, instead), seen.sides[1]) for one in update_culprits(result)]
     unscaled = [one for one in found if scaled and one.cause in SCALED_OFF]
     names = {name for one in unscaled for name in one.parameters}
     return [one for one in found if one not in unscaled], tuple(one for one in updates if one.candidate not in names)
@@ -114,6 +114,14 @@ def _with_change(culprit: StepCulprit, instead: str) -> StepCulprit:
     """What no setting of the candidate's optimizer changes asks for another one."""
     is_convention = not CONVENTIONS.isdisjoint(culprit.facts)
     return replace(culprit, change=instead) if instead and is_convention else culprit
+
+
+def _with_reason(culprit: StepCulprit, candidate: RecordedSteps) -> StepCulprit:
+    """Say what decides on the decay of parameters that MindSpore leaves out by their names, and what to write."""
+    paths = {candidate.groups[name].settings.path for name in culprit.parameters if name in candidate.groups}
+    if culprit.change or "weight-decay" not in culprit.cause or paths != {sentence("optimizer_note.beta_and_gamma")}:
+        return culprit
+    return replace(culprit, change=sentence("step_change.decay_by_names"))
 
 
 def _sizes(one: SteppedParameter, factor: float) -> ComparedUpdate:
