@@ -96,7 +96,7 @@ def compared(folder: Path, fault: dict[str, Any], batches: list[int]) -> dict[st
         port = Path(place, "port.py")
         if "old" in fault:
             port.write_text(port.read_text(encoding="utf-8").replace(fault["old"], fault["new"]), encoding="utf-8")
-        batch = module_at(Path(place, "data.py")).batch
+        batch, lines = module_at(Path(place, "data.py")).batch, lines_of(fault, port)
         try:
             result = align.compare_training_step(
                 f"{place}/original.py:training", f"{port}:training",
@@ -112,7 +112,6 @@ def compared(folder: Path, fault: dict[str, Any], batches: list[int]) -> dict[st
     ]
     right = [one for one in result.culprits if is_at(fault, one)]
     known = set(fault.get("causes", ()))
-    lines = lines_of(fault, port)
     told_so = [one for one in right if known & {*one.cause.split(" + ")} or lines & lines_named(one)]
     return {
         **row,
