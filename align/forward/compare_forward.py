@@ -206,6 +206,10 @@ def _further(task: _Task, done: _Done) -> _Further:
         seen = set(values.names) if values is not None and found[-1].outcome == "aligned" else set()
         hidden = {name: why for name, why in neutral.items() if name not in seen}
     for other in telling_inputs(batches_of(task.inputs[0])) if task.inputs[0] is task.inputs[1] else ():
+        if not other.batches:
+            reason = sentence("blind_spot.not_drawn")
+            found.append(FurtherRun("other inputs", other.blind_spots, "could not compare", reason))
+            continue
         asked = replace(task, inputs=(other.batches, other.batches))
         again = _again(asked, names, "other lengths" if other.lengths else "other inputs", other.blind_spots)
         found.append(again[0])

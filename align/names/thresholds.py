@@ -287,3 +287,8 @@ Choice: 2^20 elements take a tenth of a second to sort; larger ones would take l
 MOST_SEEDS_TRIED: Final = 3
 """So many draws of values are tried until every expert sees some rows.
 Choice: each costs two passes of the first side; a router that leaves one out thrice does so on these inputs."""
+
+MOST_DRAWS_OF_INPUTS: Final = 4
+"""So many inputs drawn from the given ones are tried where no output depends on a parameter.
+Choice: each is one more trial; an expert that four draws do not reach takes other inputs than these.
+"""

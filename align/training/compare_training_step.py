@@ -224,7 +224,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         again = folder / "candidate-again"
         refuse_random_steps(live, seen.sides[0].batches, seen.traces[1], run, again, seen.start)
     apart = take_apart(seen) if culprits else None
-    if apart is not None:
+    if apart is not None and seen.sees_updates:
         culprits = explain_at_rate_zero(culprits, seen, apart)
     losses = tuple(compared_losses(seen))
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))

@@ -94,16 +94,16 @@ def _taken_as(name: str, parameters: Mapping[str, str]) -> str:
 
 
 def _known_optimizers(label: str, training: Training, reader: Trainer) -> Any:
-    """The optimizers that the framework knows: a step of the user's own may call others, whose updates are seen."""
+    """The optimizers of the framework; None where a step of the user's own calls others, whose updates are compared."""
     others = [one for one in training.optimizers if not reader.is_optimizer(one)]
     if not others:
         return training.optimizer
-    if training.step is None:
+    if training.step is None or len(others) < len(training.optimizers):
         reason = say("training_reason.foreign_optimizer", kind=type(others[0]).__name__, framework=reader.name)
         error = SideError(label, reason)
         error.hint = say("training_reason.step_of_own_optimizer")
         raise error
-    return [one for one in training.optimizers if one not in others]
+    return None
 
 
 def _training(label: str, made: Any) -> Training:

@@ -365,3 +365,11 @@ Choice: each costs a training; one alone is small by chance too often."""
 EQUAL_RUNS_FACTOR: Final = 10.0
 """A loss moved if it moved by more than so many times what equal trainings differ by.
 Choice: the larger of two differences is a tenth of what a third one may be in about one of a hundred cases."""
+
+# Updates by code of the user's own.
+OWN_UPDATE_SHARE: Final = 1e-4
+"""By what share of a parameter's change two sides' own updates may be apart.
+Choice: float32 leaves far less; a decay of 1e-4 at weights that are ten times their gradients is ten times as much."""
+OWN_UPDATE_ROUNDINGS: Final = 30.0
+"""So many times what a gradient, or the stored value, is apart the change of it may be.
+Choice: Adam divides by the gradient's own size, so that small elements move by more than their share."""

@@ -142,8 +142,25 @@ def test_statistics_stay_positive_and_other_buffers_frozen_numbers_and_integers_
 def test_what_inputs_have_alike_is_told_and_drawn_otherwise(inputs: Any, spots: list[str]) -> None:
     found = [one for one in telling_inputs([{"x": inputs}]) if not one.lengths]
     assert [spot for one in found for spot in one.blind_spots] == spots
-    assert all(one.batches[0]["x"].shape == inputs.shape for one in found)
-    assert not any(np.array_equal(one.batches[0]["x"], inputs) for one in found)
+    drawn = [one.batches[0]["x"] for one in found if one.batches]
+    assert len(drawn) == len([spot for spot in spots if "symmetric" not in spot])  # which other edges there may be?
+    assert all(one.shape == inputs.shape and not np.array_equal(one, inputs) for one in drawn)
+
+
+def test_words_keep_what_their_rows_are_filled_up_with() -> None:
+    rows = np.array([[5, 9, 17, 33, 21, 7, 0, 0]] * 3)
+    (other,) = [one.batches[0]["ids"] for one in telling_inputs([{"ids": rows}]) if not one.lengths]
+    assert (other[:, -2:] == 0).all()
+    assert (np.sort(other) == np.sort(rows)).all()
+    assert len({tuple(row) for row in other}) > 1
+
+
+@pytest.mark.parametrize(
+    "beside", [np.array([6, 4]), np.array([[0], [5]]), np.array([[[1], [2]]] * 2), np.array([[0, 3], [2, 5]])]
+)
+def test_no_other_length_is_drawn_beside_what_may_count_or_point_at_tokens(beside: Any) -> None:
+    found = [*telling_inputs([{"x": np.random.default_rng(0).standard_normal((2, 6, 3)), "beside": beside}])]
+    assert not any(one.lengths for one in found)
 
 
 @pytest.mark.parametrize(("length", "other"), [(1, 3), (2, 3), (6, 3), (17, 8)])

@@ -311,20 +311,20 @@ def test_what_hides_where_both_sides_do_the_same_is_found(
 class Descent:
     """An optimizer of one's own: plain code with momentum, of no framework's class."""
 
-    def __init__(self, parameters: Any, rate: float) -> None:
-        self.parameters, self.rate = parameters, rate
+    def __init__(self, parameters: Any, rate: float, momentum: float = 0.9) -> None:
+        self.parameters, self.rate, self.momentum = parameters, rate, momentum
         self.kept = [one * 0 for one in parameters]
 
     def update(self, gradients: Any) -> None:
-        self.kept = [0.9 * one + own for one, own in zip(self.kept, gradients, strict=True)]
+        self.kept = [self.momentum * one + own for one, own in zip(self.kept, gradients, strict=True)]
         for one, change in zip(self.parameters, self.kept, strict=True):
             one.copy_(one - self.rate * change)
 
 
-def by_own_code(rate: float, *, counts: bool = True, moves: bool = True) -> align.Training:
+def by_own_code(rate: float, *, counts: bool = True, moves: bool = True, momentum: float = 0.9) -> align.Training:
     net, criterion = Port(), nn.CrossEntropyLoss()
     weights = mindspore.ParameterTuple(net.trainable_params())
-    descent = Descent(weights, rate)
+    descent = Descent(weights, rate, momentum)
     grad = mindspore.value_and_grad(lambda x, label: criterion(net(x), label), None, weights)
 
     def step(batch: dict[str, Any]) -> Any:
@@ -342,6 +342,7 @@ def by_own_code(rate: float, *, counts: bool = True, moves: bool = True) -> alig
         ({}, []),
         ({"rate": 0.2}, [("optimizer", "learning-rate")]),
         ({"counts": False}, [("optimizer", "learning-rate")]),
+        ({"momentum": 0.95}, [("optimizer", "")]),
         ({"moves": False}, [("optimizer", "did-not-move")]),
     ],
 )
@@ -389,3 +390,30 @@ def test_a_decay_that_mindspore_leaves_out_by_names_says_so() -> None:
     ).culprits
     assert (culprit.cause, culprit.parameters) == ("weight-decay", ("norm.gamma", "norm.beta"))
     assert "beta or gamma" in culprit.change
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.1, []), (5.0, [("optimizer", "learning-rate")])])
+def test_code_of_ones_own_on_both_sides_is_compared_too(rate: float, expected: list[tuple[str, str]]) -> None:
+    model, loss = Net(), torch.nn.CrossEntropyLoss()
+    kept = [torch.zeros_like(one) for one in model.parameters()]
+
+    def step(batch: dict[str, Any]) -> Any:
+        model.zero_grad()
+        value = loss(model(batch["x"]), batch["label"])
+        value.backward()
+        with torch.no_grad():
+            for one, velocity in zip(model.parameters(), kept, strict=True):
+                if one.grad is not None:
+                    velocity.mul_(0.9).add_(one.grad)
+                    one.sub_(0.1 * velocity)
+        return value
+
+    assert told(compared(align.Training(model, loss, None, step), by_own_code(rate))) == expected
+
+
+def test_an_optimizer_of_ones_own_beside_one_of_the_framework_is_refused() -> None:
+    net = Port()
+    weights = net.trainable_params()
+    both = [nn.SGD(weights[:2], 0.1), Descent(weights[2:], 0.1)]
+    with pytest.raises(SideError):
+        compared(reference(), align.Training(net, nn.CrossEntropyLoss(), both, lambda _: None))

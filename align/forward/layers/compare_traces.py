@@ -153,7 +153,8 @@ def _with_places(row: LayerComparison, reference: Array, candidate: Array) -> La
     if row.outcome != "not aligned" or row.measurement is None or row.limit is None or row.note:
         return row
     bound = row.limit.max_abs if row.measurement.max_abs > row.limit.max_abs else row.limit.rmse
-    own, other = (one.astype(np.float64) for one in (reference, candidate))
+    wide = np.complex128 if "c" in (reference.dtype.kind, candidate.dtype.kind) else np.float64
+    own, other = (one.astype(wide) for one in (reference, candidate))
     with np.errstate(invalid="ignore"):
         wrong = ~((np.abs(own - other) <= bound) | (own == other) | (np.isnan(own) & np.isnan(other)))
     samples = np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1)) if wrong.ndim > 1 else np.empty(0, int)

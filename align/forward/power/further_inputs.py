@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import is_float
-from align.forward.power.measure_power import drawn_from, is_structure
 from align.forward.thresholds import DRAWN_LENGTH, LEAST_OTHER_LENGTH
+from align.measure.draw_inputs import drawn_from, is_structure
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ TOKENS = 1  # no limit: the axis of tokens, behind that of samples
 
 @dataclass(frozen=True, slots=True)
 class OtherInputs:
-    """Inputs in the place of the given ones: what these cannot tell in words, and whether `lengths` are other ones."""
+    """Inputs in the place of the given ones: what these cannot tell in words, and whether `lengths` are other ones.
+
+    There are no `batches` where nobody knows which others the model takes.
+    """
 
     blind_spots: tuple[str, ...]
     batches: tuple[Batch, ...] = field(repr=False)
@@ -39,10 +42,13 @@ def telling_inputs(batches: Sequence[Batch]) -> Iterator[OtherInputs]:
     """Yield inputs that tell what the given ones cannot: with unlike values, and of another length."""
     names = dict.fromkeys(name for batch in batches for name in batch)
     alike = {name: spots for name in names if (spots := _blind_spots(name, batches))}
+    turned = [sentence("blind_spot.turned", name=name) for name in names if _stays_turned(name, batches)]
+    if turned:  # as the edges of a graph, which have no direction
+        yield OtherInputs(tuple(turned), ())
     if alike:
         generator = np.random.default_rng(_SEED)
         drawn = [
-            {name: drawn_from(value, generator) if name in alike else value for name, value in batch.items()}
+            {name: _other_values(value, generator) if name in alike else value for name, value in batch.items()}
             for batch in batches
         ]
         yield OtherInputs(tuple(spot for spots in alike.values() for spot in spots), tuple(drawn))
@@ -66,9 +72,27 @@ def _blind_spots(name: str, batches: Sequence[Batch]) -> list[str]:
         axis for axis in axes if axis not in same and all(np.array_equal(one, np.flip(one, axis)) for one in values)
     ]
     found += [sentence("blind_spot.symmetric", name=name, axis=axis) for axis in flipped]
-    if least > 2 and all(_is_symmetric(one) for one in values):
-        found.append(sentence("blind_spot.turned", name=name))
     return found
+
+
+def _stays_turned(name: str, batches: Sequence[Batch]) -> bool:
+    """Tell whether an input is symmetric over its last two axes in all batches."""
+    values = [batch[name] for batch in batches if name in batch]
+    known = all(one.ndim > 2 and _is_symmetric(one) for one in values)
+    return known and not any(_is_constant(one) or _is_mask_or_order(one) for one in values)
+
+
+def _other_values(value: Array, generator: np.random.Generator) -> Array:
+    """Other values that the model takes as well: rows of words keep what they are filled up with at their ends."""
+    if value.dtype.kind not in "iu" or value.ndim < 2 or _is_constant_along(value, -1):
+        return drawn_from(value, generator)
+    rows = value.reshape(-1, value.shape[-1]).copy()
+    for row in rows:
+        filled = row == row[-1]
+        end = value.shape[-1] - int(np.argmin(filled[::-1])) if not filled.all() else value.shape[-1]
+        end = end if value.shape[-1] - end > 1 else value.shape[-1]
+        row[:end] = generator.permutation(row[:end])
+    return rows.reshape(value.shape)
 
 
 def _is_mask_or_order(value: Array) -> bool:
@@ -98,7 +122,12 @@ def _only_length(batches: Sequence[Batch]) -> int | None:
     Rows of whole numbers are tokens, and so are the rows of floats in three axes.
     """
     lengths = {value.shape[TOKENS] for batch in batches for value in _tokens(batch)}
-    return lengths.pop() if len(lengths) == 1 else None
+    if len(lengths) != 1:
+        return None
+    (length,) = lengths
+    whole = [value for batch in batches for value in batch.values() if value.dtype.kind in "iu"]
+    # Other whole numbers may be lengths or places of tokens, which are others in inputs of another length.
+    return length if all(one.ndim == TOKENS + 1 and one.shape[TOKENS] == length for one in whole) else None
 
 
 def _tokens(batch: Batch) -> Iterator[Array]:

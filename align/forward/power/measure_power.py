@@ -34,6 +34,7 @@ from align.forward.power.neutral_values import neutral_parameters
 from align.forward.running.measure_noise import measure_noise
 from align.forward.running.run_both_models import trace_run
 from align.forward.thresholds import LEAST_SATURATED_ELEMENTS, MOST_INPUTS_ALONE, SATURATED_SHARE
+from align.measure.draw_inputs import drawn_from, is_structure
 from align.measure.judge_tensors import slices_of
 from align.measure.limits import limit_for, rounding_limit
 from align.measure.measure_arrays import measure
@@ -304,34 +305,8 @@ def replaced_in_turn(inputs: Mapping[str, Array], others: Mapping[str, Array]) -
     return {", ".join(group): {**inputs, **{name: others[name] for name in group}} for group in groups}
 
 
-def is_structure(value: Array) -> bool:
-    """Tell whether an input looks like a mask or an order."""
-    if not value.size:
-        return True
-    low, high = value.min(), value.max()
-    if low != high and ((value == low) | (value == high)).all():
-        return True
-    if value.dtype.kind not in "iu" or not value.ndim or value.shape[-1] < 2:
-        return bool(value.dtype.kind == "b")
-    earlier, later = value[..., :-1], value[..., 1:]
-    return bool((earlier <= later).all() or (earlier >= later).all())
-
-
 def _exchanged(value: Array) -> Array:
     return np.roll(value, 1, axis=0) if value.ndim else value
-
-
-def drawn_from(value: Array, generator: np.random.Generator) -> Array:
-    """Draw each element from all of them; floats that are all alike become normal ones of that size."""
-    flat = value.reshape(-1)
-    if not flat.size:
-        return value
-    if value.dtype.kind in "fcV" and (flat == flat[0]).all():
-        size = abs(flat[0].astype(np.complex128)) or 1.0
-        normal: Array = (size * generator.standard_normal(value.shape)).astype(value.dtype)
-        return normal
-    drawn: Array = flat[generator.integers(0, flat.size, flat.size)].reshape(value.shape)
-    return drawn
 
 
 def _changed(inputs: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:

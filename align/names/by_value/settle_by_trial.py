@@ -18,13 +18,14 @@ from align.core.name_map import Ambiguity
 from align.core.progress import silent
 from align.core.protocols import Differentiator
 from align.errors import ModelFailedError, UsageError
-from align.names.by_value.choose_partners import SettledGroups, settle_groups
+from align.measure.draw_inputs import inputs_drawn_from
+from align.names.by_value.choose_partners import BLIND, SettledGroups, settle_groups
 from align.names.by_value.trial_groups import fused_piece_orders, open_groups, settle_by_equality
 from align.names.by_value.trial_runs import TrialRuns
 from align.names.dataflow.settle_by_dataflow import map_by_dataflow
 from align.names.layers.read_layers import LayeredSides
 from align.names.matching.explain_unpaired import explain_unpaired_anew
-from align.names.thresholds import PERTURBING_SEED
+from align.names.thresholds import MOST_DRAWS_OF_INPUTS, PERTURBING_SEED
 from align.names.trial_parts.distinct_values import distinct_values
 from align.names.trial_parts.trial_sides import CallSampler, TrialSide
 from align.words.catalogue import joined, sentence
@@ -87,7 +88,37 @@ def _settled(
     whole = followed.pairings and not followed.ambiguous and not unseen and all(p.sure for p in followed.pairings)
     if whole or any(key == "map_warning.interrupted" for key, _ in notes):
         return followed, notes
-    return settle_by_trial(*sides, followed, inputs, progress), notes
+    settled = settle_by_trial(*sides, followed, inputs, progress)
+    return _with_more_inputs(sides, followed, settled, inputs, progress), notes
+
+
+def _with_more_inputs(
+    sides: tuple[Side, Side], before: NameMap, settled: NameMap, inputs: Mapping[str, Array], progress: Progress
+) -> NameMap:
+    """The map that is `settled`, from the one `before`, with what other inputs tell where the given show nothing.
+
+    They are drawn from the given ones: they may reach an expert that these do not.
+    """
+    order = TrialSide(sides[0]).parameters.names
+    for number in range(MOST_DRAWS_OF_INPUTS):
+        open_names = {name for group in settled.ambiguous for name in group.sources}
+        if not any(BLIND in group.reason for group in settled.ambiguous):
+            break
+        found = settle_by_trial(*sides, before, inputs_drawn_from(inputs, number), progress)
+        seen = {pairing.source for pairing in found.pairings if UNSEEN not in pairing.note}
+        new = [p for p in found.pairings if p.source in open_names]
+        reasons = {name: one.reason for one in settled.ambiguous for name in (*one.sources, *one.targets)}
+        settled = _with_trial(settled, SettledGroups(new, reasons), order)
+        settled = replace(settled, pairings=tuple(_noted(p, seen) for p in settled.pairings))
+    return settled
+
+
+def _noted(pairing: Pairing, seen: Set[str]) -> Pairing:
+    """A pair without the note that nothing depends on it, if that was `seen`."""
+    if pairing.source not in seen or UNSEEN not in pairing.note:
+        return pairing
+    left = [one for one in pairing.note.split("; ") if one != UNSEEN]
+    return replace(pairing, note=joined("; ", left) if left else "")
 
 
 def settle_by_trial(

@@ -108,7 +108,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     if scale is not None and not culprits and scale_of_optimizers(seen) == 1.0:
         culprits += value_culprits(scaled_back(seen, alone), "gradients", "step", owners)
     excused = trained_the_same(seen, named)
-    culprits = without_followers(culprits)
+    culprits = [_without_factor_of_one(one, seen) for one in without_followers(culprits)]
     culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits if one not in excused]
     culprits = folded_culprits(culprits, seen)
     notes = (*(_otherwise(excused) if excused else ()), *own_update_findings(seen))
@@ -156,6 +156,14 @@ def _of_loops(given: list[JudgedValue], seen: SeenSteps, owners: Mapping[str, st
     explained = clipped_by_norm(explain_given(given, seen), seen.first.given_gradients)
     found = (_of_scale(one, seen) for one in value_culprits(explained, "gradients", "step", owners))
     return [named_not_cleared(one, seen) for one in found]
+
+
+def _without_factor_of_one(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """Say nothing of a factor that only one number shows: any number is a multiple of another."""
+    shown = [seen.start[name].size for name in culprit.parameters if name in seen.start]
+    if culprit.cause != "gradient-factor" or culprit.kind != "backward" or shown != [1]:
+        return culprit
+    return replace(culprit, cause="", facts={}, sureness="unknown")
 
 
 def _of_scale(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:

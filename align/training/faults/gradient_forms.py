@@ -186,7 +186,7 @@ def _clipping(computed: Gradients, given: Gradients) -> Iterator[GradientForm]:
     yield GradientForm("each by norm", _rounded(max(cut)))
     bound = max(float(np.abs(one).max(initial=0.0)) for one in given.values())
     beyond = sum(int((np.abs(one) > bound * (1 + UNEXPLAINED_SHARE)).sum()) for one in computed.values())
-    if beyond >= FEWEST_AT_BOUND:
+    if beyond >= FEWEST_AT_BOUND or (beyond and _is_written(bound)):
         yield GradientForm("by value", _rounded(bound))
 
 
@@ -342,6 +342,11 @@ def _has_sums(seen: SeenSteps, step: int) -> bool:
     value = _vector(steps[step][one][1] for one in shared)
     sums = [_vector(own[one][0] for one in shared) for own in steps]
     together, alone = np.sum(sums, axis=0), sums[step]
+    given = values_of_both(seen.names, seen.traces[0].values(step, GIVEN), theirs)
+    kept = {pairing: meant for pairing, meant, _ in given}
+    known = all(one in kept for one in shared)
+    if known and _left_by(_vector(kept[one] for one in shared), together) <= UNEXPLAINED_SHARE:
+        return False  # the reference keeps them too
     return _left_by(value, together) <= UNEXPLAINED_SHARE < UNLIKE_NORMS_SHARE < _left_by(value, alone)
 
 

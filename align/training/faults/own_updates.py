@@ -6,41 +6,46 @@ changes is the reference's change, but for what rounding of the gradients does t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.dtypes import EPSILON, dtype_name
 from align.core.verdicts import Finding
+from align.training.faults.loss_terms import rms
 from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import carried_over, judge_values, paired_values
 from align.training.steps.record_step import AFTER, COMPUTED
-from align.training.thresholds import FACTOR_TOLERANCE, UNEXPLAINED_SHARE, WIDE_STEP_SHARE
+from align.training.thresholds import FACTOR_TOLERANCE, OWN_UPDATE_ROUNDINGS, OWN_UPDATE_SHARE, UNEXPLAINED_SHARE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
+    from align.core.measurements import Measurement
     from align.training.steps.both_steps import SeenSteps
-
-    Changes = dict[str, tuple[Array, Array]]
 
 
 def own_update_culprits(seen: SeenSteps) -> list[StepCulprit]:
     """Parameters that the candidate's own code changes otherwise than the reference's optimizer, of the first step so.
 
-    A factor of all changes is one of the learning rate, which is suspected: the step's own numbers are not seen.
+    A factor of all changes of the first step is one of the learning rate, which is suspected: the step's own numbers
+    are not seen.
     """
     for step in range(len(seen.traces[0].losses)):
         changes = _changes(seen, step)
-        off = [name for name, (mine, theirs) in changes.items() if _apart(mine, theirs) > WIDE_STEP_SHARE]
+        off = [name for name, one in changes.items() if _apart(one.meant, one.made) > one.limit]
         if not off:
             continue
-        mine, theirs = (np.concatenate([changes[name][side].ravel() for name in off]) for side in (0, 1))
+        mine = np.concatenate([changes[name].meant.ravel() for name in off])
+        theirs = np.concatenate([changes[name].made.ravel() for name in off])
         length = float(mine @ mine)
         factor = float(mine @ theirs) / length if length else 0.0
         scaled = (
-            factor != 0.0
+            step == 0
+            and factor != 0.0
             and _apart(factor * mine, theirs) <= UNEXPLAINED_SHARE
             and abs(factor - 1.0) > FACTOR_TOLERANCE
         )
@@ -49,7 +54,7 @@ def own_update_culprits(seen: SeenSteps) -> list[StepCulprit]:
             cause = "did-not-move"
         return [
             StepCulprit(
-                "update", "optimizer", "", "", "", "", _apart(mine, theirs) / WIDE_STEP_SHARE,
+                "update", "optimizer", "", "", "", "", _apart(mine, theirs) / max(changes[name].limit for name in off),
                 cause, {**facts}, tuple(off), step=step + 1, sureness="suspected" if cause else "unknown",
             )
         ]  # fmt: skip
@@ -63,31 +68,41 @@ def own_update_findings(seen: SeenSteps) -> Iterator[Finding]:
             yield Finding("own-updates", "note", side.label, sentence("step_finding.own_updates"))
 
 
-def _changes(seen: SeenSteps, step: int) -> Changes:
-    """What both sides' steps change of each parameter that has a gradient on the reference's side, in float64.
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What both sides change of a parameter, in float64, and by what share of it they may be apart."""
 
-    Left out is what has none but rounding.
-    """
-    given = seen.computed(0, step)
-    pairs = paired_values(seen.names, given, seen.computed(1, step))
+    meant: Array
+    made: Array
+    limit: float
+
+
+def _changes(seen: SeenSteps, step: int) -> dict[str, _Change]:
+    """Of each parameter that has a gradient on the reference's side; left out is what has none but rounding."""
+    pairs = paired_values(seen.names, seen.computed(0, step), seen.computed(1, step))
     judged = judge_values(pairs, seen.noise.together, (step, COMPUTED), alone=False, coarser=seen.precision_of)
-    noise = {one.pairing.target for one in judged if one.is_noise}
-    after = [trace.values(step, AFTER) for trace in seen.traces]
+    shares = {one.pairing: _share(one.measurement) for one in judged if not one.is_noise}
     before = _before(seen, step)
-    return {
-        one.pairing.target: (_wide(one.meant) - _wide(start), _wide(one.value) - _wide(start))
-        for one in paired_values(seen.names, *after)
-        if one.pairing.source in given and one.pairing.target not in noise
-        if (start := before.get(one.pairing.target)) is not None and one.meant is not None and one.value is not None
-    }
+    found = {}
+    for one in paired_values(seen.names, *(trace.values(step, AFTER) for trace in seen.traces)):
+        start, share = before.get(one.pairing.target), shares.get(one.pairing)
+        if share is not None and start is not None and one.meant is not None and one.value is not None:
+            meant, made = (value.astype(np.float64) - start for value in (one.meant, one.value))
+            rounding = EPSILON[dtype_name(start.dtype)] * rms(start) / max(rms(meant), float(np.finfo(np.float64).tiny))
+            limit = max(OWN_UPDATE_SHARE, OWN_UPDATE_ROUNDINGS * share, OWN_UPDATE_ROUNDINGS * rounding)
+            found[one.pairing.target] = _Change(meant, made, limit)
+    return found
+
+
+def _share(measurement: Measurement | None) -> float:
+    """By what share of its size the candidate's own gradient is another one."""
+    if measurement is None or not measurement.reference_rms:
+        return 0.0
+    return measurement.rmse / measurement.reference_rms
 
 
 def _before(seen: SeenSteps, step: int) -> Mapping[str, Array]:
     return carried_over(seen.names, seen.traces[0].values(step - 1, AFTER), seen.start) if step else seen.start
-
-
-def _wide(value: Array) -> Array:
-    return value.astype(np.float64)
 
 
 def _apart(mine: Array, theirs: Array) -> float:

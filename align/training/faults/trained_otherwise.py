@@ -17,7 +17,7 @@ from align.training.faults.gradient_scale import OF_LOSS
 from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import owners_of, values_of_both
 from align.training.steps.judge_step import is_half
-from align.training.steps.record_step import AFTER, BEFORE, GIVEN
+from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN
 from align.training.steps.step_tables import compared_losses
 from align.training.thresholds import (
     AVERAGE_TOLERANCE,
@@ -45,7 +45,7 @@ def frozen_culprits(seen: SeenSteps) -> list[StepCulprit]:
     """Parameters whose `requires_grad` is off on one side, and that the other one trains."""
     trained = [{one.name for one in side.parameters if one.trainable} for side in seen.parameters]
     frozen = [{one.name for one in side.parameters if one.trainable is False} for side in seen.parameters]
-    given = [_with_gradient(trace.values(0, GIVEN)) for trace in seen.traces]
+    given = [_with_gradient(trace.values(0, _seen_gradients(seen))) for trace in seen.traces]
     pairs = seen.names.pairings
     found = {
         "frozen-in-candidate": [
@@ -80,7 +80,7 @@ def moved_culprits(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> Iterator
     A weight decay moves them, or an average that a side keeps of other weights.
     """
     known = {name for one in culprits for name in one.parameters}
-    given = [_with_gradient(trace.values(0, GIVEN)) for trace in seen.traces]
+    given = [_with_gradient(trace.values(0, _seen_gradients(seen))) for trace in seen.traces]
     buffers = {one.name for one in seen.parameters[1].parameters if one.buffer}
     before, after = ([{**own} for own in _values(seen, what)] for what in (BEFORE, AFTER))
     starts = {pairing: both for pairing, *both in values_of_both(seen.names, *before)}
@@ -109,6 +109,11 @@ def moved_culprits(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> Iterator
 def _values(seen: SeenSteps, what: str) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
     first = seen.traces[0].values(0, what)
     return first, seen.start if what == BEFORE else seen.traces[1].values(0, what)
+
+
+def _seen_gradients(seen: SeenSteps) -> str:
+    """What of gradients is known: those that optimizers get, of code of the user's own those of the way back."""
+    return GIVEN if seen.sees_updates else COMPUTED
 
 
 def _with_gradient(gradients: Mapping[str, Array]) -> set[str]:
