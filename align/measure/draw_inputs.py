@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
 
 
-def inputs_drawn_from(inputs: Mapping[str, Array], seed: int) -> dict[str, Array]:
-    """Draw each input from its own elements; masks and orders stay."""
+def inputs_drawn_from(inputs: Mapping[str, Array], seed: int, *, times: int = 1) -> dict[str, Array]:
+    """Draw each input from its own elements, with so many `times` as many samples; masks and orders stay."""
     generator = np.random.default_rng(seed)
-    return {name: one if is_structure(one) else drawn_from(one, generator) for name, one in inputs.items()}
+    more = {name: np.concatenate([one] * times) if one.ndim else one for name, one in inputs.items()}
+    return {name: one if is_structure(one) else drawn_from(one, generator) for name, one in more.items()}
 
 
 def is_structure(value: Array) -> bool:

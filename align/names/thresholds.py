@@ -292,3 +292,8 @@ MOST_DRAWS_OF_INPUTS: Final = 4
 """So many inputs drawn from the given ones are tried where no output depends on a parameter.
 Choice: each is one more trial; an expert that four draws do not reach takes other inputs than these.
 """
+
+MORE_SAMPLES: Final = 8
+"""So many times as many samples are drawn in every other of these trials.
+Choice: a router sends few rows to each of many experts; more would make a trial slow.
+"""

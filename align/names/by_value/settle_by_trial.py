@@ -25,7 +25,7 @@ from align.names.by_value.trial_runs import TrialRuns
 from align.names.dataflow.settle_by_dataflow import map_by_dataflow
 from align.names.layers.read_layers import LayeredSides
 from align.names.matching.explain_unpaired import explain_unpaired_anew
-from align.names.thresholds import MOST_DRAWS_OF_INPUTS, PERTURBING_SEED
+from align.names.thresholds import MORE_SAMPLES, MOST_DRAWS_OF_INPUTS, PERTURBING_SEED
 from align.names.trial_parts.distinct_values import distinct_values
 from align.names.trial_parts.trial_sides import CallSampler, TrialSide
 from align.words.catalogue import joined, sentence
@@ -104,7 +104,11 @@ def _with_more_inputs(
         open_names = {name for group in settled.ambiguous for name in group.sources}
         if not any(BLIND in group.reason for group in settled.ambiguous):
             break
-        found = settle_by_trial(*sides, before, inputs_drawn_from(inputs, number), progress)
+        drawn = inputs_drawn_from(inputs, number, times=1 if number % 2 else MORE_SAMPLES)
+        try:
+            found = settle_by_trial(*sides, before, drawn, progress)
+        except ModelFailedError:  # a model may take so many samples only
+            continue
         seen = {pairing.source for pairing in found.pairings if UNSEEN not in pairing.note}
         new = [p for p in found.pairings if p.source in open_names]
         reasons = {name: one.reason for one in settled.ambiguous for name in (*one.sources, *one.targets)}
