@@ -87,7 +87,12 @@ def compared(folder: Path, fault: dict[str, Any], batches: list[int]) -> dict[st
     import align
     from align.errors import AlignError
 
-    row = {"port": folder.name, "fault": fault["name"], "moves": fault["moves"], "where": fault["where"]}
+    row = {
+        "port": folder.name,
+        "fault": fault["name"],
+        "moves": fault["moves"] or fault.get("later", False),
+        "where": fault["where"],
+    }
     row["answer"] = fault.get("answer", "")
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:

@@ -105,7 +105,7 @@ MOST_CODE_LEVELS: Final = 8
 Choice: where one side's loss is one call, all of the other's calls lie between, and a loss is a handful of them.
 """
 
-MOST_CODE_RUNS: Final = 24
+MOST_CODE_RUNS: Final = 16
 """Steps that are taken to find the call of a loss that is at fault.
 Choice: code of a loss has a few lines, most with one or two results to try; a step costs more than a run.
 """

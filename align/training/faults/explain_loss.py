@@ -235,7 +235,8 @@ def _counts(batch: Batch) -> list[int]:
     labels = [value for value in arrays if value.dtype.kind in "iu"]
     masks = [value for value in arrays if np.isin(value, (0, 1)).all()]
     found = [max((len(value) for value in arrays), default=0)]
-    found += [count for value in labels for count in (value.size, int((value >= 0).sum()), int((value > 0).sum()))]
+    parts = [part for value in labels for part in (value, value[:, 1:] if value.ndim > 1 else value)]
+    found += [count for one in parts for count in (one.size, int((one >= 0).sum()), int((one > 0).sum()))]
     found += [int((one != 0).sum()) for value in masks for one in (value, value[:, 1:] if value.ndim > 1 else value)]
     found += [value[:, 1:].size for value in (*labels, *masks) if value.ndim > 1]  # next tokens
     return [*dict.fromkeys(count for count in found if count > 1)]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 SCALED_OFF = ("gradient-scale", "did-not-move")  # what an optimizer shows that takes a loss scale off
 LATER = "schedule-later"
+FITTED_RATES = "schedule"
 
 
 def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[ComparedUpdate, ...]]:
@@ -92,10 +93,32 @@ def wrong_updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], 
     """
     result, updates = compare_step_updates(seen)
     instead = _instead(seen.sides)
-    found = [_with_reason(_with_change(one, instead), seen.sides[1]) for one in update_culprits(result)]
+    named = _without_fitted_rates(update_culprits(result), seen)
+    found = [_with_reason(_with_change(one, instead), seen.sides[1]) for one in named]
     unscaled = [one for one in found if scaled and one.cause in SCALED_OFF]
     names = {name for one in unscaled for name in one.parameters}
     return [one for one in found if one not in unscaled], tuple(one for one in updates if one.candidate not in names)
+
+
+def _without_fitted_rates(culprits: Sequence[StepCulprit], seen: SeenSteps) -> list[StepCulprit]:
+    """One culprit without a cause for all that rates of single steps would explain, where both sides' rates are equal.
+
+    So many free numbers explain much that is something else.
+    """
+    sources = {one.target: one.source for one in seen.names.pairings}
+    groups = seen.sides[0].groups, seen.sides[1].groups
+
+    def has_equal_rates(name: str) -> bool:
+        both = groups[0].get(sources.get(name, "")), groups[1].get(name)
+        rates = [one.rates for one in both if one is not None and not one.rates.problem and one.rates.values]
+        return len(rates) == len(both) and first_unlike_rate(rates[0], rates[1]) is None
+
+    fitted = [one for one in culprits if one.cause == FITTED_RATES and all(map(has_equal_rates, one.parameters))]
+    if not fitted:
+        return [*culprits]
+    names = tuple(name for one in fitted for name in one.parameters)
+    whole = replace(fitted[0], cause="", facts={}, parameters=names, sureness="unknown")
+    return [whole if one is fitted[0] else one for one in culprits if one is fitted[0] or one not in fitted]
 
 
 def _instead(sides: tuple[RecordedSteps, RecordedSteps]) -> str:

@@ -13,6 +13,7 @@ from align.training.thresholds import (
     FEWEST_AT_BOUND,
     LEAST_LOSS_SCALE,
     RELATION_ELEMENTS,
+    TERM_FEWEST_ELEMENTS,
     UNEXPLAINED_SHARE,
     UNEXPLAINED_SHARE_OF_HALF,
 )
@@ -132,10 +133,19 @@ def _cut_off(right: Array, own: Array) -> GradientRelation | None:
         own - clipped
     ).max() <= UNEXPLAINED_SHARE * scale:
         return GradientRelation("gradient-clipped", {"bound": float(f"{bound:.4g}")})
-    silent = (own == 0.0) & (right != 0.0)
-    if silent.any() and np.abs(own - right)[~silent].max(initial=0.0) <= UNEXPLAINED_SHARE * scale:
-        return GradientRelation("gradient-masked", {"share": float(f"{silent.mean():.3g}")})
-    missing = (right == 0.0) & (own != 0.0)
-    if missing.any() and np.abs(own - right)[~missing].max(initial=0.0) <= UNEXPLAINED_SHARE * scale:
-        return GradientRelation("gradient-not-masked", {"share": float(f"{missing.mean():.3g}")})
+    places = {"gradient-masked": (own == 0.0) & (right != 0.0), "gradient-not-masked": (right == 0.0) & (own != 0.0)}
+    for cause, other in places.items():
+        factor = _factor_in(right[~other], own[~other]) if other.any() else None
+        if factor is not None:
+            facts: dict[str, float | int | str] = {"share": float(f"{other.mean():.3g}")}
+            return GradientRelation(cause, facts if factor == 1.0 else {**facts, "factor": factor})
     return None
+
+
+def _factor_in(right: Array, own: Array) -> float | None:
+    """By what the one is the other, as of a mean over more places; 1 if it is the same, None if neither."""
+    length = float(right @ right)
+    factor = float(right @ own) / length if length and right.size >= TERM_FEWEST_ELEMENTS else 0.0
+    room = UNEXPLAINED_SHARE * np.abs(own).max(initial=0.0)
+    near = (one for one in (1.0, factor) if one and np.abs(own - one * right).max(initial=0.0) <= room)
+    return next((float(f"{one:.4g}") for one in near), None)

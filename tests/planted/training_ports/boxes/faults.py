@@ -113,6 +113,7 @@ FAULTS = [
         "causes": ["schedule-later"],
         "module": "",
         "answer": "The learning rate drops after 40 steps and not after 400.",
-        "moves": False,
+        "moves": False,  # in the steps that are taken
+        "later": True,
     },
 ]

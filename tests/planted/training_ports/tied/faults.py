@@ -79,7 +79,8 @@ FAULTS = [
         "causes": ["schedule-later"],
         "module": "",
         "answer": "The cosine after the warm-up goes down to 0, not to a tenth of the peak learning rate.",
-        "moves": False,
+        "moves": False,  # in the steps that are taken
+        "later": True,
     },
     {
         "name": "decay_of_norms_and_biases",
