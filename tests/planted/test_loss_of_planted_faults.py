@@ -95,7 +95,7 @@ def test_a_clean_port_trains_as_its_original(original: str, candidate: str, logs
         ("original", "shuffling", "noise of its own", "the order of the batches"),
         ("original", "early decay", "differs from a change of the learning rate", "--metric lr # around step 151"),
         ("original", "odd batch", "spike", "with the weights after step 120 on both sides, and the batch of step 121"),
-        ("original", "huge lr", "NaN", "--metric lr # they differ from step 1 on; then align forward"),
+        ("original", "huge lr", "NaN", "--metric lr # they differ from step 1 on; then align nonfinite"),
     ],
 )
 def test_a_planted_fault_gets_its_class_and_a_command_that_names_it(

@@ -15,6 +15,7 @@ from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.table_reader import TableReader, find_columns
 from align.curves.log_parts.text import known
 from align.errors import EmptyLogError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,10 +57,13 @@ class JsonSeriesFormat:
         """Read all such lines; raises EmptyLogError if none has a step and a loss."""
         columns = known(_columns(source), source, f"{self.name}: {EmptyLogError.COLUMNS}")
         reader = TableReader(columns, source.metric)
+        broken: list[int] = []
         for block in source.blocks():
-            if rows := list(_rows(block)):
+            if rows := list(_rows(block, broken)):
                 reader.add(block, np.array([row.line for row in rows], np.int64), _cells(rows))
-        return reader.read(source, self.name)
+        log = reader.read(source, self.name)
+        notes = (sentence("logs_note.no_objects", count=len(broken), line=broken[0]),) if broken else ()
+        return log.with_notes(notes)
 
 
 def _columns(source: LogSource) -> LogColumns | None:
@@ -67,16 +71,19 @@ def _columns(source: LogSource) -> LogColumns | None:
         return None
     names: dict[str, None] = {}
     for block in source.blocks() if any(f'"{value}"' in source.head().text for value in _VALUES) else ():
-        for row in _rows(block):
+        for row in _rows(block, []):
             names |= dict.fromkeys((*row.counts, *row.numbers))
     columns = find_columns(names, source.metric) if names else None
     return columns if columns is not None and columns.loss else None
 
 
-def _rows(block: LogBlock) -> Iterator[_Row]:
+def _rows(block: LogBlock, broken: list[int]) -> Iterator[_Row]:
+    """Yield the objects; numbers of lines that begin as one and are none go to `broken`."""
     for number, line in block.lines():
         text = line.strip()
-        found = _parsed(text.removeprefix(_PREFIX)) if text.startswith(("{", _PREFIX)) else None
+        begins = text.startswith(("{", _PREFIX))
+        found = _parsed(text.removeprefix(_PREFIX)) if begins else None
+        broken += [number] if begins and found is None else []
         row = _of_logger(number, found) if text.startswith(_PREFIX) else _of_one_number(number, found)
         if row is not None:
             yield row

@@ -111,7 +111,7 @@ def _shifted(evidence: CurveEvidence) -> int | None:
 
 TROUBLES = (
     Trouble("persistent overflow", events.overflows, commands.of_overflow, rates_first=False, of_values=False),
-    Trouble("NaN", events.not_finite, commands.of_nan, forward_first=False, rates_first=False, of_values=False),
+    Trouble("NaN", events.not_finite, commands.of_nan, forward_first=False, of_values=False),
     Trouble("a multiple of the reference", gaps.is_multiple, commands.of_multiple, forward_first=False),
     Trouble("counted one step apart", _shifted, commands.of_shift, forward_first=False, rates_first=False),
     Trouble("an update behind", _behind, commands.of_update_behind, forward_first=False, rates_first=False),
