@@ -94,7 +94,7 @@ def wrong_updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], 
     result, updates = compare_step_updates(seen)
     instead = _instead(seen.sides)
     named = _without_fitted_rates(update_culprits(result), seen)
-    found = [_with_reason(_with_change(one, instead), seen.sides[1]) for one in named]
+    found = [_with_change(one, instead) if instead else _with_reason(one, seen.sides[1]) for one in named]
     unscaled = [one for one in found if scaled and one.cause in SCALED_OFF]
     names = {name for one in unscaled for name in one.parameters}
     return [one for one in found if one not in unscaled], tuple(one for one in updates if one.candidate not in names)
