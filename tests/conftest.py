@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from contextlib import AbstractContextManager
 
-GUARD_SECONDS = 120
+GUARD_SECONDS = 60
 LIST_ENDS = 20
 settings.register_profile("no clock", deadline=None)
 settings.load_profile("no clock")
@@ -170,7 +170,7 @@ def guard() -> Callable[[float], AbstractContextManager[None]]:
 
 @pytest.fixture
 def guarded(guard: Callable[[float], AbstractContextManager[None]]) -> Iterator[None]:
-    """Hold the whole test to two minutes of processor time: what ends takes less on a slow machine too."""
+    """Hold the whole test to a minute of processor time."""
     with guard(GUARD_SECONDS):
         yield
 

@@ -176,32 +176,24 @@ def _step(run: Sequence[_Child]) -> int:
 
 
 def _positions(paths: Iterable[str], places: dict[str, tuple[list[_Child], int]]) -> dict[str, BlockPosition]:
-    """The position of each path; a layer that is no child itself stands where its module does."""
-    modules: dict[str, BlockPosition] = {}
-    found = {}
-    for path in paths:
+    """The position of each path: that of the module around it, and its own where it is a child of a run."""
+    known = {"": BlockPosition("", (), (), ())}
+
+    def position(path: str) -> BlockPosition:
+        if (found := known.get(path)) is not None:
+            return found
         module, dot, name = path.rpartition(".")
+        around = position(module)
+        coordinates, lengths, lists = around.coordinates, around.lengths, around.lists
         if path in places:
-            found[path] = _position(path, places)
-            continue
-        if module not in modules:
-            modules[module] = _position(module, places)
-        held = modules[module]
-        found[path] = BlockPosition(f"{held.family}{dot}{name}", held.coordinates, held.lengths, held.lists)
-    return found
+            run, at = places[path]
+            container = numbered(path)[-1][0]
+            name = f"{container.rpartition('.')[2]}{{{run[0].number}…{run[-1].number}}}"
+            coordinates, lengths, lists = (*coordinates, at), (*lengths, len(run)), (*lists, without_numbers(container))
+        known[path] = BlockPosition(f"{around.family}{dot}{name}", coordinates, lengths, lists)
+        return known[path]
 
-
-def _position(path: str, places: dict[str, tuple[list[_Child], int]]) -> BlockPosition:
-    parts, coordinates, lengths, lists = path.split("."), [], [], []
-    for container, _, child in numbered(path):
-        if child in places:
-            run, at = places[child]
-            coordinates.append(at)
-            lengths.append(len(run))
-            lists.append(without_numbers(container))
-            name = container.rpartition(".")[2]
-            parts[child.count(".")] = f"{name}{{{run[0].number}…{run[-1].number}}}"
-    return BlockPosition(".".join(parts), tuple(coordinates), tuple(lengths), tuple(lists))
+    return {path: position(path) for path in paths}
 
 
 @lru_cache(maxsize=1 << 16)
