@@ -25,7 +25,7 @@ from align.forward.thresholds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from align.core.dtypes import Array
     from align.core.traces import CaptureSink
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from align.forward.functions.mending_calls import Replaced
     from align.forward.functions.recorded_calls import RecordedCall, TensorKey
     from align.forward.relations.relation import Relation
-    from align.traces.module_calls import CallKey
 
-    Instead = Mapping[CallKey, Array]
+    Number = Callable[[CaptureSink], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,7 @@ class UnlikeCall:
     relation: Relation | None
 
 
-def find_unlike_call(
-    reference: Callable[[CaptureSink], float | None], candidate: Callable[[CaptureSink], float | None], far: float
-) -> UnlikeCall | None:
+def find_unlike_call(reference: Number, candidate: Number, far: float) -> UnlikeCall | None:
     """Find the call of the candidate that makes its number another one than the reference's.
 
     Each of the two runs its side, given right values, with a sink that sees functional calls, and returns the number
@@ -78,9 +75,7 @@ def find_unlike_call(
 class _Trials:
     """Runs of the candidate with other results of single calls, each tried once."""
 
-    def __init__(
-        self, inside: FollowedCalls, candidate: Callable[[CaptureSink], float | None], right: float, tolerance: float
-    ) -> None:
+    def __init__(self, inside: FollowedCalls, candidate: Number, right: float, tolerance: float) -> None:
         self._inside, self._candidate, self._right, self._tolerance = inside, candidate, right, tolerance
         self._tried: set[frozenset[tuple[int, int, float]]] = set()
 
