@@ -1,5 +1,8 @@
 """The bytes of stored tensors: mapped into memory, or read in blocks of a fixed size; which tensors are one.
 
+Where a format carries the CRC-32 of a record, it is reckoned while the record is streamed from end to end, or before a
+part of it is read or mapped; once for a file that is open.
+
 Whatever is written, compared or hashed goes through `byte_blocks`, so that none of it needs more memory than one
 block, however large the tensor. A buffer of 1 MiB is the fastest way to copy that was measured; maps a tensor at a
 time cost a third more, `copy_file_range` and threads gain nothing.
@@ -13,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import zlib
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from io import FileIO
     from pathlib import Path
 
-    from align.core.checkpoints import Extent, StoredTensor
+    from align.core.checkpoints import Checkpoint, Checksum, Extent, StoredTensor
     from align.core.dtypes import Array
     from align.core.parameters import Shape
 
@@ -46,7 +50,7 @@ def byte_blocks(tensor: StoredTensor, block: int = BLOCK_BYTES) -> Iterator[memo
     if tensor.blocks is not None:
         return tensor.blocks(block)
     if tensor.extent is not None:
-        return _file_blocks((tensor.extent,), block)
+        return _extent_blocks(tensor.extent, block)
     if tensor.pieces:
         return _file_blocks(tensor.pieces, block)
     return _array_blocks(tensor.load(), block)
@@ -59,6 +63,7 @@ def mapped(extent: Extent, shape: Shape, dtype: str) -> Callable[[], Array]:
         kind = numpy_dtype(dtype)
         if prod(shape) == 0:
             return np.empty(shape, kind)
+        check_crc(extent)
         before = extent.offset % mmap.ALLOCATIONGRANULARITY
         try:
             with extent.path.open("rb", buffering=0) as stream:  # np.memmap resolves each path
@@ -86,6 +91,58 @@ def joined(pieces: Sequence[Extent], shape: Shape, dtype: str) -> Callable[[], A
         return value
 
     return load
+
+
+def check_crc(extent: Extent) -> None:
+    """Read the record in which an extent lies, if it has a checksum that was not seen to hold.
+
+    Raises NotACheckpointError for a record that is damaged.
+    """
+    checksum = extent.checksum
+    if checksum is not None and not checksum.holds:
+        for _ in _extent_blocks(replace(extent, offset=checksum.offset, nbytes=checksum.nbytes), BLOCK_BYTES):
+            pass
+
+
+def require_crc(path: Path, checksum: Checksum, found: int) -> None:
+    """Note that a checksum holds; raises NotACheckpointError if the record has another one."""
+    if found != checksum.crc:
+        raise NotACheckpointError(path, say("zip_file.other_crc", name=checksum.record))
+    checksum.holds = True
+
+
+def check_whole(checkpoint: Checkpoint) -> None:
+    """Read all that a format has checksums of; raises NotACheckpointError for what is damaged."""
+    if checkpoint.check is not None:
+        checkpoint.check()
+    for extent in checkpoint.checksums:
+        check_crc(extent)
+    for tensor in checkpoint.tensors.values():
+        for _ in tensor.blocks(BLOCK_BYTES) if tensor.blocks is not None else ():
+            pass
+
+
+def _extent_blocks(extent: Extent, block: int) -> Iterator[memoryview]:
+    """The crc of a record is reckoned on the way to its end, or beforehand where the extent ends elsewhere."""
+    checksum = extent.checksum
+    if checksum is None or checksum.holds:
+        yield from _file_blocks((extent,), block)
+        return
+    before = replace(extent, offset=checksum.offset, nbytes=extent.offset - checksum.offset)
+    if before.nbytes > BLOCK_BYTES or before.nbytes + extent.nbytes != checksum.nbytes:
+        check_crc(extent)
+        yield from _file_blocks((extent,), block)
+        return
+    found, left = 0, extent.nbytes
+    for piece in _file_blocks((before,), BLOCK_BYTES):
+        found = zlib.crc32(piece, found)
+    if not left:
+        require_crc(extent.path, checksum, found)
+    for piece in _file_blocks((extent,), block):
+        found, left = zlib.crc32(piece, found), left - len(piece)
+        if not left:  # before the last piece is given out: nobody need ask whether there are more
+            require_crc(extent.path, checksum, found)
+        yield piece
 
 
 def _file_blocks(extents: Sequence[Extent], block: int) -> Iterator[memoryview]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from align.checkpoints.extents import overlapping_names, tied_names
+from align.checkpoints.extents import check_whole, overlapping_names, tied_names
 from align.checkpoints.names_in_file import declared_framework, training_notes
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
@@ -43,6 +43,7 @@ class Inspection(ShownResult):
     file to its size. `entries` are those that a key can choose and `key` is the one that was taken; with several and
     none chosen, `tensors` is empty and `key` None. `overlaps` pairs names whose bytes overlap without being tied.
     `other` names what is no tensor or has no plain form, and what it is; `notes` are what must be said beside that.
+    `crc_unchecked` says that the file carries a crc that was not checked, `crc_checked` that it was and holds.
     """
 
     result_kind = "inspect"
@@ -58,15 +59,18 @@ class Inspection(ShownResult):
     overlaps: tuple[tuple[str, str], ...]
     other: dict[str, str]
     crc_unchecked: bool
+    crc_checked: bool = False
     notes: tuple[str, ...] = ()
 
 
-def inspect_checkpoint(path: Path | str, key: str | None = None, *, trust_pickle: bool = False) -> Inspection:
+def inspect_checkpoint(
+    path: Path | str, key: str | None = None, *, trust_pickle: bool = False, check: bool = False
+) -> Inspection:
     """Read the headers of a checkpoint and say what is in it.
 
     `key` chooses an entry of a nested file. Without it, a file of several entries that could be the weights is
-    described by those entries, without tensors. `trust_pickle` lets torch run what the file pickles. Raises
-    what opening the file raises.
+    described by those entries, without tensors. `trust_pickle` lets torch run what the file pickles. `check` reads all
+    of which the file carries a crc. Raises what opening the file raises, NotACheckpointError for a crc that differs.
 
     >>> import numpy, tempfile
     >>> from pathlib import Path
@@ -78,9 +82,15 @@ def inspect_checkpoint(path: Path | str, key: str | None = None, *, trust_pickle
     """
     opened = partial(open_trusted if trust_pickle else open_checkpoint, path, odd_too=True)
     try:
-        return _described(opened(key))
+        found = opened(key)
+        described = _described(found)
     except SeveralEntriesError as error:
-        return _undecided(opened(error.keys[0]), error)
+        found = opened(error.keys[0])
+        described = _undecided(found, error)
+    if not check:
+        return described
+    check_whole(found)
+    return replace(described, crc_unchecked=False, crc_checked=described.crc_unchecked)
 
 
 def _described(checkpoint: Checkpoint) -> Inspection:
@@ -97,9 +107,13 @@ def _described(checkpoint: Checkpoint) -> Inspection:
         ties=tied_names(tensors),
         overlaps=overlapping_names(tensors),
         other={name: tensor.reason for name, tensor in checkpoint.odd.items()} | checkpoint.other,
-        crc_unchecked=checkpoint.check is not None,
+        crc_unchecked=checkpoint.check is not None or _carries_crc(checkpoint),
         notes=(*checkpoint.notes, *training_notes(checkpoint), *unfinished_notes(checkpoint)),
     )
+
+
+def _carries_crc(checkpoint: Checkpoint) -> bool:
+    return bool(checkpoint.checksums) or any(tensor.blocks is not None for tensor in checkpoint.tensors.values())
 
 
 def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection:

@@ -275,6 +275,7 @@ class _Merged:
             key=self.shards[0].key,
             files=(self.index, *(shard.path for shard in self.shards)),
             odd={name: tensor for shard in self.shards for name, tensor in shard.odd.items()},
+            checksums=tuple(extent for shard in self.shards for extent in shard.checksums),
             check=self.check if any(shard.check is not None for shard in self.shards) else None,
         )
 

@@ -27,7 +27,6 @@ from align.convert.diff.pair_checkpoints import (
 from align.convert.diff.update_sums import array_blocks
 from align.convert.diff_result import CheckpointDiff
 from align.convert.thresholds import PART_ELEMENTS, READING_THREADS
-from align.core.checkpoints import Extent
 from align.core.dtypes import numpy_dtype
 from align.core.progress import Progress, silent
 from align.measure.choose_kernel import Kernels
@@ -206,5 +205,5 @@ def _cut(tensor: StoredTensor, start: int, count: int) -> StoredTensor:
     if tensor.extent is None:
         return tensor
     size = numpy_dtype(tensor.dtype).itemsize
-    extent = Extent(tensor.extent.path, tensor.extent.offset + start * size, count * size)
+    extent = replace(tensor.extent, offset=tensor.extent.offset + start * size, nbytes=count * size)
     return replace(tensor, shape=(count,), extent=extent)

@@ -17,13 +17,29 @@ if TYPE_CHECKING:
     from align.core.parameters import Shape
 
 
+@dataclass(slots=True)
+class Checksum:
+    """The CRC-32 that a format carries of a record: of `nbytes` at `offset` of its file; `holds` once that was seen."""
+
+    record: str
+    offset: int
+    nbytes: int
+    crc: int
+    holds: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a tensor's bytes lie contiguously, little-endian and in C order: `nbytes` at `offset` of `path`."""
+    """Where a tensor's bytes lie contiguously, little-endian and in C order: `nbytes` at `offset` of `path`.
+
+    `checksum` is that of the record in which they lie, None where the format has none; what reads bytes of an extent
+    (`checkpoints.extents`) checks it.
+    """
 
     path: Path
     offset: int
     nbytes: int
+    checksum: Checksum | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +100,8 @@ class Checkpoint:
     one. `odd` are tensors without a plain form, for which `require_plain` refuses the checkpoint; `notes` say what
     whoever uses it must know. `told_shapes` and `told_parts` are what a training said of itself: the true shapes of
     weights, and into how many parts the model was cut, by setting. `elsewhere` are the names in the other shards, where
-    the file is one of several. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises
-    NotACheckpointError.
+    the file is one of several. `checksums` are where records with a checksum lie, which is checked as they are read.
+    `check` reads what nothing else vouches for (a crc over the whole file) and raises NotACheckpointError.
     """
 
     path: Path
@@ -102,6 +118,7 @@ class Checkpoint:
     told_shapes: dict[str, Shape] = field(default_factory=dict)
     told_parts: dict[str, int] = field(default_factory=dict)
     elsewhere: tuple[str, ...] = ()
+    checksums: tuple[Extent, ...] = field(default=(), repr=False, compare=False)
     check: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -171,10 +171,20 @@ class CallRecorder:
         if self._overwrite is not None:
             self._overwrite.put_back()
 
-    def function(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
-        """Note a functional call that was made, as a module `running/name` of its own; return what it is to return."""
+    def function(
+        self, name: str, again: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+    ) -> Any:
+        """Note a functional call that was made, as a module `running/name` of its own; return what it is to return.
+
+        Where it is to be given something else, it is made `again`; nothing is written into what it was given.
+        """
         path = f"{self.running}/{name}"
-        self.begin(path, args, kwargs, name)
+        overwrite, self._overwrite = self._overwrite, None
+        try:
+            others = self.begin(path, args, kwargs, name)
+        finally:
+            self._overwrite = overwrite
+        output = output if others is None else again(*others[0], **others[1])
         changed = self.end(path, name, output)
         return output if changed is None else changed
 

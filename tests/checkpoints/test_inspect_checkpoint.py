@@ -36,7 +36,8 @@ def test_shapes_dtypes_and_sizes_are_told_of_every_format(tmp_path, name):
     assert (found.format, found.path, found.files) == (name, str(path), {str(path): path.stat().st_size})
     facts = {tensor.name: (tensor.shape, tensor.dtype, tensor.nbytes, tensor.contiguous) for tensor in found.tensors}
     assert facts == {n: (v.shape, v.dtype.name, v.nbytes, True) for n, v in VALUES.items()}
-    assert (found.key, found.ties, found.overlaps, found.crc_unchecked) == ("", (), (), False)
+    assert (found.key, found.ties, found.overlaps, found.crc_checked) == ("", (), (), False)
+    assert found.crc_unchecked == (path.read_bytes()[:2] == b"PK")  # zip files have one of each record
 
 
 @pytest.mark.parametrize(

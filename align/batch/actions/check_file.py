@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.batch.actions.fingerprints import stored_print
-from align.checkpoints.extents import byte_blocks
+from align.checkpoints.extents import byte_blocks, check_whole
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.dtypes import numpy_dtype
 from align.words.catalogue import say
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 def check_file(paths: list[Path], options: Mapping[str, Any]) -> dict[str, Any]:
     """Read all tensors of a checkpoint; one with NaN or Inf is not aligned."""
     found = open_checkpoint(paths[0], options.get("key"))
-    if found.check is not None:
-        found.check()
+    check_whole(found)
     odd = {name: count for name, tensor in found.tensors.items() if (count := _not_finite(tensor))}
     reason = say("batch_task.read", count=len(found.tensors))
     if odd:

@@ -24,7 +24,7 @@ from align.checkpoints.thresholds import (
     MOST_VALUES_LOOKED_AT,
     MOST_VIEWS_OF_A_BYTE,
 )
-from align.core.checkpoints import Checkpoint, Extent, OddTensor, StoredTensor
+from align.core.checkpoints import Checkpoint, OddTensor, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, sentence, texts
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.checkpoints.format_parts.pickle.torch_tensors import TensorView
+    from align.core.checkpoints import Extent
     from align.core.dtypes import Array
     from align.core.parameters import Shape
 
@@ -113,9 +114,9 @@ def _tensor(path: Path, name: str, view: TensorView, place: Extent | None) -> St
     # A storage goes by its place, which is short, where its key may not be.
     storage = f"{place.offset}+{view.offset}:{view.shape}:{view.stride}"
     if view.contiguous:
-        extent = Extent(path, place.offset + view.offset * itemsize, view.nbytes)
+        extent = replace(place, offset=place.offset + view.offset * itemsize, nbytes=view.nbytes)
         return StoredTensor(name, view.shape, view.dtype, mapped(extent, view.shape, view.dtype), extent, storage)
-    whole = Extent(path, place.offset, view.needs)
+    whole = replace(place, nbytes=view.needs)
     return StoredTensor(name, view.shape, view.dtype, lambda: _strided(view, whole), None, storage)
 
 

@@ -17,14 +17,15 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
+from align.checkpoints.extents import require_crc
 from align.checkpoints.thresholds import LONGEST_DIRECTORY_BYTES, MOST_DEFLATED, PACKED_BLOCK_BYTES
-from align.core.checkpoints import Extent
+from align.core.checkpoints import Checksum, Extent
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import HostileFileError, NotACheckpointError
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from io import RawIOBase
     from pathlib import Path
 
@@ -57,11 +58,17 @@ def zip_records(path: Path) -> dict[str, Record]:
     try:
         with _Directory(path) as stream, zipfile.ZipFile(stream) as archive:
             infos, end = archive.infolist(), archive.start_dir
-            records = [_record(path, stream, info) for info in infos]
+            is_checked = any(info.CRC for info in infos)  # torch can leave all of them out
+            records = [_record(path, stream, info, is_checked) for info in infos]
     except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
         raise NotACheckpointError(path, say("zip_file.damaged", error=error)) from error
     _check_layout(path, infos, records, end)
     return {record.name: record for record in records}
+
+
+def record_checksums(records: Mapping[str, Record]) -> tuple[Extent, ...]:
+    """Where records with a checksum lie as they are; what is compressed is checked as it is unpacked."""
+    return tuple(record.extent for record in records.values() if record.extent.checksum is not None)
 
 
 def read_record(record: Record, limit: int | None = None) -> bytes:
@@ -79,8 +86,8 @@ def read_record(record: Record, limit: int | None = None) -> bytes:
 def record_pieces(record: Record, first: int = BLOCK_BYTES) -> Iterator[bytes]:
     """Yield a record's content in pieces of at most 1 MiB; of one that is not compressed the first has `first` bytes.
 
-    What is compressed is unpacked to its claimed size at most, and its crc checked at the end; torch can leave the crc
-    of the others out. Raises NotACheckpointError if the content is not what the directory says.
+    What is compressed is unpacked to its claimed size at most, and the crc is checked at the end. Raises
+    NotACheckpointError if the content is not what the directory says.
     """
     path, left = record.extent.path, record.size
     with path.open("rb", buffering=0) as stream:
@@ -93,10 +100,12 @@ def record_pieces(record: Record, first: int = BLOCK_BYTES) -> Iterator[bytes]:
 
 
 def _stored(record: Record, stream: RawIOBase, first: int) -> Iterator[bytes]:
-    left, most = record.size, min(first, BLOCK_BYTES)
+    left, most, crc = record.size, min(first, BLOCK_BYTES), 0
     while left and (piece := stream.read(min(left, most))):
+        left, most, crc = left - len(piece), BLOCK_BYTES, zlib.crc32(piece, crc)
+        if not left and record.extent.checksum is not None:
+            require_crc(record.extent.path, record.extent.checksum, crc)
         yield piece
-        left, most = left - len(piece), BLOCK_BYTES
 
 
 def _unpacked(record: Record, stream: RawIOBase) -> Iterator[bytes]:
@@ -138,7 +147,7 @@ class _Directory(io.BufferedReader):
         return super().read(size)
 
 
-def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
+def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo, is_checked: bool) -> Record:
     stream.seek(info.header_offset)
     header = stream.read(LOCAL_HEADER.size)
     if len(header) < LOCAL_HEADER.size or not header.startswith(ZIP_HEAD):
@@ -154,8 +163,9 @@ def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise NotACheckpointError(path, say("zip_file.unknown_method", name=name))
     offset = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
-    extent = Extent(path, offset, info.compress_size)
-    return Record(name, extent, info.file_size, info.CRC, info.compress_type != zipfile.ZIP_STORED)
+    compressed = info.compress_type != zipfile.ZIP_STORED
+    checksum = Checksum(name, offset, info.file_size, info.CRC) if is_checked and not compressed else None
+    return Record(name, Extent(path, offset, info.compress_size, checksum), info.file_size, info.CRC, compressed)
 
 
 def _check_layout(path: Path, infos: list[zipfile.ZipInfo], records: list[Record], end: int) -> None:

@@ -7,7 +7,7 @@ would unpickle, is refused. Written archives are plain (stored) and bear no date
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -21,11 +21,12 @@ from align.checkpoints.format_parts.zip_records import (
     ZipWriter,
     first_record_name,
     read_record,
+    record_checksums,
     record_pieces,
     zip_records,
 )
 from align.checkpoints.thresholds import LONGEST_RECORD_NAME
-from align.core.checkpoints import Checkpoint, Extent, StoredTensor
+from align.core.checkpoints import Checkpoint, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import MissingEntryError
@@ -62,14 +63,15 @@ class NpzFormat:
             raise MissingEntryError(path, key, ())
         tensors: dict[str, StoredTensor] = {}
         other: dict[str, str] = {}
-        for record in zip_records(path).values():
+        records = zip_records(path)
+        for record in records.values():
             name = record.name.removesuffix(SUFFIX)
             header = read_npy_header(path, record.name, record.size, partial(read_record, record))
             if header.dtype.kind in "SU":
                 other[name] = sentence("entry_note.text_array", shape=str(header.shape))
             else:
-                tensors[name] = _tensor(path, name, record, header)
-        return Checkpoint(path, self.name, tensors, {}, other)
+                tensors[name] = _tensor(name, record, header)
+        return Checkpoint(path, self.name, tensors, {}, other, checksums=record_checksums(records))
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Name the tensors of a dtype that NumPy does not know, and names that a zip file cannot hold."""
@@ -88,7 +90,7 @@ class NpzFormat:
 PLUGIN = NpzFormat()
 
 
-def _tensor(path: Path, name: str, record: Record, header: NpyHeader) -> StoredTensor:
+def _tensor(name: str, record: Record, header: NpyHeader) -> StoredTensor:
     dtype, shape = dtype_name(header.dtype), header.shape
     rows_first = not header.fortran or len(shape) <= 1
     little = header.dtype.newbyteorder("<") == header.dtype
@@ -96,7 +98,8 @@ def _tensor(path: Path, name: str, record: Record, header: NpyHeader) -> StoredT
         return StoredTensor(name, shape, dtype, lambda: _load(record, header), blocks=partial(_blocks, record, header))
     if record.compressed or not little:
         return StoredTensor(name, shape, dtype, lambda: _load(record, header))
-    extent = Extent(path, record.extent.offset + header.length, record.size - header.length)
+    whole = record.extent
+    extent = replace(whole, offset=whole.offset + header.length, nbytes=record.size - header.length)
     if not rows_first:
         columns = mapped(extent, shape[::-1], dtype)
         return StoredTensor(name, shape, dtype, lambda: columns().T)

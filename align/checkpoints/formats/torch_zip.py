@@ -10,7 +10,7 @@ would import what it names. Tied tensors share one record, so that they come bac
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -25,6 +25,7 @@ from align.checkpoints.format_parts.zip_records import (
     ZipWriter,
     first_record_name,
     read_record,
+    record_checksums,
     zip_records,
 )
 from align.checkpoints.thresholds import LONGEST_PICKLE_BYTES
@@ -64,11 +65,13 @@ class TorchFormat:
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Interpret the pickle and check every view against its record."""
         with collector_paused():
-            return torch_checkpoint(path, self.name, *_contents(path), key)
+            tree, storages, checksums = _contents(path)
+            return replace(torch_checkpoint(path, self.name, tree, storages, key), checksums=checksums)
 
     def read_tensor(self, path: Path) -> StoredTensor:
         """The tensor that `torch.save(tensor, path)` wrote."""
-        return single_tensor(path, *_contents(path))
+        tree, storages, _ = _contents(path)
+        return single_tensor(path, tree, storages)
 
     def write_tensor(self, stream: BinaryIO, tensor: StoredTensor) -> None:
         """Write what `torch.save(tensor, path)` makes."""
@@ -88,13 +91,13 @@ class TorchFormat:
 PLUGIN = TorchFormat()
 
 
-def _contents(path: Path) -> tuple[Any, dict[str, Extent]]:
-    """The pickled tree, and where the storages lie that it refers to."""
+def _contents(path: Path) -> tuple[Any, dict[str, Extent], tuple[Extent, ...]]:
+    """The pickled tree, where the storages lie that it refers to, and all records that have a checksum."""
     records = zip_records(path)
     folder = _folder(path, records)
     _refuse_unreadable(path, folder, records)
     tree = read_pickle(path, read_record(records[f"{folder}/{PICKLE}"])).value
-    return tree, _storages(folder, records)
+    return tree, _storages(folder, records), record_checksums(records)
 
 
 def _is_pickle(name: str) -> bool:

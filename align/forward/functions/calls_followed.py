@@ -42,13 +42,15 @@ class FollowedCalls:
         self._counterparts: dict[tuple[str, int], list[Counterpart]] = {}
         self._sources: dict[CallKey, tuple[Likeness, ...]] = {}
         self._meant_sources: dict[CallKey, frozenset[TensorKey]] = {}
-        self.firsts, self.followed = self._follow(ends)
+        self._ends = tuple(ends)
+        self.firsts, self.followed = self._follow(self._ends)
 
     def _follow(self, ends: Iterable[TensorKey]) -> tuple[list[RecordedCall], list[RecordedCall]]:
         """Calls that make something unknown of what is known, and all behind them, each in the order of the run."""
         ends = list(ends)
         open_keys, passed = [*ends], set[bytes]()
-        firsts, followed = [], []
+        firsts: list[RecordedCall] = []
+        followed: list[RecordedCall] = []
         while open_keys and len(passed) < MOST_FOLLOWED_CALLS:
             key = open_keys.pop()
             maker = self.made.makers.get(key)
@@ -57,7 +59,7 @@ class FollowedCalls:
             passed.add(key)
             unknown = [one for one in maker.given if self.likeness(one) is None and one in self.made.makers]
             open_keys += unknown
-            if maker.is_function and len(maker.returned) == 1:
+            if maker.is_function and not any(one is maker for one in followed):
                 followed.append(maker)
                 firsts += [] if unknown else [maker]
         if not passed:  # what it ends with the reference has too, but goes on with it
@@ -69,7 +71,7 @@ class FollowedCalls:
 
     def _functions_that_return(self, keys: Iterable[TensorKey]) -> list[RecordedCall]:
         makers = (self.made.makers.get(key) for key in keys)
-        return [one for one in makers if one is not None and one.is_function and len(one.returned) == 1]
+        return [one for one in makers if one is not None and one.is_function]
 
     def goes_on_with(self, call: RecordedCall, other: RecordedCall) -> bool:
         """Tell whether the reference's call is given what the port's returned: it is the step behind it."""
@@ -96,6 +98,43 @@ class FollowedCalls:
         returned = {key for call in calls for key in call.returned}
         return [call for call in self.followed if returned.intersection(call.given)]
 
+    def before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+        """The followed calls that make what these are given, in the order of the run."""
+        given, found = {key for call in calls for key in call.given}, list[RecordedCall]()
+        for call in reversed(self.followed):
+            if given.intersection(call.returned) and not any(call is one for one in calls):
+                found.append(call)
+                given.update(call.given)
+        return found[::-1]
+
+    def passed_by_all(self) -> list[RecordedCall]:
+        """The followed calls that all that is wrong goes through, from the last one to the first."""
+        found: list[RecordedCall] = []
+        open_keys = set(self._ends)
+        for call in reversed(self.followed):
+            if open_keys <= set(call.returned):
+                found.append(call)
+            if open_keys.intersection(call.returned):
+                made = {key for key in call.given if self.likeness(key) is None and key in self.made.makers}
+                open_keys = (open_keys - set(call.returned)) | made
+        return found
+
+    def other_tables(self) -> Iterator[tuple[RecordedCall, TensorKey, RecordedCall, TensorKey]]:
+        """Tables that calls on the way are given and the reference has nowhere, with those that may be meant.
+
+        Each is told with the first call that is given it.
+        """
+        meant = [
+            key for key in self.meant.tables() if key not in self._of_both and self._like.tells(self.meant.values[key])
+        ]
+        for key in self.made.tables():
+            call = next((one for one in self.followed if key in one.given), None)
+            if call is None or self.likeness(key) is not None:
+                continue
+            for other in meant:
+                if self.meant.values[other].size == self.made.values[key].size:
+                    yield call, key, next(one for one in self.meant.calls.values() if other in one.given), other
+
     def counterparts(self, call: RecordedCall) -> list[Counterpart]:
         """Results of the reference of the size of this call's, the likeliest first: of the same, by a like function."""
         key = call.path, call.call
@@ -113,12 +152,12 @@ class FollowedCalls:
         origins = [one.factor for one in self.sources(call)]
         number = 0
         for other in self.meant.calls.values():
-            if not other.is_function or len(other.returned) != 1:
+            if not other.is_function or len(other.returned) != len(call.returned):
                 continue
             result = self.meant.values[other.returned[0]]
             named = same_function(call.name, other.name)
             number += named
-            if result.size != own.size or same_values(result, own):
+            if not self._may_be_meant(call, other):
                 continue
             shares = bool(given.intersection(other.given))
             akin = shares or self._come_from_one(call, other)
@@ -127,6 +166,14 @@ class FollowedCalls:
             scales = list(dict.fromkeys((*(factors[:2] if shares else origins[:1] if akin else ()), 1.0)))
             found += [((*rank, place), Counterpart(other, shares, scale)) for place, scale in enumerate(scales)]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+    def _may_be_meant(self, call: RecordedCall, other: RecordedCall) -> bool:
+        """Tell whether two calls return tensors of the same sizes, and not the same values."""
+        pairs = [
+            (self.meant.values[mine], self.made.values[theirs])
+            for mine, theirs in zip(other.returned, call.returned, strict=True)
+        ]
+        return all(one.size == own.size for one, own in pairs) and not all(same_values(one, own) for one, own in pairs)
 
     def _come_from_one(self, call: RecordedCall, other: RecordedCall) -> bool:
         """Tell whether both make their result of the same tensors, though on another way."""
@@ -246,10 +293,15 @@ class FollowedCalls:
         """Tell whether a call of the port should return a single number."""
         return self.meant.values[other.call.returned[0]].size == 1
 
-    def meant_result(self, other: Counterpart, shape: Shape) -> Array:
-        """What a call of the port should return."""
-        value = self.meant.values[other.call.returned[0]].reshape(shape)
+    def meant_result(self, other: Counterpart, shape: Shape, place: int = 0) -> Array:
+        """What a call of the port should return, of several tensors the one at a place."""
+        value = self.meant.values[other.call.returned[place]].reshape(shape)
         return value if other.factor == 1.0 else (value * other.factor).astype(value.dtype)
+
+    def meant_results(self, call: RecordedCall, other: Counterpart) -> tuple[Array, ...]:
+        """All that a call of the port should return, in its own shapes."""
+        shapes = [self.made.values[key].shape for key in call.returned]
+        return tuple(self.meant_result(other, shape, place) for place, shape in enumerate(shapes))
 
 
 def same_values(one: Array, other: Array) -> bool:

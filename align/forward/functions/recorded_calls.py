@@ -18,7 +18,7 @@ from align.measure.tensor_statistics import axis_orders, relative_rms_distance
 from align.measure.thresholds import SAMPLED_ELEMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.trace_metadata import CallStart
@@ -61,7 +61,8 @@ class CallRecord:
     """A sink that records calls; the modules of a port are given and return what an `isolation` says.
 
     `wanted` tells of a module's path whether the functions that its code calls are recorded. `instead` holds what
-    single functions are to return. What is beyond MOST_RECORDED_BYTES is left out, and `is_whole` is False.
+    single functions are to return, tensor by tensor, `tables` what functions are to be given in the place of tensors.
+    What is beyond MOST_RECORDED_BYTES is left out, and `is_whole` is False.
     """
 
     functions = True
@@ -70,9 +71,10 @@ class CallRecord:
         self,
         wanted: Callable[[str], bool],
         isolation: Isolation | None = None,
-        instead: Mapping[CallKey, Array] | None = None,
+        instead: Mapping[CallKey, Sequence[Array]] | None = None,
+        tables: Mapping[TensorKey, Array] | None = None,
     ) -> None:
-        self._wanted, self.isolation, self._instead = wanted, isolation, instead or {}
+        self._wanted, self.isolation, self._instead, self._tables = wanted, isolation, instead or {}, tables or {}
         self.calls: dict[CallKey, RecordedCall] = {}
         self.values: dict[TensorKey, Array] = {}
         self.makers: dict[TensorKey, RecordedCall] = {}
@@ -94,7 +96,13 @@ class CallRecord:
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:
         """Keep what a call is given; return what it is to get instead."""
         if own := self.calls.get((module, call)):
-            own.given += [self._kept(value, own) for value in inputs.values()]
+            keys = [self._kept(value, own) for value in inputs.values()]
+            own.given += keys
+            if is_function(module):
+                pairs = zip(inputs.items(), keys, strict=True)
+                return {
+                    name: self._tables[key].reshape(value.shape) for (name, value), key in pairs if key in self._tables
+                }
         if self.isolation is None or is_function(module):
             return None
         return self.isolation.enter(module, call, inputs)
@@ -119,7 +127,9 @@ class CallRecord:
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return what a call is to return."""
         if is_function(capture.module):
-            return None if capture.output else self._instead.get((capture.module, capture.call))
+            right = self._instead.get((capture.module, capture.call), ())
+            place = len(self.calls[capture.module, capture.call].returned) - 1 if right else 0
+            return right[place] if place < len(right) else None
         return None if self.isolation is None else self.isolation.instead(capture, value)
 
     def part(self, wanted: Callable[[str], bool]) -> CallRecord:
@@ -132,6 +142,12 @@ class CallRecord:
                 if made and key not in call.given:
                     found.makers.setdefault(key, call)
         return found
+
+    def tables(self) -> Iterator[TensorKey]:
+        """What functions are given that no call made and no module was given: tables that the code keeps."""
+        modules = {key for call in self.calls.values() if not call.is_function for key in (*call.given, *call.returned)}
+        given = dict.fromkeys(key for call in self.calls.values() if call.is_function for key in call.given)
+        return (key for key in given if key not in modules and key not in self.makers)
 
     def _kept(self, value: Array, call: RecordedCall, *, made: bool = False) -> TensorKey:
         value = np.ascontiguousarray(value)

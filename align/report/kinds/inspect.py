@@ -52,6 +52,8 @@ def _checkpoint(document: dict[str, Any]) -> Facts:
         facts.append((say("inspect.tensors"), _totals(document["tensors"])))
     if document["crc_unchecked"]:
         facts.append((say("inspect.crc"), say("inspect.crc_unchecked")))
+    if document.get("crc_checked"):
+        facts.append((say("inspect.crc"), say("inspect.crc_checked")))
     return Facts(say("inspect.title"), tuple(facts))
 
 

@@ -45,17 +45,23 @@ def captured_operators(model: Model, recorder: CallRecorder) -> AbstractContextM
 
     own = {path for path, cell in model.cells_and_names() if type(cell).__module__.startswith("mindspore.")}
 
-    def recorded(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+    def recorded(
+        name: str, again: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+    ) -> Any:
         if recorder.running is None or recorder.running in own:
             return output
         if not any(isinstance(leaf, mindspore.Tensor) for _, leaf in leaves(output)):
             return output
-        return recorder.function(name, args, kwargs, output)
+        return recorder.function(name, again, args, kwargs, output)
 
     class Operators(MsDispatchMode):  # type: ignore[misc]
         def __ms_dispatch__(self, func: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
             output = func(*args, **(kwargs or {}))
-            return recorded(func.name, operators_arguments(args), kwargs or {}, output) if called_by_user() else output
+            if not called_by_user():
+                return output
+            own = operators_arguments(args)
+            again = func if own is args else lambda *given, **named: func(*args[:2], given, **named)
+            return recorded(func.name, again, own, kwargs or {}, output)
 
     return _with_indices(Operators(), recorded)
 
@@ -103,7 +109,7 @@ def _with_indices(operators: AbstractContextManager[Any], recorded: Callable[...
 
     def getitem(self: Any, index: Any) -> Any:
         output = taken(self, index)
-        return recorded("getitem", (self, index), {}, output) if called_by_user() else output
+        return recorded("getitem", taken, (self, index), {}, output) if called_by_user() else output
 
     mindspore.Tensor.__getitem__ = getitem
     try:

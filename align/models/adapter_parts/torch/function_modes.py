@@ -226,7 +226,7 @@ def captured_functions(model: Model, recorder: CallRecorder) -> AbstractContextM
                 return output
             if not any(torch.is_tensor(leaf) for _, leaf in leaves(output)) or not called_by_user():
                 return output
-            return recorder.function(name, args, kwargs or {}, output)
+            return recorder.function(name, func, args, kwargs or {}, output)
 
     return Functions()
 
