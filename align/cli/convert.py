@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from align.cli.parts.batch_jobs import BatchOption, run_folders
+from align.cli.parts.output import tell
 from align.cli.parts.shared import (
     JsonOption,
     RunOption,
@@ -151,9 +152,9 @@ def _into(
 
     done = convert_into_onnx(source, model, out, source_model=source_model, name_map=map_file, overwrite=overwrite)
     facts = {"parameters": done.parameters, "initializers": done.initializers, "unchanged": done.unchanged}
-    typer.echo(say("convert.into", out=out, **facts))
+    tell(say("convert.into", out=out, **facts))
     if done.constants:
-        typer.echo(say("convert.into_constants", names=first_few(done.constants)))
+        tell(say("convert.into_constants", names=first_few(done.constants)))
     words = {"model": source_model or "MODEL", "out": out, "source": source}
-    typer.echo(say("convert.into_compare", **{key: shlex.quote(str(value)) for key, value in words.items()}))
+    tell(say("convert.into_compare", **{key: shlex.quote(str(value)) for key, value in words.items()}))
     return 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli.parts.output import tell_in_place
 from align.cli.parts.shared import JsonOption, RunOption, finish, hand_over
 
 if TYPE_CHECKING:
@@ -68,4 +69,4 @@ def _running_line() -> Callable[[float, int], None]:
     """Show each sample on standard error, on a terminal only."""
     if not sys.stderr.isatty():
         return lambda _seconds, _resident: None
-    return lambda seconds, size: typer.echo(f"\r{seconds:8.0f} s {size / MEGABYTE:10,.0f} MB", err=True, nl=False)
+    return lambda seconds, size: tell_in_place(f"{seconds:8.0f} s {size / MEGABYTE:10,.0f} MB")

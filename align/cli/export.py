@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from align.cli.parts.output import tell
 from align.cli.parts.shared import (
     AllLayersOption,
     CheckpointOption,
@@ -62,7 +63,7 @@ def export_command(  # noqa: PLR0913 - one parameter an option
         SideRequest(side, checkpoint), out, inputs=given, exporter=exporter.value, opset=opset, overwrite=overwrite
     )
     if not json:
-        typer.echo(f"Written: {out}")
+        tell(f"Written: {out}")
     if not check:
         return 0
     result = compare_forward(exported, str(out), inputs=given)

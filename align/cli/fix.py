@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli.parts.output import tell
 from align.cli.parts.shared import (
     BatchesOption,
     CandidateCheckpointOption,
@@ -184,7 +185,7 @@ def _fixed(job: FixJob, patch: Path | None, *, apply: bool) -> FixResult:
     if sys.stderr.isatty():
         from align.words.catalogue import say
 
-        typer.echo(say("fix.running", command=f"align {shlex.join(job.again)}"), err=True)
+        tell(say("fix.running", command=f"align {shlex.join(job.again)}"), err=True)
     return apply_fix(planned, run_in_fresh_process)
 
 

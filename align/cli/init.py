@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli.parts.output import tell
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -57,20 +59,20 @@ def init_command(  # noqa: PLR0913 - one parameter an option
     known = {name: value for name, value in given.items() if value}
     written = write_project(Path(), known, ask, overwrite=overwrite)
     for name, value in written.chosen.items():
-        typer.echo(f"{name:<21} {value}")
+        tell(f"{name:<21} {value}")
     for one in written.left_out:
         facts = {"table": one.key.table, "name": one.key.name, "option": one.key.option}
-        typer.echo(say("project_key.left_out", names=one.choices, **facts))
+        tell(say("project_key.left_out", names=one.choices, **facts))
     for side in written.sides:
         facts = {"text": side.text, "call": side.recipe.call, "origin": side.recipe.origin}
         key = "project_key.open_side" if side.line else "project_key.written_side"
-        typer.echo(say(key, line=side.line, missing=side.recipe.missing, **facts))
+        tell(say(key, line=side.line, missing=side.recipe.missing, **facts))
     for file in written.unfit:
-        typer.echo(say("project_key.unfit", file=file))
+        tell(say("project_key.unfit", file=file))
     files = dict.fromkeys(["align.toml", *(side.text.rpartition(":")[0] for side in written.sides)])
-    typer.echo(f"Written: {', '.join(files)}")
+    tell(f"Written: {', '.join(files)}")
     places = [f"{side.text.rpartition(':')[0]}:{side.line}" for side in written.sides if side.line]
-    typer.echo(say("project_key.next_fill", places=places) if places else "Next: align run")
+    tell(say("project_key.next_fill", places=places) if places else "Next: align run")
     return 0
 
 
@@ -79,11 +81,11 @@ def _ask(key: Key, fits: Sequence[str]) -> str:
     from align.words.catalogue import say
 
     for number, one in enumerate(fits, 1):
-        typer.echo(f"  {number}  {one}")
+        tell(f"  {number}  {one}")
     while True:
         answer = str(typer.prompt(f"[{key.table}] {key.name} ({key.about})", default="", show_default=False)).strip()
         if not answer.isdecimal():
             return answer
         if 1 <= int(answer) <= len(fits):
             return fits[int(answer) - 1]
-        typer.echo(say("project_key.no_such_number", number=answer, count=len(fits)))
+        tell(say("project_key.no_such_number", number=answer, count=len(fits)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import io
 import os
 import pkgutil
 import signal
@@ -20,13 +19,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from align.cli.parts.given_files import require_given_files
+from align.cli.parts.output import open_streams, tell
 from align.cli.parts.own_options import own_hints, typed_options
 from align.cli.parts.remote_paths import local_paths
 from align.cli.parts.run_folder import claimed_folder
 from align.core.about import __version__
 from align.errors import AlignError, UserCodeError
 from align.words.catalogue import say
-from align.words.message_words import printable
+from align.words.message_words import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
 COMMAND_FOLDERS = ("align.cli", "align.cli.training")
+OF_A_FILE = "Hint: check the path, its permissions and the disk"
 TAKES_SEVERAL = frozenset({"--reference-runs"})
 LEAVE = os._exit  # align's own way out, whatever the user's code makes of that name
 INTERRUPTED = 128  # format: a shell's code for a program that a signal ended is this and the signal's number
@@ -48,24 +49,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        command = _command_tree(tuple(importlib.import_module(str(__package__)).__path__))
-        typed = spread([argument for argument in arguments if argument != "--debug"])
-        with own_hints(*typed_options(command, typed)):
-            command(typed, prog_name="align")
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0
+        code = _run([argument for argument in arguments if argument != "--debug"])
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a disk that is full says so now
     except AlignError as error:
         if debug:
             raise
-        # Names and paths in a message may come from a file; only its own line breaks may reach the terminal.
-        typer.echo("\n".join(map(printable, f"align: {error}".split("\n"))), err=True)
+        tell(f"align: {error}", err=True)
         return error.exit_code
     except OSError as error:
         if debug or error.filename is None:
             raise
-        message = f"{error.filename}: {error.strerror}\nHint: check the path, its permissions and the disk"
-        typer.echo(f"align: {message}", err=True)
+        tell(f"align: {error.filename}: {error.strerror}\n{OF_A_FILE}", err=True)
         return AlignError.exit_code
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    """Run the command and return its exit code; raises what it raises."""
+    command = _command_tree(tuple(importlib.import_module(str(__package__)).__path__))
+    typed = spread(arguments)
+    try:
+        with own_hints(*typed_options(command, typed)):
+            command(typed, prog_name="align")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
     return 0
 
 
@@ -90,12 +98,10 @@ def run() -> None:
     """
     from align.models.user_code import refuse_sudden_ends  # a small module: it imports nothing but Python's own
 
+    open_streams()
     refuse_sudden_ends()
     if "--debug" not in sys.argv:
         sys.excepthook = _say_and_leave
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _stop)
@@ -103,7 +109,6 @@ def run() -> None:
         code = main()
     except KeyboardInterrupt as interrupt:
         code = _interrupted(interrupt)
-    sys.stdout.flush()
     sys.exit(code)
 
 
@@ -116,7 +121,7 @@ def _interrupted(interrupt: KeyboardInterrupt) -> int:
     """Say so in one line, if there is still somebody to read it, and return the exit code."""
     number = interrupt.args[0] if isinstance(interrupt, Stopped) else signal.SIGINT
     with contextlib.suppress(OSError):
-        typer.echo(f"align: {'interrupted' if number == signal.SIGINT else 'terminated'}", err=True)
+        tell(f"align: {'interrupted' if number == signal.SIGINT else 'terminated'}", err=True)
     return INTERRUPTED + int(number)
 
 
@@ -131,7 +136,7 @@ def internal_error(kind: type[BaseException], error: BaseException, trace: Trace
     """What is said of a fault of mindalign itself: two lines."""
     place = traceback.extract_tb(trace)[-1]
     message = f"align: internal error in {place.name}: {kind.__name__}: {error}"
-    return f"{message}\nHint: add --debug to see the traceback, and report it please\n"
+    return harmless(f"{message}\nHint: add --debug to see the traceback, and report it please\n")
 
 
 @functools.cache  # to read the annotations of all commands takes 80 ms
@@ -184,7 +189,7 @@ def _exiting(command: Callable[..., int]) -> Callable[..., None]:
 
 def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
     if version:
-        typer.echo(f"align {__version__}")
+        tell(f"align {__version__}")
         raise typer.Exit
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from align.cli.convert import Family  # noqa: TC001 - typer reads the annotations
+from align.cli.parts.output import tell
 from align.cli.parts.shared import (
     CandidateCheckpointOption,
     InputSpecsOption,
@@ -146,7 +147,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         _explain(result, made_from, run, explain)
     if not json:
         for path in files:
-            typer.echo(f"Map file: {path}")
+            tell(f"Map file: {path}")
     return result.verdict.exit_code
 
 
@@ -156,7 +157,7 @@ def _explain(result: MapResult, made_from: Mapping[str, Path | str], run: Path |
     from align.runs.run_folder import RunFolder, as_document
 
     for line in explained_name(as_document(result, made_from, hashed=False), name):
-        typer.echo(line)
+        tell(line)
     if run is not None:
         RunFolder.create(run).write(result, made_from)
 

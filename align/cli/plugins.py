@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from align.cli.parts.output import print_json
+
 
 def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
     """List frameworks, formats of checkpoints, logs, dumps and settings, and model families; say what can be used."""
@@ -30,7 +32,7 @@ def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSO
     if json:
         import json as json_module
 
-        typer.echo(json_module.dumps(rows, indent=1))
+        print_json(json_module.dumps(rows, indent=1))
     else:
         from align.report.show_result import print_plugins
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from align.cli.parts.output import print_json, tell
 from align.cli.parts.shared import JsonOption  # noqa: TC001 - as above
 
 
@@ -42,14 +43,14 @@ def report_command(
 
     summary = json_module.loads(text)
     if json:
-        typer.echo(text, nl=False)
+        print_json(text.rstrip("\n"))
     else:
         from align.report.show_result import print_result
 
         print_result(summary)
         for path in (paths.notebook, paths.html, paths.summary):
             if path is not None:
-                typer.echo(f"Written: {run_folder / path.name}")
+                tell(f"Written: {run_folder / path.name}")
     return Outcome(summary["outcome"]).exit_code
 
 
@@ -66,5 +67,5 @@ def _export(run_folder: Path, markdown: Path | None, junit: Path | None, *, json
     print_verdict(ladder.verdict)
     for path in (markdown, junit):
         if path is not None:
-            typer.echo(f"Written: {path}")
+            tell(f"Written: {path}")
     return ladder.verdict.exit_code

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli.parts.output import print_json, tell
 from align.cli.parts.shared import JsonOption, ProjectOption  # noqa: TC001 - typer reads the annotations
 from align.core.about import RUN_FOLDER
 
@@ -57,13 +58,13 @@ def run_command(
     try:
         result = climb_ladder(settings, chosen, execute, climb, announce)
     except KeyboardInterrupt:
-        typer.echo(say("ladder_table.kept"), err=True)
+        tell(say("ladder_table.kept"), err=True)
         raise
     document = RunFolder(chosen).read("ladder") or {}
     if json:
         import json as json_module
 
-        typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
+        print_json(json_module.dumps(document, indent=1, ensure_ascii=False))
     else:
         print_result(document)
     return result.verdict.exit_code
@@ -97,6 +98,6 @@ def announce(name: str, result: RungResult | None) -> None:
     if not sys.stderr.isatty():
         return
     if result is None:
-        typer.echo(f"{name} ...", err=True)
+        tell(f"{name} ...", err=True)
     else:
-        typer.echo(f"{name}: {result.state} ({result.seconds or 0:.0f} s)", err=True)
+        tell(f"{name}: {result.state} ({result.seconds or 0:.0f} s)", err=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from align.cli.parts.output import tell
 from align.cli.parts.shared import (
     BatchesOption,
     InputSpecsOption,
@@ -52,7 +53,7 @@ def scan_command(  # noqa: PLR0913 - one parameter an option
         from align.scan.write_skeleton import write_skeleton
 
         write_skeleton(model, skeleton, force=force)
-        typer.echo(say("skeleton.written", path=skeleton), err=json)
+        tell(say("skeleton.written", path=skeleton), err=json)
     given = [file_or_function(one) for one in inputs or ()]
     source = given_batches(given, made or (), seed) if given or made else None
     with progress_bar() as progress:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from align.cli.parts.output import tell
 from align.cli.parts.shared import JsonOption, hand_over
 
 
@@ -89,5 +90,5 @@ def _export(folder: Path, to: Form | None, out: Path | None) -> int:
         raise UsageError.of("cli_usage.export_to")
     destination = out or folder.with_name(f"{folder.name}-{to.value}{'.json' if to is Form.POLYGRAPHY else ''}")
     done = export_trace(folder, to.value, destination)
-    typer.echo(say("trace.exported", count=done.written, path=done.path, left_out=done.left_out))
+    tell(say("trace.exported", count=done.written, path=done.path, left_out=done.left_out))
     return 0

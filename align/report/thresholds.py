@@ -108,6 +108,12 @@ Choice: eight fit two lines; their number stands behind them."""
 PAGE_WIDTH: Final = 100
 """Columns where no terminal says how many it has.
 Choice: wide enough for two paths and four numbers, narrow enough for a mail or an issue."""
+LONGEST_CELL: Final = 500
+"""A cell of a table is cut to this many characters.
+Choice: names of layers have a hundred at most, what is said of one four hundred; a longer one pushes all rows away."""
+LONGEST_PASTED: Final = 20_000
+"""A line to paste is cut to this many characters.
+Choice: commands and lines of code are never so long; a name of megabytes in one makes it useless, cut or not."""
 NARROWEST_PATH: Final = 12
 """Columns that a path gets at least.
 Choice: fewer leave nothing of it to recognise."""

@@ -138,7 +138,7 @@ class NonfiniteWatch:
         self.event, self._before, self._found_in = event, before, framework
         if self._lines is not None:
             self._lines.end(event)
-        if self._loud:
+        if self._loud and sys.stderr is not None:
             sys.stderr.write(f"align: {headline(event)}\n")
         if self._stop:
             self._stop = False

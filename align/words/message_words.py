@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from align.words.thresholds import MOST_NAMES_COMPARED, NAMES_IN_SENTENCE
+from align.words.thresholds import LONGEST_SHOWN_LINE, MOST_NAMES_COMPARED, NAMES_IN_SENTENCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -45,6 +45,17 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def printable(text: str) -> str:
     """Text of a file with its control characters, which could steer a terminal, escaped."""
     return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def harmless(text: str, longest: int = LONGEST_SHOWN_LINE) -> str:
+    """Text with every line printable and cut to `longest` characters; of control characters only its line breaks stay.
+
+    >>> harmless("a long line", 6)
+    'a long ...'
+    """
+    if len(text) <= longest and text.isprintable():
+        return text
+    return "\n".join(printable(line if len(line) <= longest else f"{line[:longest]} ...") for line in text.split("\n"))
 
 
 def close_names(names: Iterable[str], known: Collection[str]) -> dict[str, tuple[str, ...]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from align.cli.parts.output import tell
 from align.cli.parts.shared import finish, progress_bar
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _say_how_to_go_on(run: Path | None) -> None:
     from align.words.catalogue import say
 
     key = "batch_resume.go_on" if run is not None else "batch_resume.nothing_kept"
-    typer.echo(say(key, command=shlex.join(["align", *sys.argv[1:]])), err=True)
+    tell(say(key, command=shlex.join(["align", *sys.argv[1:]])), err=True)
 
 
 def _bytes(size: str | None) -> int | None:

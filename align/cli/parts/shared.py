@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from align.cli.parts.given_files import require_source
+from align.cli.parts.output import print_json, tell
 from align.cli.parts.sides import SIDES, given_side, requested
 
 if TYPE_CHECKING:
@@ -126,13 +127,13 @@ def hand_over(
     hashed = json or run is not None  # for the eye alone, nobody need wait until every file is read once more
     document = as_document(result, made_from, hashed=hashed)
     if json:
-        typer.echo(json_text(document))
+        print_json(json_text(document))
         return
     from align.report.show_result import print_result
 
     print_result(document, show_all=show_all)
     if written is not None:
-        typer.echo(f"Written: {written}")
+        tell(f"Written: {written}")
 
 
 def import_report_meanwhile() -> None:

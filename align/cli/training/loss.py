@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from align.cli.parts.output import print_json, tell
 from align.cli.parts.shared import JsonOption, ProjectOption, RunOption  # noqa: TC001 - typer reads them at run time
 
 if TYPE_CHECKING:
@@ -211,9 +212,9 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
     document = as_document(summary, {"log": log})
     written = RunFolder.create(run).write(summary, {"log": log}) if run is not None else None
     if json:
-        typer.echo(json_text(document))
+        print_json(json_text(document))
         return 0
     print_result(document)
     if written is not None:
-        typer.echo(f"Written: {written}")
+        tell(f"Written: {written}")
     return 0

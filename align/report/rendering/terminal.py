@@ -6,14 +6,15 @@ Lines to paste are as long as they are: a shell, or a file, would take a break i
 from __future__ import annotations
 
 import io
-import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import Facts, Lines, Table
 from align.report.rendering.format_values import shorten_path
-from align.report.thresholds import LABEL_COLUMN_WIDTH, NARROWEST_PATH, PAGE_WIDTH
+from align.report.thresholds import LABEL_COLUMN_WIDTH, LONGEST_CELL, LONGEST_PASTED, NARROWEST_PATH, PAGE_WIDTH
+from align.words.message_words import harmless
+from align.words.thresholds import LONGEST_SHOWN_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,15 +33,8 @@ def print_blocks(blocks: Iterable[Block]) -> None:
     """Print blocks on standard output."""
     from rich.console import Console
 
-    class PipedConsole(Console):
-        """What goes on where nobody reads any more (`| head`), to the command's own exit code; rich would end it."""
-
-        def on_broken_pipe(self) -> None:
-            self.quiet = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-    width = None if sys.stdout.isatty() else PAGE_WIDTH
-    draw(PipedConsole(width=width, **PLAIN), blocks)
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    draw(Console(width=None if is_terminal else PAGE_WIDTH, **PLAIN), blocks)
 
 
 def blocks_as_text(blocks: Iterable[Block], width: int = PAGE_WIDTH) -> str:
@@ -53,12 +47,27 @@ def blocks_as_text(blocks: Iterable[Block], width: int = PAGE_WIDTH) -> str:
 
 
 def draw(console: Console, blocks: Iterable[Block]) -> None:
-    """Draw blocks one below the other, an empty line between them."""
+    """Draw blocks one below the other, an empty line between them; whatever files hold, no text steers the terminal."""
     for index, block in enumerate(blocks):
         if index:
             console.print()
-        for part in _parts(block, console.width):
+        for part in _parts(_harmless(block), console.width):
             console.print(part, soft_wrap=isinstance(part, Pasted))
+
+
+def _harmless(block: Block) -> Block:
+    if isinstance(block, Table):
+        columns = tuple(replace(column, header=harmless(column.header)) for column in block.columns)
+        rows = tuple(
+            replace(row, cells=tuple(harmless(cell, LONGEST_CELL) for cell in row.cells)) for row in block.rows
+        )
+        return replace(block, title=harmless(block.title), columns=columns, rows=rows, note=harmless(block.note))
+    if isinstance(block, Facts):
+        facts = tuple((harmless(label), harmless(fact)) for label, fact in block.facts)
+        return replace(block, title=harmless(block.title), facts=facts)
+    # What stands behind a line break is to be pasted.
+    longest = (LONGEST_PASTED if block.commands or "\n" in line else LONGEST_SHOWN_LINE for line in block.lines)
+    return replace(block, title=harmless(block.title), lines=tuple(map(harmless, block.lines, longest)))
 
 
 def _parts(block: Block, width: int) -> list[RenderableType]:
