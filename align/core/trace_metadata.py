@@ -30,8 +30,8 @@ class CallStart:
     """A call of a module that begins.
 
     `parent` is the path of the module that runs around it, None for the outermost one. `place` is the `file:line` of
-    the user's code that called it, "" where only code of a framework did. `inputs` are by position ("0", "1.0") or
-    keyword.
+    the user's code that called it, "" where only code of a framework did, `callers` are the lines that called the
+    function around it, the nearest first. `inputs` are by position ("0", "1.0") or keyword.
     """
 
     module: str
@@ -40,6 +40,7 @@ class CallStart:
     class_name: str
     place: str = ""
     inputs: dict[str, TensorKind] = field(default_factory=dict)
+    callers: tuple[str, ...] = ()
 
 
 @runtime_checkable

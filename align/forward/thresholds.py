@@ -83,6 +83,31 @@ MOST_LOOK_LEVELS: Final = 3
 """So far behind the first unknown tensors results are replaced.
 Choice: what a port computes in another way has two or three calls; farther on, the place says little."""
 
+MOST_TURNED_AXES: Final = 4
+"""Right results of so many axes are turned as the port's stand, where several orders have its shape.
+Choice: 24 orders are compared at once; with five axes it would be 120, and equal lengths are rare there.
+"""
+
+MOST_RESULTS_FROM_END: Final = 3
+"""So many results of the reference are tried for each call that all that is wrong goes through.
+Choice: the reference's last steps are mostly the port's; each costs a run.
+"""
+
+MOST_MISSED_FROM_END: Final = 3
+"""The search from the end stops once so many calls in a row have results to try, and none of them mends.
+Choice: calls that only bring what is there into another form seldom stand more than two in a row.
+"""
+
+MOST_NARROWING_RUNS: Final = 16
+"""So many results are tried to find an earlier call once the code up to one is known to be wrong.
+Choice: between that call and the first ones seldom lie more than eight lines; each costs a run.
+"""
+
+MOST_OTHER_TABLES: Final = 6
+"""So many tables of the reference are tried in the place of the port's.
+Choice: a piece of code keeps one or two; each pair of equal size costs a run.
+"""
+
 MOST_LOOK_TOLERANCE: Final = 1e-3
 """Two tensors of both sides are one if they are apart by less than this share of their size.
 Choice: float16 rounds to 5e-4; unrelated tensors are apart by their own size."""

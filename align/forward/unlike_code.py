@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.forward_result import FunctionFault
 from align.forward.functions.calls_followed import FollowedCalls, same_function
 from align.forward.functions.mending_calls import (
     function_fault,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.traces import CaptureSink
+    from align.forward.forward_result import FunctionFault
     from align.forward.functions.calls_followed import Counterpart
     from align.forward.functions.mending_calls import Replaced
     from align.forward.functions.recorded_calls import RecordedCall, TensorKey
@@ -65,11 +65,8 @@ def find_unlike_call(reference: Number, candidate: Number, far: float) -> Unlike
     if not found:
         return None
     call, other = next(iter(found.values()))
-    if inside.is_first(call):
-        return UnlikeCall(function_fault(inside, found), relation_of_results(inside, call, other))
-    lines = tuple(dict.fromkeys(one.place for one, _ in found.values()))
-    fault = FunctionFault(call.name, lines, other.call.name, other.call.place, "result or before", sureness="confirmed")
-    return UnlikeCall(fault, None)
+    relation = relation_of_results(inside, call, other) if inside.is_first(call) else None
+    return UnlikeCall(function_fault(inside, found), relation)
 
 
 class _Trials:

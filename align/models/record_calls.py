@@ -13,7 +13,7 @@ from align.core.trace_metadata import CallSink, CallStart, FunctionSink, Returne
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.errors import InputsError, ModelFailedError, ModelFailure
 from align.models.inputs import batches_of
-from align.models.live.call_sites import FRAMEWORKS, raised_at, tensor_kinds, user_line
+from align.models.live.call_sites import FRAMEWORKS, raised_at, tensor_kinds, user_lines
 from align.models.live.returned_values import INNER, LatestTensors, given_back, no_write_count, taken_apart
 from align.models.nested_values import leaves, with_leaves
 from align.models.probe import CLASS_NAME as PROBE
@@ -78,7 +78,8 @@ def call_start(call: tuple[str, int, str | None, str], given: Any, home: str) ->
 
     Its line in the user's code is told from the folder `home`.
     """
-    return CallStart(*call, user_line(home), tensor_kinds(leaves(given)))
+    place, *callers = [*user_lines(home)] or [""]
+    return CallStart(*call, place, tensor_kinds(leaves(given)), tuple(callers))
 
 
 class FromArray(Protocol):

@@ -141,7 +141,11 @@ def test_a_layer_at_fault_is_named_with_what_to_write(
 
 CODE: list[tuple[str, str, Expected]] = [
     ("Encoder", "heads", ("stack.1.merge", "inputs", "setting-differs", "confirmed", "heads=4", "self.merge(")),
-    ("Encoder", "scale forgotten", ("stack.1.merge", "inputs", "attention-scale", "suspected", "", "self.merge(")),
+    (
+        "Encoder",
+        "scale forgotten",
+        ("stack.1.merge", "inputs", "attention-scale", "suspected", "", "ops.softmax(scores"),
+    ),
     (
         "Encoder",
         "residual dropped",

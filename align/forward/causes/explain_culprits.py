@@ -21,6 +21,7 @@ from align.forward.causes.settings_to_try import (
     findings_around,
     findings_of,
     findings_of_unpaired,
+    keeping_size,
     other_kind,
 )
 from align.forward.causes.suspects import (
@@ -290,7 +291,11 @@ def _set_on_live_layers(side: Side, changes: Sequence[Change]) -> Iterator[set[s
 def _changes(trials: Trials, path: str, findings: Sequence[SettingFinding]) -> list[Change]:
     """What ends each finding of a layer alone, and what ends all."""
     sides, piece = (trials.reference, trials.bench.side), trials.owner(path).piece
-    together = [(one,) for one in findings] + ([tuple(findings)] if len(findings) > 1 else [])
+    layer = trials.settings[1].get(path)
+    sized = keeping_size(findings, layer) if layer is not None else None
+    together = [(one,) for one in (*findings, *filter(None, [sized]))] + (
+        [tuple(findings)] if len(findings) > 1 else []
+    )
     return [Change(one, partial(rebuilt_layer, *sides, *one, piece=piece)) for one in together]
 
 

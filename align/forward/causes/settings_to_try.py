@@ -77,6 +77,40 @@ def findings_of_unpaired(
     return (*found, *(replace(one, reference=paths[0]) for one in switched_settings(theirs, unknown)))
 
 
+def keeping_size(findings: Sequence[SettingFinding], layer: LayerSettings) -> SettingFinding | None:
+    """The dilation of the reference, with as much more padding as keeps the size of what a layer of the port returns.
+
+    The sides may pad at other places, in the layer or in the code in front of it. Then neither side's padding goes with
+    the other's dilation.
+    """
+    by_setting = {one.setting: one for one in findings}
+    dilation = by_setting.get("dilation")
+    if dilation is None or "padding" not in by_setting:
+        return None
+    forms = {one.setting: form for one in pitfalls() if (form := one.form_of(layer.classes))}
+    before, padding = (forms[name].read(layer.values, layer.classes) for name in ("dilation", "padding"))
+    after, kernel = (one.get(name) for one, name in ((dilation.arguments, "dilation"), (layer.values, "kernel_size")))
+    values = [_by_axis(one, kernel) for one in (before, after, padding, kernel)]
+    if None in values:
+        return None
+    more = [(new - old) * (size - 1) / 2 for old, new, _, size in zip(*filter(None, values), strict=True)]
+    wanted = [own + one for own, one in zip(values[2] or (), more, strict=True)]
+    if any(one < 0 or one % 1 for one in wanted):
+        return None
+    whole = tuple(int(one) for one in wanted)
+    added = dict(forms["padding"].arguments(whole[0] if len(set(whole)) == 1 else whole))
+    written = "".join(f", {name}={value!r}" for name, value in added.items())
+    change = f"{dilation.change.removesuffix(')')}{written})"
+    return replace(dilation, arguments={**dilation.arguments, **added}, change=change)
+
+
+def _by_axis(value: Setting, kernel: Setting) -> tuple[int, ...] | None:
+    """A whole number for each axis of a kernel; None for anything else, as unlike paddings of both ends."""
+    axes = len(kernel) if isinstance(kernel, tuple) else 0
+    values = value if isinstance(value, tuple) else (value,) * axes
+    return values if len(values) == axes > 0 and all(type(one) is int for one in values) else None  # type: ignore[return-value]
+
+
 def _settings_of(fault: Fault, settings: BothSettings) -> LayerPair | None:
     """The settings of the layer to be looked at and of its counterpart, if there is one."""
     mine, kind = fault.pair.reference, fault.pair.candidate.kind

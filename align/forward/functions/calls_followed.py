@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from align.forward.functions.recorded_calls import Likeness
 from align.forward.relation_thresholds import NEGATED_TOLERANCE
-from align.forward.thresholds import MOST_FOLLOWED_CALLS
+from align.forward.thresholds import MOST_FOLLOWED_CALLS, MOST_TURNED_AXES
+from align.measure.tensor_statistics import relative_rms_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,6 +47,7 @@ class FollowedCalls:
         self._sources: dict[CallKey, tuple[Likeness, ...]] = {}
         self._meant_sources: dict[CallKey, frozenset[TensorKey]] = {}
         self._ends = tuple(ends)
+        self._modules: list[RecordedCall] = []  # which make something unknown on the way
         self.firsts, self.followed = self._follow(self._ends)
 
     def _follow(self, ends: Iterable[TensorKey]) -> tuple[list[RecordedCall], list[RecordedCall]]:
@@ -59,7 +64,9 @@ class FollowedCalls:
             passed.add(key)
             unknown = [one for one in maker.given if self.likeness(one) is None and one in self.made.makers]
             open_keys += unknown
-            if maker.is_function and not any(one is maker for one in followed):
+            if not maker.is_function:
+                self._modules.append(maker)
+            elif not any(one is maker for one in followed):
                 followed.append(maker)
                 firsts += [] if unknown else [maker]
         if not passed:  # what it ends with the reference has too, but goes on with it
@@ -76,7 +83,7 @@ class FollowedCalls:
     def goes_on_with(self, call: RecordedCall, other: RecordedCall) -> bool:
         """Tell whether the reference's call is given what the port's returned: it is the step behind it."""
         known = self.likeness(call.returned[0])
-        return known is not None and bool(known.keys.intersection(other.given))
+        return known is not None and known.factor == 1.0 and bool(known.keys.intersection(other.given))
 
     def likeness(self, key: TensorKey) -> Likeness | None:
         """What a tensor of the port is among those of the reference; None if it is unknown there."""
@@ -99,9 +106,10 @@ class FollowedCalls:
         return [call for call in self.followed if returned.intersection(call.given)]
 
     def before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
-        """The followed calls that make what these are given, in the order of the run."""
-        given, found = {key for call in calls for key in call.given}, list[RecordedCall]()
-        for call in reversed(self.followed):
+        """The followed calls that make what these are given, and such modules, in the order of the run."""
+        given = {key for call in calls for key in call.given}
+        found: list[RecordedCall] = []
+        for call in [*reversed(self.followed), *self._modules]:
             if given.intersection(call.returned) and not any(call is one for one in calls):
                 found.append(call)
                 given.update(call.given)
@@ -110,7 +118,7 @@ class FollowedCalls:
     def passed_by_all(self) -> list[RecordedCall]:
         """The followed calls that all that is wrong goes through, from the last one to the first."""
         found: list[RecordedCall] = []
-        open_keys = set(self._ends)
+        open_keys = {key for key in self._ends if self.likeness(key) is None}
         for call in reversed(self.followed):
             if open_keys <= set(call.returned):
                 found.append(call)
@@ -160,22 +168,34 @@ class FollowedCalls:
             if not self._may_be_meant(call, other):
                 continue
             shares = bool(given.intersection(other.given))
-            akin = shares or self._come_from_one(call, other)
-            rank = (not akin, not shares, not named, abs(number - 1 - call.call), result.shape != own.shape)
+            akin = shares or self.come_from_one(call, other)
+            known_too = other.returned[0] in self._of_both  # what the port makes elsewhere is seldom what lacks here
+            rank = (not akin, not shares, not named, known_too, abs(number - 1 - call.call), result.shape != own.shape)
             # What is scaled already stays so, unless the function is not linear.
             scales = list(dict.fromkeys((*(factors[:2] if shares else origins[:1] if akin else ()), 1.0)))
             found += [((*rank, place), Counterpart(other, shares, scale)) for place, scale in enumerate(scales)]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
+    def last_made_of_same(self, call: RecordedCall) -> Counterpart | None:
+        """The last result of the reference that the port lacks and that is made of the same as a call's."""
+        place = {id(one): number for number, one in enumerate(self.meant.calls.values())}
+        found = [
+            one
+            for one in self.counterparts(call)
+            if one.call.returned[0] not in self._of_both and (one.shares or self.come_from_one(call, one.call))
+        ]
+        return max(found, key=lambda one: (place[id(one.call)], one.factor == 1.0), default=None)
+
     def _may_be_meant(self, call: RecordedCall, other: RecordedCall) -> bool:
-        """Tell whether two calls return tensors of the same sizes, and not the same values."""
+        """Tell whether two calls return tensors of real numbers, of the same sizes, and not the same values."""
         pairs = [
             (self.meant.values[mine], self.made.values[theirs])
             for mine, theirs in zip(other.returned, call.returned, strict=True)
         ]
-        return all(one.size == own.size for one, own in pairs) and not all(same_values(one, own) for one, own in pairs)
+        alike = all(one.size == own.size and "c" not in (one.dtype.kind, own.dtype.kind) for one, own in pairs)
+        return alike and not all(same_values(one, own) for one, own in pairs)
 
-    def _come_from_one(self, call: RecordedCall, other: RecordedCall) -> bool:
+    def come_from_one(self, call: RecordedCall, other: RecordedCall) -> bool:
         """Tell whether both make their result of the same tensors, though on another way."""
         own, meant = [one.keys for one in self.sources(call)], self._sources_meant(other)
         return bool(own) and all(meant & keys for keys in own) and meant <= frozenset().union(*own)
@@ -214,8 +234,9 @@ class FollowedCalls:
         """What a call is given or does otherwise than the one of the reference whose result makes all right."""
         known = [self.likeness(key) for key in call.given]
         if not other.shares:
-            if self._come_from_one(call, other.call):
-                return "result"
+            if self.come_from_one(call, other.call):  # one function of what the other does something to first
+                same = same_function(call.name, other.call.name) and not self._only_moves(call)
+                return "missing step" if same and self.first_lacking(other.call) else "result"
             return "result" if not known or all(one == Likeness() for one in known) else "missing step"
         if None in known:
             return "other table"
@@ -224,6 +245,11 @@ class FollowedCalls:
         given = set().union(*(one.keys for one in known if one is not None))
         beside = [key for key in other.call.given if key not in given and self._like.tells(self.meant.values[key])]
         return "other input" if beside else "result"
+
+    def _only_moves(self, call: RecordedCall) -> bool:
+        """Tell whether a call returns the elements of the one tensor that it is given, in whatever order."""
+        values = [self.made.values[key].reshape(-1) for key in (*call.given, *call.returned)]
+        return len(values) == 2 and np.array_equal(np.sort(values[0]), np.sort(values[1]))
 
     def factor(self, call: RecordedCall, other: Counterpart) -> float:
         """The number by which what a call is given is multiplied, and should not be."""
@@ -260,13 +286,16 @@ class FollowedCalls:
                     yield (right if other.factor == 1.0 else (right * other.factor).astype(right.dtype)), made
 
     def made_of(self, call: RecordedCall, shape: Shape) -> dict[str, Array]:
-        """What a call is given and what that is made of, by numbers, as the port has it; in this shape if it can be."""
-        values = [self.made.values[key] for key in call.given]
+        """What a call is given and what that is made of, by numbers, as the port has it; in this shape if it can be.
+
+        What is wrong before it tells nothing.
+        """
+        values = [self.made.values[key] for key in call.given if self.is_first(call) or self.likeness(key) is not None]
         for one in self.sources(call):
             layouts = [self.meant.values[key] for key in sorted(one.keys) if key in self.meant.values]
             value = next((value for value in layouts if value.shape == shape), next(iter(layouts), None))
             if value is not None:
-                values.append(value if one.factor == 1.0 else (value * one.factor).astype(value.dtype))
+                values.append(_scaled(value, one.factor if self.is_first(call) else 1.0))
         return {str(place): value for place, value in enumerate(values)}
 
     def first_dropped(self) -> RecordedCall | None:
@@ -293,15 +322,67 @@ class FollowedCalls:
         """Tell whether a call of the port should return a single number."""
         return self.meant.values[other.call.returned[0]].size == 1
 
-    def meant_result(self, other: Counterpart, shape: Shape, place: int = 0) -> Array:
-        """What a call of the port should return, of several tensors the one at a place."""
-        value = self.meant.values[other.call.returned[place]].reshape(shape)
-        return value if other.factor == 1.0 else (value * other.factor).astype(value.dtype)
+    def meant_result(self, other: Counterpart, shape: Shape) -> Array:
+        """What a call of the port should return, read with a shape."""
+        return _scaled(self.meant.values[other.call.returned[0]].reshape(shape), other.factor)
 
-    def meant_results(self, call: RecordedCall, other: Counterpart) -> tuple[Array, ...]:
-        """All that a call of the port should return, in its own shapes."""
-        shapes = [self.made.values[key].shape for key in call.returned]
-        return tuple(self.meant_result(other, shape, place) for place, shape in enumerate(shapes))
+    def meant_results(self, call: RecordedCall, other: Counterpart, *, turned: bool) -> tuple[Array, ...]:
+        """All that a call of the port should return; `turned` in another order of axes, where its own has the shape."""
+        pairs = zip(other.call.returned, call.returned, strict=True)
+        values = (_laid_out(self.meant.values[mine], self.made.values[theirs], turned=turned) for mine, theirs in pairs)
+        return tuple(_scaled(value, other.factor) for value in values)
+
+    def places(self, calls: Sequence[RecordedCall]) -> list[str]:
+        """The lines of calls; of a function of the user's that made right ones too, the line that called it."""
+        right = {call.place for call in self.made.calls.values() if call.is_function and self._is_right(call)}
+        outside = {call.callers for call in calls if call.place in right and call.callers}
+        return list(dict.fromkeys(call.callers[0] if call.callers in outside else call.place for call in calls))
+
+    def laid_out_before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+        """The calls that only brought what these are given into another shape or order of axes, the nearest first."""
+        found: list[RecordedCall] = []
+        open_keys = [key for call in calls for key in call.given]
+        while open_keys:
+            key = open_keys.pop()
+            maker, known = self.made.makers.get(key), self.likeness(key)
+            if maker is None or not maker.is_function or len(maker.given) != 1 or not (known and known.keys):
+                continue
+            if self.likeness(maker.given[0]) == known and not any(one is maker for one in found):
+                found.append(maker)
+                open_keys += maker.given
+        return found
+
+    def is_given_turned(self, call: RecordedCall, other: RecordedCall) -> bool:
+        """Tell whether a call is given a tensor of the reference's call in its shape, but in another order."""
+        for key in call.given:
+            known = self.likeness(key)
+            for mine in known.keys.intersection(other.given) if known else ():
+                right, made = self.meant.values[mine], self.made.values[key]
+                if right.shape == made.shape and known and not self._like.are_one(right * known.factor, made):
+                    return True
+        return False
+
+    def _is_right(self, call: RecordedCall) -> bool:
+        known = [self.likeness(key) for key in call.returned]
+        return bool(known) and all(one is not None and one.keys for one in known)
+
+
+def _scaled(value: Array, factor: float) -> Array:
+    return value if factor == 1.0 else (value * factor).astype(value.dtype)
+
+
+def _laid_out(value: Array, own: Array, *, turned: bool) -> Array:
+    """The right value as the port's wrong one stands: in the order of axes that is nearest, if orders have its shape.
+
+    A value that has the shape stays as it is, unless it is to be `turned`: what is wrong may be the order of its axes.
+    """
+    if (value.shape == own.shape) != turned or value.ndim > MOST_TURNED_AXES:
+        return value.reshape(own.shape)
+    orders = permutations(range(value.ndim)) if value.ndim == own.ndim else ()
+    fitting = [one for order in orders if (one := value.transpose(order)).shape == own.shape]
+    fitting = [one for one in fitting if not (turned and np.array_equal(one, value))]
+    apart = [relative_rms_distance(one.astype(np.float64), own.astype(np.float64)) for one in fitting]
+    return fitting[int(np.nanargmin(apart))] if np.isfinite(apart).any() else value.reshape(own.shape)
 
 
 def same_values(one: Array, other: Array) -> bool:

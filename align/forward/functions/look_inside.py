@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import islice
 from math import inf, prod
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,12 @@ from align.core.verdicts import Finding
 from align.errors import CannotRunError, UserCodeError
 from align.forward.causes.suspects import as_one, with_relation
 from align.forward.forward_result import FunctionFault
-from align.forward.functions.calls_followed import FollowedCalls
+from align.forward.functions.calls_followed import FollowedCalls, same_values
 from align.forward.functions.compare_functions import BothRecords, record_both
 from align.forward.functions.mending_calls import (
-    first_unlike,
+    earliest,
     function_fault,
+    last_mending_call,
     mending_calls,
     relation_of_results,
     results_instead,
@@ -33,19 +35,21 @@ from align.forward.thresholds import (
     LOOK_SHARE_OF_FAULT,
     MOST_LOOK_RUNS,
     MOST_LOOK_TOLERANCE,
+    MOST_OTHER_TABLES,
     MOST_REPLACED_RESULTS,
 )
 from align.models.calls_in_code import drops_results
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
     from align.core.protocols import Inputs
     from align.forward.causes.suspects import Suspect
     from align.forward.functions.calls_followed import Counterpart
     from align.forward.functions.mending_calls import Replaced
+    from align.forward.functions.recorded_calls import TensorKey
     from align.forward.isolation.bench import Bench
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.isolation.locate_faults import Fault
@@ -95,9 +99,7 @@ def look_inside(
     `records` have of both sides is not recorded again.
     """
     dropping = {one.key for one in suspects if _may_be_dropped(one, bench)}
-    asked = {
-        one.key: one.fault.pair.reference.module for one in suspects if one.key in dropping or not one.is_explained
-    }
+    asked = {one.key: one.fault.pair.reference.module for one in suspects if _is_asked(one, dropping)}
     if not asked and len(list(filter(_is_open_code, suspects))) < 2:
         return LookedInside(tuple(suspects))
     modules = _Modules(tuple(asked.values()), frozenset(dropping))
@@ -183,13 +185,24 @@ class _Look:
             return suspect
         if suspect.key in self._modules.dropping and (dropped := inside.first_dropped()):
             return _with_dropped(suspect, dropped)
-        if suspect.is_explained:
+        if suspect.culprit.sureness == "confirmed":
             return suspect
-        if found := mending_calls(inside, partial(self._mends, suspect, inside)):
-            return _explained(suspect, inside, found)
-        if len({call.place for call in inside.firsts}) != 1:
-            return suspect
-        return _with_function(suspect, first_unlike(inside.firsts, "suspected"))
+        mends = partial(self._mends, suspect, inside)
+        found = mending_calls(inside, mends)
+        if not found or not inside.is_first(next(iter(found.values()))[0]):
+            if table := self._other_table(suspect, inside):
+                return _with_function(suspect, table)
+            found = earliest(inside, found or last_mending_call(inside, mends), mends)
+        return _explained(suspect, inside, found) if found else suspect
+
+    def _other_table(self, suspect: Suspect, inside: FollowedCalls) -> FunctionFault | None:
+        """The call that is given another table than the reference's, which makes all right in its place."""
+        for call, key, other, right in islice(inside.other_tables(), MOST_OTHER_TABLES):
+            if self._right_with([suspect], tables={key: inside.meant.values[right]}):
+                return FunctionFault(
+                    call.name, (call.place,), other.name, other.place, "other table", sureness="confirmed"
+                )
+        return None
 
     def _followed(self, fault: Fault) -> FollowedCalls | None:
         """What both sides do there; None where that cannot be seen, or is hardly more than rounding."""
@@ -218,13 +231,26 @@ class _Look:
 
     def _mended(self, suspects: Sequence[Suspect], inside: FollowedCalls, replaced: Replaced) -> list[Suspect]:
         """Those of some suspects that are right where calls return what they should."""
-        if self._budget.is_spent or not replaced:
+        if not replaced:
             return []
+        instead = results_instead(inside, replaced)
+        turned = results_instead(inside, replaced, turned=True)
+        mended = self._right_with(suspects, instead)
+        return mended if mended or _same_results(instead, turned) else self._right_with(suspects, turned)
+
+    def _right_with(
+        self,
+        suspects: Sequence[Suspect],
+        instead: Mapping[CallKey, Sequence[Array]] | None = None,
+        tables: Mapping[TensorKey, Array] | None = None,
+    ) -> list[Suspect]:
+        """Those of some suspects that are right with other results, or tables."""
         try:
-            record = self._run_port(suspects[0].fault, results_instead(inside, replaced))
+            record = None if self._budget.is_spent else self._run_port(suspects[0].fault, instead, tables)
         except UserCodeError:
             return []
-        return [one for one in suspects if record.isolation and one.is_mended(record.isolation.calls)]
+        isolation = None if record is None else record.isolation
+        return [one for one in suspects if isolation is not None and one.is_mended(isolation.calls)]
 
     def _reference_in(self, module: str) -> CallRecord:
         """What the reference does there; each module by itself where all of them are too much to keep."""
@@ -246,15 +272,29 @@ class _Look:
         side.runner.run(side.model, inputs, record)
         return record
 
-    def _run_port(self, fault: Fault, instead: Mapping[CallKey, Array] | None = None) -> CallRecord:
+    def _run_port(
+        self,
+        fault: Fault,
+        instead: Mapping[CallKey, Sequence[Array]] | None = None,
+        tables: Mapping[TensorKey, Array] | None = None,
+    ) -> CallRecord:
         bench = self._bench
         wanted = _looked_at(fault.pair.candidate.module, self._paired[1])
-        if self._records and instead is None:
+        if self._records and instead is None and tables is None:
             return self._records.made.part(wanted)
         self._budget.spend()
-        record = CallRecord(wanted, Isolation(bench.expected, self._alone.way), instead)
+        record = CallRecord(wanted, Isolation(bench.expected, self._alone.way), instead, tables)
         bench.side.runner.run(bench.side.model, bench.inputs, record)
         return record
+
+
+def _same_results(one: Mapping[CallKey, Sequence[Array]], other: Mapping[CallKey, Sequence[Array]]) -> bool:
+    return all(same_values(mine, theirs) for key in one for mine, theirs in zip(one[key], other[key], strict=True))
+
+
+def _is_asked(suspect: Suspect, dropping: Set[object]) -> bool:
+    """Tell whether a suspect is looked at: no trial has named a cause, but what the data suggest may be in its code."""
+    return suspect.key in dropping or not suspect.is_explained or _is_open_code(suspect)
 
 
 def _may_be_dropped(suspect: Suspect, bench: Bench) -> bool:
@@ -287,9 +327,10 @@ def _looked_at(module: str, paired: set[str]) -> Callable[[str], bool]:
 
 
 def _explained(suspect: Suspect, inside: FollowedCalls, found: Replaced) -> Suspect:
-    """Name the first call that was replaced, what it does otherwise, and by which relation."""
+    """Name the first call that was replaced, what it does otherwise, and by which relation, if none is known yet."""
     call, other = next(iter(found.values()))
-    return _with_relation(_with_function(suspect, function_fault(inside, found)), inside, call, other)
+    named = _with_function(suspect, function_fault(inside, found))
+    return named if suspect.is_explained else _with_relation(named, inside, call, other)
 
 
 def _with_relation(suspect: Suspect, inside: FollowedCalls, call: RecordedCall, other: Counterpart) -> Suspect:
@@ -300,11 +341,13 @@ def _with_relation(suspect: Suspect, inside: FollowedCalls, call: RecordedCall, 
 
 def _with_dropped(suspect: Suspect, call: RecordedCall) -> Suspect:
     """Name the call whose result is right and not used."""
-    named = _with_function(suspect, FunctionFault(call.name, (call.place,), difference="dropped result"))
+    open_ = replace(suspect, culprit=replace(suspect.culprit, cause=""))
+    named = _with_function(open_, FunctionFault(call.name, (call.place,), difference="dropped result"))
     return replace(named, culprit=replace(named.culprit, cause="result-dropped", sureness="suspected"))
 
 
 def _with_function(suspect: Suspect, fault: FunctionFault) -> Suspect:
-    """Name the call as where the suspect goes wrong; earlier hints spoke of what comes of it."""
-    known = {name: fact for name, fact in suspect.culprit.facts.items() if name in _FACTS_OF_PLACE}
+    """Name the call as where the suspect goes wrong; what was a hint only spoke of what comes of it."""
+    facts = suspect.culprit.facts
+    known = facts if suspect.is_explained else {name: one for name, one in facts.items() if name in _FACTS_OF_PLACE}
     return replace(suspect, culprit=replace(suspect.culprit, inside=fault, line=fault.lines[0], facts=known))

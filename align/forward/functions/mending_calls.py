@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING
 
 from align.forward.forward_result import FunctionFault
 from align.forward.relations.layer_relations import explain_layer
-from align.forward.thresholds import MOST_LOOK_LEVELS, MOST_REPLACED_LINES, MOST_REPLACED_RESULTS
+from align.forward.thresholds import (
+    MOST_LOOK_LEVELS,
+    MOST_MISSED_FROM_END,
+    MOST_NARROWING_RUNS,
+    MOST_REPLACED_LINES,
+    MOST_REPLACED_RESULTS,
+    MOST_RESULTS_FROM_END,
+)
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.forward.forward_result import Sureness
     from align.forward.functions.calls_followed import Counterpart, FollowedCalls
     from align.forward.functions.recorded_calls import RecordedCall
     from align.forward.relations.relation import Relation
@@ -22,6 +28,9 @@ if TYPE_CHECKING:
 
     Choose = Callable[[RecordedCall, Sequence[Counterpart]], Sequence[Counterpart]]
     Replaced = dict[CallKey, tuple[RecordedCall, Counterpart]]
+
+
+HEADS_APART = 4  # no limit: axes of what attention works on, with heads apart: each of them is as a sample
 
 
 def _all(_call: RecordedCall, others: Sequence[Counterpart]) -> Sequence[Counterpart]:
@@ -49,7 +58,8 @@ def mending_calls(
         for group, rank in choices[:MOST_REPLACED_LINES]:
             if (found := _replaced(inside, group, rank, choose)) and mends(found):
                 return found
-        if len(lines) > 1 and (found := _replaced(inside, calls, 0, choose)) and mends(found):
+        sharing = [call for call in calls if any(one.shares for one in inside.counterparts(call))] or calls
+        if len(lines) > 1 and (found := _replaced(inside, sharing, 0, choose)) and mends(found):
             return _fewest(found, mends)
         calls = inside.after(calls)
     return {}
@@ -64,16 +74,45 @@ def _by_line(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
 
 
 def _replaced(inside: FollowedCalls, calls: Sequence[RecordedCall], rank: int, choose: Choose) -> Replaced:
-    """Each call with its counterpart of this rank; none if one lacks it."""
+    """Each call with its counterpart: of the first the one of this rank, of the others the one made at the same place.
+
+    None if one lacks it. Code that is called several times makes a call each time, and so does the reference's.
+    """
     replaced: Replaced = {}
     taken: set[int] = set()
+    lead: tuple[str, str] | None = None
+    turn = rank
     for call in calls:
         others = [one for one in choose(call, inside.counterparts(call)) if id(one.call) not in taken]
-        if len(others) <= rank:
+        there = [one for one in others if (one.call.place, one.call.name) == lead]
+        chosen = (there[min(turn, len(there) - 1)] if there else None) or (others[rank] if len(others) > rank else None)
+        if chosen is None:
             return {}
-        taken.add(id(others[rank].call))
-        replaced[call.path, call.call] = call, others[rank]
+        if lead is None:
+            lead = chosen.call.place, chosen.call.name
+            turn = [one for one in others if (one.call.place, one.call.name) == lead].index(chosen)
+        taken.add(id(chosen.call))
+        replaced[call.path, call.call] = call, chosen
     return replaced
+
+
+def last_mending_call(inside: FollowedCalls, mends: Callable[[Replaced], bool]) -> Replaced:
+    """The first call on the way, from the end, whose right result makes all right that was made of it; none if none.
+
+    One side may make in one call what the other makes in many: between them no result of the one is the other's. What
+    is at fault is then that call or one that makes its inputs.
+    """
+    found: Replaced = {}
+    missed = 0
+    for call in inside.passed_by_all():
+        others = inside.counterparts(call)[:MOST_RESULTS_FROM_END]
+        tried: Iterator[Replaced] = ({(call.path, call.call): (call, other)} for other in others)
+        mended = next(filter(mends, tried), None)
+        found = mended or found
+        missed = 0 if mended else missed + bool(others)
+        if missed >= MOST_MISSED_FROM_END:
+            break
+    return found
 
 
 def _fewest(found: Replaced, mends: Callable[[Replaced], bool]) -> Replaced:
@@ -86,30 +125,63 @@ def _fewest(found: Replaced, mends: Callable[[Replaced], bool]) -> Replaced:
     return found
 
 
-def results_instead(inside: FollowedCalls, replaced: Replaced) -> Mapping[CallKey, Array]:
-    """What these calls are to return."""
-    return {key: inside.meant_result(other, inside.result(call).shape) for key, (call, other) in replaced.items()}
+def results_instead(
+    inside: FollowedCalls, replaced: Replaced, *, turned: bool = False
+) -> Mapping[CallKey, tuple[Array, ...]]:
+    """What these calls are to return; `turned` in another order of axes, where their own has the right shape too."""
+    return {key: inside.meant_results(call, other, turned=turned) for key, (call, other) in replaced.items()}
 
 
 def function_fault(inside: FollowedCalls, found: Replaced) -> FunctionFault:
     """Name the first call that was replaced, and what it does otherwise; the first of all where that lies behind."""
     call, other = next(iter(found.values()))
     if not inside.is_first(call):
-        return first_unlike(inside.firsts, "confirmed")
+        return _result_or_before(inside, found)
     difference, meant = inside.difference(call, other), other.call
+    if difference == "result" and inside.is_given_turned(call, meant):
+        return _result_or_before(inside, found)
     if inside.goes_on_with(call, meant):
         difference = "missing step"
     elif difference == "missing step":
         lacking = inside.first_lacking(meant)
         difference, meant = ("other input", meant) if lacking is None else (difference, lacking)
-    lines = tuple(dict.fromkeys(one.place for one, _ in found.values()))
+    lines = tuple(inside.places([one for one, _ in found.values()]))
     factor = inside.factor(call, other) if difference == "scaled input" else 1.0
     return FunctionFault(call.name, lines, meant.name, meant.place, difference, factor, "confirmed")
 
 
-def first_unlike(calls: Sequence[RecordedCall], sureness: Sureness) -> FunctionFault:
-    """Name the call that makes the first tensor which the reference lacks."""
-    return FunctionFault(calls[0].name, tuple(dict.fromkeys(call.place for call in calls)), sureness=sureness)
+def earliest(inside: FollowedCalls, found: Replaced, mends: Callable[[Replaced], bool]) -> Replaced:
+    """Calls before those that mend all, which mend all too: of each line all calls, whose results are the reference's.
+
+    Those are asked that are made of the same as the results in their place.
+    """
+    left = MOST_NARROWING_RUNS
+    open_groups = _by_line(inside.before([call for call, _ in found.values()]))
+    while open_groups and left > 0:
+        group = open_groups.pop()
+        others = _replaced(inside, group, 0, _made_of_same(inside))
+        left -= bool(others)
+        if others and mends(others):
+            found = others
+            open_groups = _by_line(inside.before([call for call, _ in found.values()]))
+    return found
+
+
+def _made_of_same(inside: FollowedCalls) -> Choose:
+    def chosen(call: RecordedCall, _others: Sequence[Counterpart]) -> list[Counterpart]:
+        last = inside.last_made_of_same(call)  # what comes before it is on its way there
+        return [] if last is None else [last]
+
+    return chosen
+
+
+def _result_or_before(inside: FollowedCalls, found: Replaced) -> FunctionFault:
+    """Name the call whose right result mends all, and the lines that make what it is given."""
+    call, other = next(iter(found.values()))
+    calls = [one for one, _ in found.values()]
+    before = [*reversed(inside.before(calls))] if not inside.is_first(call) else []
+    lines = tuple(inside.places([*calls, *before, *inside.laid_out_before([*calls, *before])]))
+    return FunctionFault(call.name, lines, other.call.name, other.call.place, "result or before", sureness="confirmed")
 
 
 def relation_of_results(inside: FollowedCalls, call: RecordedCall, other: Counterpart) -> Relation | None:
@@ -127,4 +199,8 @@ def _relation(known: Mapping[str, Array], right: Array, made: Array) -> Relation
     if right.dtype.kind != "f" or made.dtype.kind != "f":
         return None
     limit = limit_for(measure(right, right), (right.dtype.name, made.dtype.name), None)
-    return next((one for one in explain_layer("", known, {}, right, made, limit) if one.explains), None)
+    found = next((one for one in explain_layer("", known, {}, right, made, limit) if one.explains), None)
+    if found is not None or right.ndim != HEADS_APART:
+        return found
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in known.items() if value.ndim == HEADS_APART}
+    return _relation(flat, *(one.reshape(-1, *one.shape[2:]) for one in (right, made)))

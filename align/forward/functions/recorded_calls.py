@@ -32,12 +32,16 @@ TensorKey = bytes
 
 @dataclass
 class RecordedCall:
-    """A call of a module or of a function: where it was made, and the keys of what it was given and returned."""
+    """A call of a module or of a function: where it was made, and the keys of what it was given and returned.
+
+    `callers` are the lines that called the function in whose code `place` is, the nearest first.
+    """
 
     path: str
     call: int
     name: str
     place: str
+    callers: tuple[str, ...] = ()
     given: list[TensorKey] = field(default_factory=list)
     returned: list[TensorKey] = field(default_factory=list)
 
@@ -91,7 +95,7 @@ class CallRecord:
         """Take a call that begins."""
         if self._wanted(owner(start.module)):
             key = start.module, start.call
-            self.calls[key] = RecordedCall(*key, start.class_name, start.place)
+            self.calls[key] = RecordedCall(*key, start.class_name, start.place, start.callers)
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:
         """Keep what a call is given; return what it is to get instead."""
@@ -215,6 +219,10 @@ class LikeValues:
                 if self._are_near(one, plain / factor):
                     return replace(self.find(plain / factor) or Likeness(), factor=factor)
         return None
+
+    def are_one(self, one: Array, other: Array) -> bool:
+        """Tell whether two tensors of one shape are alike as they stand."""
+        return relative_rms_distance(_without_sentinels(one), _without_sentinels(other)) < self._tolerance
 
     def _are_near(self, known: _Known, value: Array) -> bool:
         if value.size == 1:

@@ -200,7 +200,12 @@ class _Way:
         return values.reshape(*values.shape[:2], self.heads, -1).swapaxes(1, 2)
 
     def _factor(self, features: int) -> float:
-        return {"1": 1.0, "1/sqrt(features)": 1.0 / sqrt(features * self.heads)}.get(self.scale, 1.0 / sqrt(features))
+        others = {
+            "1": 1.0,
+            "1/sqrt(features)": 1.0 / sqrt(features * self.heads),
+            "1/features of a head": 1.0 / features,
+        }
+        return others.get(self.scale, 1.0 / sqrt(features))
 
 
 def explain_attention_in_code(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
@@ -304,7 +309,7 @@ def _others(usual: _Way, heads: list[int]) -> Iterator[tuple[str, _Way, dict[str
     for count in heads:
         if count != usual.heads:
             yield "attention-heads", replace(usual, heads=count), {"reference": usual.heads, "candidate": count}
-    for scale in ("1", "1/sqrt(features)"):
+    for scale in ("1", "1/sqrt(features)", "1/features of a head"):
         yield "attention-scale", replace(usual, scale=scale), {"reference": usual.scale, "candidate": scale}
     yield "softmax-axis", replace(usual, axis=-2), {"reference": "keys", "candidate": "queries"}
     masks = ["none", "causal"]

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from align.core.trace_metadata import TensorKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import FrameType
 
 # Modules whose frames are no place of the user's: they call what the user's code set up (`Sequential`, hooks).
 FRAMEWORKS = frozenset({"torch", "mindspore"})
 NOT_THE_USERS = FRAMEWORKS | {"align", "contextlib"}
 INSTALLED = frozenset({"site-packages", "dist-packages"})
+# The name of functions of ours that stand between the user's code and a framework's, and only pass a call on.
+PASSES_ON = "passed_on_to_framework"
 # Ours, where the user's code begins: what called it is no part of the model.
 BOUNDARY = "align.models.user_code"
 
@@ -28,15 +30,25 @@ def user_line(home: str) -> str:
 
     Files in the folder `home` are given from there.
     """
+    return next(user_lines(home), "")
+
+
+def user_lines(home: str) -> Iterator[str]:
+    """Yield the lines of the user's model that lead here, as `user_line` gives them, the innermost first.
+
+    They end where a framework called the user's code.
+    """
     frame: FrameType | None = inspect.currentframe()
+    is_there = False
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module == BOUNDARY:
-            return ""
-        if module.partition(".")[0] not in NOT_THE_USERS:
-            return f"{frame.f_code.co_filename.removeprefix(home)}:{frame.f_lineno}"
+        is_users = module.partition(".")[0] not in NOT_THE_USERS
+        if module == BOUNDARY or (is_there and not is_users):
+            return
+        if is_users:
+            is_there = True
+            yield f"{frame.f_code.co_filename.removeprefix(home)}:{frame.f_lineno}"
         frame = frame.f_back
-    return ""
 
 
 def user_place() -> str:
@@ -81,7 +93,7 @@ def called_by_user() -> bool:
     frame = frame.f_back if frame else None  # the function that asks
     while frame := frame.f_back if frame else None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package not in FRAMEWORKS:
+        if package not in FRAMEWORKS and frame.f_code.co_name != PASSES_ON:
             return package != "align"
     return False
 
