@@ -96,14 +96,14 @@ def suspects_of(faults: Sequence[Fault]) -> tuple[Suspect, ...]:
 def _is_right(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> bool:
     """Tell whether the tensor that was off was compared again, and nothing beside it is off.
 
-    Of a module that may end elsewhere than its counterpart, the call that shows it may be right instead.
+    Of a module that may end elsewhere than its counterpart, the call that shows it must be right instead: if the module
+    returns the same as its counterpart, one side may go on with it otherwise.
     """
-    tensors = calls[fault.key].inputs if fault.part == "inputs" else calls[fault.key].outputs
-    if fault.tensor.reference.key in tensors and _all_right(tensors):
-        return True
     shown = calls.get(call_key(fault.shown_by)) if fault.shown_by else None
     told = {} if shown is None else shown.inputs if fault.shown_in == "inputs" else shown.outputs
-    return bool(told) and _all_right(told)
+    tensors = calls[fault.key].inputs if fault.part == "inputs" else calls[fault.key].outputs
+    is_right = fault.tensor.reference.key in tensors and _all_right(tensors)
+    return _all_right(told) if told and not (is_right and fault.part == "inputs") else is_right
 
 
 def _all_right(tensors: Mapping[str, IsolatedTensor]) -> bool:

@@ -24,7 +24,7 @@ from align.measure.measure_arrays import measure
 from align.traces.module_calls import call_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
     from align.core.trace_metadata import CallStart
@@ -58,8 +58,32 @@ def settle_doubtful(bench: Bench, calls: Mapping[CallKey, IsolatedCall], way: Is
     for pair in _to_try(pairs, calls, faults, excused)[:MOST_DOUBTFUL_TRIALS]:
         settled = _with_trusted(bench, settled, pair, excused)
     classes = {pair.reference.class_name for pair in pairs if call_key(pair) in later}
-    told = [_by_its_end(bench, one) if one.pair.reference.class_name in classes else one for one in settled.faults]
-    return replace(settled, faults=told)
+    ending = {call_key(one.pair) for one in settled.faults if one.pair.reference.class_name in classes}
+    return replace(settled, faults=[_where_it_ends(bench, one, settled.calls, ending) for one in settled.faults])
+
+
+def _where_it_ends(bench: Bench, fault: Fault, calls: Mapping[CallKey, IsolatedCall], ending: Set[CallKey]) -> Fault:
+    """A fault of a doubtful call as it is to be told: held against what comes next, if one side hands it on as it is.
+
+    If the port does, or others of its kind do, the call does all of the work. If the reference alone does, the port
+    goes on with it in code that may be at fault as well: then what this gives to the next call is.
+    """
+    shown = calls.get(call_key(fault.shown_by)) if fault.shown_by and fault.shown_in == "inputs" else None
+    own = fault.tensor.value
+    if fault.key in ending or shown is None or own is None or fault.shown_by is None:
+        return _by_its_end(bench, fault) if fault.key in ending else fault
+    wrong = [one for one in shown.inputs.values() if one.value is not None]
+    if any(_is_same(one.value, own) for one in wrong):
+        return _by_its_end(bench, fault)
+    trace = bench.expected.trace
+    meant = trace.value(fault.tensor.reference)
+    if _is_doubted(fault) and len(wrong) == 1 and _is_same(trace.value(wrong[0].reference), meant):
+        return Fault(fault.shown_by, "inputs", wrong[0])
+    return fault
+
+
+def _is_same(one: Array | None, other: Array) -> bool:
+    return one is not None and one.size == other.size and np.array_equal(one.ravel(), other.ravel())
 
 
 def _ending_later(bench: Bench, calls: Mapping[CallKey, IsolatedCall]) -> dict[CallKey, Capture]:
@@ -90,7 +114,7 @@ def _given_later(bench: Bench, one: IsolatedTensor) -> Capture | None:
 def _by_its_end(bench: Bench, fault: Fault) -> Fault:
     """A fault of a doubtful call, held against what the reference gives to the call that shows it.
 
-    Others of its kind end there, so what the reference's counterpart returns is not what it should return.
+    It ends there, or others of its kind do, so what the reference's counterpart returns is not what it should return.
     """
     shown, one = fault.shown_by, fault.tensor
     if not _is_doubted(fault) or shown is None or fault.shown_in != "inputs" or one.value is None:

@@ -70,3 +70,47 @@ def test_a_block_that_applies_another_function_is_held_against_what_comes_next(w
     facts = result.culprits[0].facts
     assert "relu" in str(facts["reference"])
     assert "gelu" in str(facts["candidate"])
+
+
+def pair_with_one_block(*, original_inside: bool, module: str = "") -> tuple[Any, Any]:
+    """A block that occurs once, ReLU behind its norm; in the port GELU, at the other place. Layers are by `module`."""
+    import torch
+
+    class Block(torch.nn.Module):
+        def __init__(self, activation: Any) -> None:
+            super().__init__()
+            self.fc, self.norm, self.activation = torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), activation
+
+        def forward(self, x: Any) -> Any:
+            return self.activation(self.norm(self.fc(x)))
+
+    class Net(torch.nn.Module):
+        def __init__(self, activation: Any, *, inside: bool) -> None:
+            super().__init__()
+            nothing = lambda x: x  # noqa: E731 - a class would be a layer
+            self.block = Block(activation if inside else nothing)
+            self.behind = nothing if inside else activation
+            self.head = torch.nn.Linear(8, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.behind(self.block(x)))
+
+    relu = torch.nn.ReLU() if module == "original" else torch.relu
+    gelu = torch.nn.GELU() if module == "port" else torch.nn.functional.gelu
+    nets = []
+    for activation, inside in ((relu, original_inside), (gelu, not original_inside)):
+        torch.manual_seed(0)
+        nets.append(Net(activation, inside=inside))
+    return nets[0], nets[1]
+
+
+@pytest.mark.parametrize("module", ["", "original", "port"])
+@pytest.mark.parametrize("original_inside", [True, False])
+def test_another_function_is_named_whichever_side_has_it_in_its_block(original_inside: bool, module: str) -> None:
+    original, port = pair_with_one_block(original_inside=original_inside, module=module)
+    (culprit,) = align.compare_forward(original, port, inputs=X, power=False).culprits
+    assert culprit.cause == "activation-differs"
+    assert "relu" in str(culprit.facts["reference"])
+    assert "gelu" in str(culprit.facts["candidate"])
+    if culprit.sureness == "confirmed":
+        assert "relu" in culprit.change
