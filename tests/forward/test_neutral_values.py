@@ -88,6 +88,17 @@ def test_a_right_port_stays_aligned_and_keeps_its_values(right: Code, values: An
     assert not any("neutral" in one for one in result.verdict.caveats)
 
 
+def test_a_constant_that_the_port_made_of_a_neutral_value_when_it_was_built_is_offered_as_a_reading() -> None:
+    made = np.exp(np.zeros(3, np.float32))  # once, of the values that it was built with
+
+    def kept(x: Any, scale: Any) -> Any:
+        return x * made + 0 * scale.sum()
+
+    result = compared(lambda x, scale: x * np.exp(scale), kept, scale=np.zeros(3))
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert "made a constant of them once, when it was built" in result.verdict.reason
+
+
 def test_a_copy_of_another_value_is_moved_by_itself() -> None:
     def of(code: Code) -> Any:
         return code, {"first": WEIGHT, "second": WEIGHT}
