@@ -80,7 +80,7 @@ def _not_flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture(autouse=True)
 def _nothing_opened_yet() -> None:
     """Forget what earlier tests of this worker have opened: a climb would hold each rung against all of it."""
-    from align.core import opened_files
+    from align.core import import_user_code as opened_files
 
     opened_files._NOTED.read.clear()
     opened_files._NOTED.written.clear()

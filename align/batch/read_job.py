@@ -13,7 +13,6 @@ collected before one error tells them.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +21,9 @@ from align.batch.jobs.expand_table import ExpandedTable, expand_table
 from align.batch.jobs.job_faults import job_faults, line_of
 from align.batch.jobs.job_keys import OF_JOB, PATHS
 from align.core.atomic_files import existing_file
+from align.core.documents import DocumentFault, parse_toml, read_toml_text
 from align.errors import ProjectFileError
 from align.words.catalogue import say
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,11 +52,10 @@ def read_job(path: Path) -> Job:
 
 def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
     try:
-        text = existing_file(path, "job file").read_text(encoding="utf-8")
-        return text, tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        fault = say("job_fault.no_toml", error=str(error))
-        raise ProjectFileError(path, [fault], say("job_fault.hint")) from error
+        text = read_toml_text(existing_file(path, "job file"))
+        return text, parse_toml(text)
+    except DocumentFault as fault:
+        raise ProjectFileError(path, [str(fault)], say("job_fault.hint")) from fault
 
 
 def _raise_for(path: Path, faults: list[str]) -> None:

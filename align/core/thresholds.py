@@ -61,3 +61,26 @@ Choice: paddings, kernels and axes have a few; class weights, which have many, a
 SETTING_DEPTH: Final = 2
 """Levels of lists in a setting of a layer, such as paddings in pairs.
 Choice: no layer of either framework has more; deeper ones are data."""
+
+# documents
+
+LONGEST_JSON_BYTES: Final = 128_000_000
+"""A document of JSON is read up to this many bytes.
+Choice: a map of 50,000 names takes 50 MB; text and values of a larger one would take more than 500 MB of memory."""
+
+MOST_JSON_VALUES: Final = 4_000_000
+"""A document of JSON may hold about this many values.
+Choice: a comparison of 5,000 layers has some 500,000; so many short ones take 400 MB of memory and two seconds."""
+
+LONGEST_TOML_BYTES: Final = 64_000_000
+"""A document of TOML is read up to this many bytes.
+Choice: a map of 300,000 names takes 45 MB."""
+
+MOST_TOML_VALUES: Final = 700_000
+"""A document of TOML may hold about this many values.
+Measured: tomllib reads 100,000 lines a second; a map of 300,000 names has two marks of a value in each line at most."""
+
+MOST_WORK_FOR_DOTS: Final = 50_000_000
+"""Squares of the numbers of dots in the names of a document of TOML, added up.
+Measured: tomllib takes half a second for so many; a name of 50,000 parts, 2.5 billion, takes 20 seconds. A map of
+300,000 names of eight parts has 15 million."""

@@ -6,15 +6,15 @@ It is written before anything is changed, so that whatever ends a fix in its mid
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
+from align.core.documents import TEXT_BY_NAME, Form, listed, read_json, table
 from align.core.json_data import json_text
 from align.errors import CannotRunError
 from align.fixes.overlay import digest_of, remove_unit
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FOLDER, MANIFEST = "fix", "backup.json"
+_FORM = Form(table(dict.fromkeys(("files", "copies"), listed(TEXT_BY_NAME))))
 ABSENT = ""  # in the place of a hash: there was no such file
 
 
@@ -89,7 +90,7 @@ def last_backup(run: Path, overlay: Path) -> Backup:
     if not folders:
         raise CannotRunError.of("fix_usage.nothing_to_undo", folder=run)
     try:
-        document: dict[str, Any] = json.loads((folders[-1] / MANIFEST).read_text(encoding="utf-8"))
+        document = _FORM.require(read_json(folders[-1] / MANIFEST))
         files = tuple(KeptFile(**one) for one in document["files"])
         copies = tuple(CopiedUnit(**one) for one in document["copies"])
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from typing import TYPE_CHECKING
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from align.core.documents import parse_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +17,7 @@ _TABLE = re.compile(r"^[ \t]*\[[ \t]*candidate[ \t]*\][^\r\n]*(\r?\n|$)", re.MUL
 
 def with_overlay(text: str, file: Path, overlay: Path) -> str | None:
     """Return a project file's text with `[candidate] overlay`; as it is where it names one, None where it cannot."""
-    if "overlay" in tomllib.loads(text).get("candidate", {}):
+    if "overlay" in parse_toml(text).get("candidate", {}):
         return text
     found = _TABLE.search(text)
     if found is None:

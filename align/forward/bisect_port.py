@@ -6,7 +6,6 @@ that goes wrong shows at the output. What goes wrong in front of it shows where 
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.atomic_files import existing_file
+from align.core.documents import DocumentFault, read_toml
 from align.core.name_map import SIDES, NameMap
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
@@ -224,11 +224,6 @@ def _verdict(stretches: Sequence[WrongStretch], outputs: int) -> Verdict:
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
 
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -236,9 +231,9 @@ if TYPE_CHECKING:
 def read_points(path: Path) -> dict[str, str]:
     """Read the file; raises MissingFileError, or InputsError listing all that is no pair of names."""
     try:
-        table = tomllib.loads(existing_file(path, "points file").read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputsError.of("forward_error.points_no_toml", path=path, error=error) from error
+        table = read_toml(existing_file(path, "points file"))
+    except DocumentFault as fault:
+        raise InputsError.of("forward_error.points_no_toml", path=path, error=fault) from fault
     odd = {name: repr(value) for name, value in table.items() if not isinstance(value, str)}
     if faults := [say("forward_fault.no_text", name=name, value=value) for name, value in odd.items()]:
         message, hint = texts("forward_error.no_table_of_points", path=path)

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from align.core.import_user_code import import_user_code
-from align.core.opened_files import users_code
+from align.core.import_user_code import import_user_code, users_code
 from align.core.protocols import Preparer
 from align.core.registry import check_packages, model_readers
 from align.errors import AlignError, SideError, UserCodeError

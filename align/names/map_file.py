@@ -7,12 +7,12 @@ One file format serves as result of `align map`, as input of `align convert --ma
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.wrapper_prefixes import without_wrappers
 from align.core.atomic_files import existing_file, write_text
+from align.core.documents import DocumentFault, parse_toml, read_toml_text
 from align.core.name_map import FRAMEWORKS
 from align.core.transforms import IDENTITY
 from align.errors import DestinationError, MapError
@@ -22,11 +22,6 @@ from align.names.map_verdict import refuse_doubled
 from align.names.parse_transform import parse_transform
 from align.names.user_rules import NameRules, Rename, apply_rules
 from align.words.catalogue import say
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,9 +85,9 @@ def map_file_text(path: Path) -> str:
     if path.suffix.lower() in (".csv", ".json"):
         raise MapError.of_one(path, "names_error.rows_of_a_map", suffix=path.suffix)
     try:
-        return existing_file(path, "map file").read_text(encoding="utf-8-sig")  # editors of some systems add a mark
-    except UnicodeDecodeError as error:
-        raise MapError(path, [say("map_file_fault.no_toml", error=error)]) from error
+        return read_toml_text(existing_file(path, "map file"))
+    except DocumentFault as fault:
+        raise MapError(path, [str(fault)]) from fault
 
 
 def rules_of_text(text: str, path: Path) -> NameRules:
@@ -118,13 +113,13 @@ def rules_of_text(text: str, path: Path) -> NameRules:
 def _document(faults: Faults, path: Path) -> dict[str, Any]:
     """The tables of a file; where TOML refuses it for what stands twice, without that."""
     try:
-        return tomllib.loads(faults.text)
-    except tomllib.TOMLDecodeError:
+        return parse_toml(faults.text)
+    except DocumentFault:
         text = faults.mended()
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise MapError(path, [*faults, say("map_file_fault.no_toml", error=error)]) from error
+        return parse_toml(text)
+    except DocumentFault as fault:
+        raise MapError(path, [*faults, str(fault)]) from fault
 
 
 def declared_framework(document: Any, key: str, faults: list[str]) -> FrameworkName | None:

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from align.core.opened_files import note_opened_files
+from align.core.import_user_code import note_opened_files
 from align.errors import RunFolderError, UsageError
 from align.runs.evidence import evidence_facts, is_unchanged, loaded_sources, read_facts, same_content
 from align.runs.ladder_result import JUDGED, LadderResult, RungResult, judge_ladder

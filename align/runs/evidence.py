@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
 from align.core.atomic_files import sha256_of
-from align.core.import_user_code import user_files
-from align.core.opened_files import opened_files
+from align.core.import_user_code import opened_files, user_files
 from align.runs.thresholds import MOST_OPENED_FILES
 
 if TYPE_CHECKING:

@@ -24,21 +24,16 @@ Paths are relative to the file. Every command also works without it; what the co
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import existing_file
+from align.core.documents import DocumentFault, read_toml
 from align.core.registry import file_models
 from align.curves.read_presets import pattern_faults, preset_faults, read_patterns, read_presets
 from align.errors import ProjectFileError
 from align.forward.allowances import NO_ALLOWANCES, Allowances, allowance_faults, read_allowances
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,9 +113,9 @@ class Project:
 def read_project(path: Path) -> Project:
     """Read a project file; raises MissingFileError, or ProjectFileError listing every unknown key and wrong type."""
     try:
-        document = tomllib.loads(existing_file(path, "project file").read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ProjectFileError(path, [f"not TOML: {error}"]) from error
+        document = read_toml(existing_file(path, "project file"))
+    except DocumentFault as fault:
+        raise ProjectFileError(path, [str(fault)]) from fault
     if faults := [*_faults(document), *allowance_faults(document), *preset_faults(document), *pattern_faults(document)]:
         raise ProjectFileError(path, faults)
     folder = path.resolve().parent

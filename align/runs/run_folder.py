@@ -7,22 +7,24 @@ Commands write into it; reports read nothing else. One file a result (`map.json`
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import shlex
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.about import __version__
 from align.core.atomic_files import sha256_of, write_text
+from align.core.documents import DocumentFault, Form, parse_json, read_json
 from align.core.json_data import json_text, to_json_data
 from align.errors import DestinationError, RunFolderError
 from align.remote.remote_files import with_urls
 from align.runs.unfinished_runs import clear_mark, read_unfinished
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from align.runs.unfinished_runs import UnfinishedRun
 
@@ -120,15 +122,48 @@ class RunFolder:
             return None
         typed = shlex.quote(str(path))
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise RunFolderError.of("run_usage.not_json", path=path, typed=typed, error=error) from error
+            document = read_json(path)
+        except DocumentFault as fault:
+            raise RunFolderError.of("run_usage.not_json", path=path, typed=typed, error=fault) from fault
         if not isinstance(document, dict):
             raise RunFolderError.of("run_usage.no_result", path=path, typed=typed)
-        if document.get("schema") not in readable_schemas(kind):
-            schema, expected = repr(document.get("schema")), repr(schema_of(kind))
-            raise RunFolderError.of("run_usage.other_schema", path=path, typed=typed, schema=schema, expected=expected)
+        schema, expected = document.get("schema"), schema_of(kind)
+        if schema not in readable_schemas(kind):
+            raise RunFolderError.of(
+                "run_usage.other_schema", path=path, typed=typed, schema=repr(schema), expected=repr(expected)
+            )
+        try:
+            form_of(kind, is_own=document.get("mindalign") == __version__ and schema == expected).require(document)
+            _require_columns(document)
+        except DocumentFault as fault:
+            raise RunFolderError.of("run_usage.other_form", path=path, typed=typed, fault=fault) from fault
         return document
+
+
+@cache
+def form_of(kind: str, *, is_own: bool) -> Form:
+    """The form of a document that this version wrote, or another, which may have more fields and lack some."""
+    schema = parse_json((Path(__file__).parent / "schemas" / f"{kind}.schema.json").read_bytes())
+    return Form(schema if is_own else _loosened(schema, ("required", "const")))
+
+
+def _require_columns(document: dict[str, Any]) -> None:
+    """The points of curves stand in columns, which have one length."""
+    points = document.get("points")
+    columns = [one for one in points.values() if isinstance(one, list)] if isinstance(points, dict) else []
+    if len({*map(len, columns)}) > 1:
+        raise DocumentFault(say("document_fault.columns", field="points"))
+
+
+def _loosened(schema: Any, left_out: Sequence[str]) -> Any:
+    if isinstance(schema, list):
+        return [_loosened(one, left_out) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: one for name, one in schema.items() if name not in left_out or isinstance(one, dict)}
+    if kept.get("additionalProperties") is False:
+        del kept["additionalProperties"]
+    return {name: _loosened(one, left_out) for name, one in kept.items()}
 
 
 def schema_of(kind: str) -> str:

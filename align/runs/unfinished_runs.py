@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
+from align.core.documents import TEXT, WHOLE, DocumentFault, Form, read_json, table
 from align.traces.folder_lock import this_process
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "mindalign.begun/1"
 _SUFFIX = ".begun.json"
+_FORM = Form(table({"pid": WHOLE, **dict.fromkeys(("host", "since", "ended", "reason"), TEXT)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,11 @@ def clear_mark(folder: Path, kind: str) -> None:
 def read_unfinished(folder: Path, kind: str) -> UnfinishedRun | None:
     """Return the run that has begun and left no result; None if the last one ended."""
     try:
-        document = json.loads(_mark(folder, kind).read_text(encoding="utf-8"))
+        document = _FORM.require(read_json(_mark(folder, kind)))
         own = {name: document[name] for name in UnfinishedRun.__slots__}
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except DocumentFault:
         return UnfinishedRun(0, "", "")
     return UnfinishedRun(**own)
 

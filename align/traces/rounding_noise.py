@@ -12,11 +12,13 @@ import ml_dtypes
 import numpy as np
 
 from align.core.atomic_files import write_text
+from align.core.documents import read_json
 from align.core.dtypes import dtype_name, rounded_as
 from align.core.json_data import to_json_data
 from align.core.measurements import Measurement
 from align.errors import RunFolderError
 from align.measure.judge_tensors import measure_parts
+from align.traces.stored import forms
 from align.traces.stored.manifest import NOISE
 from align.words.catalogue import sentence
 
@@ -94,7 +96,7 @@ def read_noise(folder: Path) -> tuple[dict[str, Measurement] | None, str]:
     if not path.is_file():
         return None, sentence("noise_note.not_measured")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = forms.NOISE.require(read_json(path))
         if document["schema"] != NOISE_SCHEMA:
             schemas = {"schema": document["schema"], "expected": NOISE_SCHEMA}
             raise RunFolderError.of("traces_error.other_schema", path=path, **schemas)

@@ -13,11 +13,13 @@ import numpy as np
 
 from align.core.atomic_files import atomic_writer, write_text
 from align.core.checkpoints import StoredTensor
+from align.core.documents import DocumentFault, read_json
 from align.core.json_data import to_json_data
 from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.registry import checkpoint_formats
 from align.errors import DestinationError, RunFolderError
+from align.traces.stored import forms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,13 +60,13 @@ def read_model(folder: Path) -> tuple[ParameterSet, list[LayerSettings]] | None:
     if not path.is_file():
         return None
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = forms.MODEL.require(read_json(path))
         if document["schema"] != MODEL_SCHEMA:
             schemas = {"schema": document["schema"], "expected": MODEL_SCHEMA}
             raise RunFolderError.of("traces_error.other_schema", path=path, **schemas)
         return _parameters(document["parameters"]), [layer_from(layer) for layer in document["settings"]]
     except (ValueError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, DocumentFault) else f"{type(error).__name__}: {error}"
         raise RunFolderError.of("traces_error.damaged", path=path, reason=reason) from error
 
 

@@ -19,8 +19,8 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 MERGES = "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 12))
 HOSTILE = {
-    "laughs.yaml": (LAUGHS, "more than 50,000 settings"),
-    "merges.yaml": (MERGES, "more than 50,000 settings"),
+    "laughs.yaml": (LAUGHS, "more than 20,000 settings"),
+    "merges.yaml": (MERGES, "more than 20,000 settings"),
     "object.yaml": ("lr: !!python/object/apply:os.system ['touch ran']\n", "no is built|none is built"),
     "own.yaml": ("- !evil 1\n", "no names"),
     "deep.yaml": ("[" * 1500 + "]" * 1500, "nested deeper|no YAML|no names"),
@@ -35,7 +35,7 @@ HOSTILE = {
     "deep.py": ("a = " + "[" * 90 + "]" * 90, "nested deeper|no Python"),
     "sum.py": ("a = 1" + "+1" * 5000, "nested deeper|no Python"),
     "cut.py": ("lr = (", "no Python"),
-    "cut.toml": ("lr = ", "no TOML"),
+    "cut.toml": ("lr = ", "not TOML"),
     "circle.py": ("_base_ = 'circle.py'", "name it"),
     "circle.yaml": ("_base_: circle.yaml", "name it"),
     "lost.py": ("_base_ = 'nowhere.py'", "is not there"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class SmallResult:
     result_kind = "forward"
     worst: float
+    mindalign: str = "another version"
 
 
 def make_result(path: Path, worst: float = 1.0) -> RunFolder:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.core.import_user_code import import_user_code
-from align.core.opened_files import note_opened_files
+from align.core.import_user_code import import_user_code, note_opened_files
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import FolderInUseError, ProjectFileError, RunFolderError, UsageError
 from align.models.user_code import run_user_code
@@ -39,11 +38,12 @@ class Written:
     findings: tuple[dict[str, Any], ...] = ()
     culprits: tuple[dict[str, Any], ...] = ()
     losses: tuple[dict[str, Any], ...] = ({"step": 1},)
-    gradients: tuple[int, ...] = (1,)
-    updates: tuple[int, ...] = (1,)
+    gradients: tuple[dict[str, Any], ...] = ({},)
+    updates: tuple[dict[str, Any], ...] = ({},)
     name_map: dict[str, Any] = field(default_factory=lambda: {"unmatched": [], "ambiguous": []})
     first_divergent_step: int | None = None
     trouble: str | None = None
+    mindalign: str = "another version, whose documents may have other fields"
 
 
 CULPRIT = {
@@ -482,7 +482,7 @@ def test_a_ladder_that_somebody_damaged_is_named_with_what_to_do(port: Port) -> 
     document = json.loads(path.read_text())
     del document["rungs"][0]["culprits"]
     path.write_text(json.dumps(document))
-    with pytest.raises(RunFolderError, match="not what a climb has written") as raised:
+    with pytest.raises(RunFolderError, match=r"rungs\[0\] must contain") as raised:
         climbed(port)
     assert "rm " in raised.value.hint
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from align.batch.jobs.job_keys import OF_JOB, OF_TABLE, OPTIONS, PATHS, RANKS, value_fault
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _TABLES = ("defaults", "ranks")
+_BEGINS = re.compile(r"\s*(?:\[\[?\s*([^\]]*?)\s*\]|([^\s=\[][^=]*?)\s*=)")
 
 
 def job_faults(document: Mapping[str, Any], text: str) -> Iterator[str]:
@@ -35,9 +37,18 @@ def job_faults(document: Mapping[str, Any], text: str) -> Iterator[str]:
 
 def line_of(text: str, table: str, index: int) -> int:
     """The line of a file on which the table of a name begins, or the key; 1 if it cannot be told."""
-    begins = re.compile(rf"\s*(\[\[?\s*{re.escape(table)}\s*\]|{re.escape(table)}\s*=)")
-    found = [number for number, line in enumerate(text.splitlines(), 1) if begins.match(line)]
+    found = _beginnings(text).get(table, ())
     return found[index] if index < len(found) else 1
+
+
+@lru_cache(maxsize=1)
+def _beginnings(text: str) -> dict[str, list[int]]:
+    """The lines on which each table and key begins."""
+    found: dict[str, list[int]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if name := _BEGINS.match(line):
+            found.setdefault(name[1] or name[2], []).append(number)
+    return found
 
 
 def _faults_of_defaults(defaults: Mapping[str, Any], text: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from align.batch.jobs.remote_listing import without_secrets
 from align.batch.task import TaskOutcome
 from align.core.about import __version__
 from align.core.atomic_files import write_text
+from align.core.documents import COUNT, FIGURE, TEXT, Form, maybe, read_json, table
 from align.errors import AlignError
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 _FOLDER = "tasks"
 _FORM = 1  # format: the version of these files
 _WRITES = "convert"
+_OUTCOME = table(
+    {"task": TEXT, "state": {"enum": ["done", "failed"]}, "attempts": COUNT, "seconds": FIGURE}
+    | {"peak_bytes": maybe(COUNT), "figures": {"type": "object"}, "error": TEXT, "hint": TEXT}
+)
+_KEPT = Form(table({"outcome": _OUTCOME, "inputs": {}, "outputs": {}}))
 
 
 class KeptOutcomes:
@@ -40,7 +46,7 @@ class KeptOutcomes:
         if self._folder is None:
             return None
         try:
-            document = json.loads((self._folder / f"{task.id}.json").read_text(encoding="utf-8"))
+            document = _KEPT.require(read_json(self._folder / f"{task.id}.json"))
             inputs = self.fingerprint(task)
             if not inputs or document["inputs"] != inputs or document["outputs"] != _outputs(task):
                 return None

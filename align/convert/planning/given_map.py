@@ -6,7 +6,6 @@ and dtypes, which undo a reshape and a cast, the values of small tensors that we
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 
 from align.convert.planning.two_way_map import FILLED, TwoWayMap, as_rules, as_two_way
 from align.core.atomic_files import existing_file
+from align.core.documents import DocumentFault, Form, read_json
 from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.name_map import NameMap
 from align.core.piece_transforms import is_cut, join_fault
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from align.core.parameters import Shape
     from align.core.transforms import Transform
 
+RECORD = Form({"type": "object"})  # what stands in it is told fault by fault
 SCHEMAS = "mindalign.convert/2", "mindalign.convert/1"
 
 
@@ -52,9 +53,9 @@ def is_record(path: Path) -> bool:
 def read_record_map(path: Path) -> TwoWayMap:
     """Read a record; raises MapError listing every fault."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise MapError(path, [f"not JSON: {error}"]) from error
+        document = RECORD.require(read_json(path))
+    except DocumentFault as error:
+        raise MapError(path, [str(error)]) from error
     if document.get("schema") not in SCHEMAS:
         fault = say("given_map.schema", schema=document.get("schema"), expected=SCHEMAS[0])
         raise MapError(path, [fault], say("given_map.as_toml"))

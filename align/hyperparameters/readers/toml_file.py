@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import TYPE_CHECKING
 
+from align.core.documents import DocumentFault, parse_toml
 from align.errors import UnreadableSettingsError
 from align.hyperparameters.reader_parts.nested_settings import Leaf, Tree, flat_settings
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS
 from align.words.catalogue import say
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 if TYPE_CHECKING:
     from align.hyperparameters.settings_format import Setting
@@ -40,11 +35,11 @@ class TomlSettings:
         """Read all settings."""
         text = source.whole_text()
         try:
-            document = tomllib.loads(text)
+            document = parse_toml(text)
             lines = _lines(text)
             return flat_settings(_tree(document, (), lines, source), source.shown)
-        except tomllib.TOMLDecodeError as error:
-            raise UnreadableSettingsError(source.shown, say("settings_fault.no_toml", error=error)) from error
+        except DocumentFault as fault:
+            raise UnreadableSettingsError(source.shown, str(fault)) from fault
         except RecursionError as error:
             raise UnreadableSettingsError(
                 source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS)

@@ -9,18 +9,13 @@ tells no lines: they are found by reading the text for headers and keys, which s
 from __future__ import annotations
 
 import re
-import sys
 import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from align.core.documents import DocumentFault, parse_toml
 from align.names.fold_names import RANGE, expand_ranges
 from align.words.catalogue import say
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,8 +122,8 @@ def _plain(key: str) -> str | None:
     if key[0] in "\"'" and key.count(key[0]) == 2 and key[-1] == key[0] and "\\" not in key:
         return key[1:-1]
     try:
-        return ".".join(_path_of(tomllib.loads(f"{key} = 0")))
-    except tomllib.TOMLDecodeError:
+        return ".".join(_path_of(parse_toml(f"{key} = 0")))
+    except DocumentFault:
         return None
 
 

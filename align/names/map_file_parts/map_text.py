@@ -7,19 +7,14 @@ overruled, so a file can be corrected by hand and made again in place.
 from __future__ import annotations
 
 import re
-import sys
 from typing import TYPE_CHECKING
 
+from align.core.documents import parse_toml
 from align.core.transforms import Identity
 from align.names.fold_names import as_literal, expand_ranges, fold_ranges, quote_ranges
 from align.names.map_file_parts.map_lines import OURS, Section, marked, sections, table_of, users_text
 from align.names.user_rules import NameRules
 from align.words.catalogue import say
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -98,7 +93,7 @@ def _completed(lines: Sequence[str], name_map: NameMap) -> Iterator[str]:
     """
     for line in lines:
         found = _PAIR.fullmatch(line)
-        changed = _changed_value(*tomllib.loads(line).popitem(), name_map) if found else ""
+        changed = _changed_value(*parse_toml(line).popitem(), name_map) if found else ""
         yield f"{found['head']}{changed}{found['tail']}" if found and changed else line
 
 

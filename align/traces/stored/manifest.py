@@ -5,17 +5,18 @@ What is noted of a run stays true however it ended: a call that has a begin and 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from align.core.documents import DocumentFault, parse_json
 from align.core.dtypes import numpy_dtype
 from align.core.measurements import TensorStatistics
 from align.core.trace_metadata import CallStart, KeptValues, ReturnedParts, TensorKind, TraceHead
 from align.core.traces import Capture
 from align.errors import RunFolderError
 from align.traces.stored.checksums import FileSum, check_lines
+from align.traces.stored.forms import LINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +88,7 @@ def read_manifest(path: Path, schema: str) -> TraceManifest | None:
         lines = _whole_lines(path)
         if not lines or lines[0].get("schema") != schema:
             return None
+        _require_forms(lines)
         manifest = TraceManifest(dict(lines[0]["environment"]), _head(lines[0].get("head")))
         manifest.header_bytes = None if lines[0].get("header_bytes") is None else int(lines[0]["header_bytes"])
         for line in lines[1:]:
@@ -94,6 +96,17 @@ def read_manifest(path: Path, schema: str) -> TraceManifest | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunFolderError.of("traces_error.damaged", path=path, reason=error) from error
     return manifest
+
+
+def _require_forms(lines: list[dict[str, Any]]) -> None:
+    for number, line in enumerate(lines, 1):
+        kind = "schema" if number == 1 else next((key for key in _KINDS if key in line), "")
+        try:
+            if kind:
+                LINES[kind].require(line)
+        except DocumentFault as fault:
+            msg = f"line {number}: {fault}"
+            raise ValueError(msg) from fault
 
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
@@ -107,8 +120,8 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
 
 def _parsed(line: bytes, number: int) -> Any:
     try:
-        return json.loads(line.decode(errors="replace"))
-    except ValueError as error:
+        return parse_json(line.decode(errors="replace"))
+    except DocumentFault as error:
         msg = f"line {number} is not what was written: {error}"
         raise ValueError(msg) from error
 

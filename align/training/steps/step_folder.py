@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from align.core import documents as form
 from align.core.atomic_files import sha256_of, write_text
+from align.core.documents import DocumentFault, Form, read_json
 from align.core.json_data import ORIGIN, own_fields, to_json_data
 from align.core.layer_settings import LearningRates, ParameterGroup
 from align.core.verdicts import Finding
@@ -65,19 +67,43 @@ def write_steps(folder: Path, reference: ReferenceSteps, settings: Iterable[Laye
     write_text(folder / STEPS, json.dumps(to_json_data(document), ensure_ascii=False) + "\n")
 
 
+_RATES = form.table({"values": form.listed(form.FIGURE)})
+_OWN_GROUP = {"settings": form.SETTINGS, "names": form.maybe(form.TEXTS), "count": form.COUNT, "rates": _RATES}
+_GROUP = {"group": form.table({**_OWN_GROUP, "problems": form.TEXTS}), "parameters": form.TEXTS}
+_FORM = Form(
+    form.table(
+        {"schema": form.TEXT},
+        {
+            "side": form.TEXT,
+            "framework": form.TEXT,
+            "environment": form.TEXT_BY_NAME,
+            "losses": form.listed(form.maybe(form.FIGURE)),
+            "noise_losses": form.listed(form.maybe(form.FIGURE)),
+            "growth": form.listed(form.maybe(form.FIGURE)),
+            "groups": form.listed(form.table(_GROUP)),
+            "loss": form.maybe(form.SETTINGS),
+            "findings": form.listed({"type": "object"}),
+            "made_at": form.TEXT_BY_NAME,
+            "called_at": form.TEXT_BY_NAME,
+            "files": form.TEXT_BY_NAME,
+        },
+    )
+)
+
+
 def read_steps(folder: Path) -> ReferenceSteps:
     """Read a folder back; raises RunFolderError for none, for another schema and for damage."""
     if not (folder / STEPS).is_file():
         raise RunFolderError.of("training_error.no_steps_in_folder", folder=folder)
     try:
-        document = json.loads((folder / STEPS).read_text(encoding="utf-8"))
+        document = _FORM.require(read_json(folder / STEPS))
         if document["schema"] != SCHEMA:
             schemas = {"schema": document["schema"], "expected": SCHEMA}
             raise RunFolderError.of("training_error.other_schema", path=folder / STEPS, **schemas)
         _check(folder, document["files"])
         return _reference(folder, document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, DocumentFault) else f"{type(error).__name__}: {error}"
         raise RunFolderError.of("training_error.damaged", path=folder / STEPS, reason=reason) from error
 
 

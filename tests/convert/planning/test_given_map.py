@@ -84,7 +84,7 @@ def test_a_record_is_told_from_a_map_file_by_its_first_sign(write) -> None:
     ("document", "fault"),
     [
         ("{", "not JSON"),
-        ('{"a":' * 100_000, "not JSON"),
+        ('{"a":' * 100_000, "nested deeper"),
         ({}, "schema None, expected 'mindalign.convert/2'"),
         (RECORD | {"schema": "mindalign.map/1"}, "schema 'mindalign.map/1'"),
         (RECORD | {"tensors": None}, "tensors[0]"),
