@@ -28,6 +28,7 @@ RECURRENT = ("out, _ = self.rnn",)
 SMALLER = "y = ops.matmul(ops.matmul(self.rows, y), self.columns.T)"
 READ = ('y = ops.grid_sample(y, grid, mode="bilinear"',)
 SLOPED = ("scores = scores + self.slopes",)
+NORM = "y = self.norm(y, "
 HALVES, PAIRS = "a, b = x[..., : d // 2], x[..., d // 2 :]", "[a * cos - b * sin, b * cos + a * sin]"
 TURNED = ("return ops.concat([a * cos",)
 ACTIVATED = "gate = 0.5 * gate * (1 + ops.erf(gate / math.sqrt(2)))"
@@ -43,6 +44,7 @@ FAULTS = (
         "softmax behind top-k",
         SHARES,
         "top, index = ops.topk(scores, 2, dim=-1)\n        top = ops.softmax(top, axis=-1)",
+        causes=("activation-extra",),
         also=(ROUTED,),
     ),
     CodeFault(
@@ -50,6 +52,7 @@ FAULTS = (
         "shares of the chosen add up to one",
         SHARES,
         f"{SHARES}\n        top = top / top.sum(-1, keepdims=True)",
+        causes=("activation-extra",),
         also=(ROUTED,),
     ),
     CodeFault(
@@ -436,5 +439,130 @@ FAULTS = (
         "moved by shares of the new size",
         "center = center + deltas[..., :2] * size\n        size = size * ops.exp(ops.clamp(deltas[..., 2:], max=0.5))",
         "size = size * ops.exp(ops.clamp(deltas[..., 2:], max=0.5))\n        center = center + deltas[..., :2] * size",
+    ),
+    CodeFault("Handmade", "another epsilon", "epsilon=1e-3)", "epsilon=1e-1)", ("epsilon",), (NORM,)),
+    CodeFault("Handmade", "norm of each sample", "begin_norm_axis=-1", "begin_norm_axis=1", ("norm-axes",), (NORM,)),
+    CodeFault(
+        "Handmade", "gelu for its estimate", "y * ops.sigmoid(y * 1.702)", "ops.gelu(y)", ("activation-differs",)
+    ),
+    CodeFault(
+        "Handmade", "no gain", "self.norm(y, self.gain", "self.norm(y, ops.ones_like(self.gain)", ("slices-scaled*",)
+    ),
+    CodeFault("Convolved", "the kernel the other way round", "self.kernel[:, i]", "self.kernel[:, 3 - i]"),
+    CodeFault(
+        "Convolved",
+        "padding behind",
+        "[ops.zeros((y.shape[0], 3, 8), y.dtype), y]",
+        "[y, ops.zeros((y.shape[0], 3, 8), y.dtype)]",
+        ("displaced", "parts-reordered"),
+    ),
+    CodeFault(
+        "Convolved", "no silu", "ops.silu(made)", "made", ("activation-missing", "activation-differs", "gate-differs")
+    ),
+    CodeFault(
+        "Convolved",
+        "gate on the wrong branch",
+        "ops.silu(made) * ops.sigmoid(self.gate(x))",
+        "ops.sigmoid(made) * ops.silu(self.gate(x))",
+        ("gate-differs", "halves-swapped"),
+    ),
+    CodeFault(
+        "Buckets",
+        "the other direction",
+        "4 * (apart > 0)",
+        "4 * (apart < 0)",
+        ("transposed",),
+        also=("bias = self.bias(places)", "places = "),
+    ),
+    CodeFault(
+        "Buckets",
+        "largest distance",
+        "math.log(16 / 2)",
+        "math.log(128 / 2)",
+        also=("bias = self.bias(places)", "places = "),
+    ),
+    CodeFault(
+        "Buckets", "biases transposed", ".transpose(2, 0, 1)\n        scores", ".transpose(2, 1, 0)\n        scores"
+    ),
+    CodeFault(
+        "Buckets",
+        "scaled where it is not",
+        "ops.matmul(q, k.swapaxes(-1, -2)) + bias",
+        "ops.matmul(q, k.swapaxes(-1, -2)) / math.sqrt(8) + bias",
+        ("attention-scale", "term-scaled"),
+    ),
+    CodeFault("Codes", "the farthest", "ops.argmin(apart, axis", "ops.argmax(apart, dim"),
+    CodeFault(
+        "Codes",
+        "by the product",
+        "apart = ops.square(y.expand_dims(-2) - self.codes).sum(-1)",
+        "apart = -ops.matmul(y, self.codes.T)",
+        also=("index = ",),
+    ),
+    CodeFault(
+        "Codes",
+        "no length of the codes",
+        "apart = ops.square(y.expand_dims(-2) - self.codes).sum(-1)",
+        "apart = ops.amax(ops.abs(y.expand_dims(-2) - self.codes), -1)",
+        also=("index = ",),
+    ),
+    CodeFault("Codes", "no rest", "chosen + y * 0.1", "chosen", ("residual-missing", "term-*")),
+    CodeFault(
+        "Shifted",
+        "the other direction",
+        "(before, behind, y[:, :, 8:])",
+        "(ops.concat((y[:, 1:, :4], nothing), axis=1), ops.concat((nothing, y[:, :-1, 4:8]), axis=1), y[:, :, 8:])",
+    ),
+    CodeFault(
+        "Shifted",
+        "turned round at the ends",
+        "ops.concat((nothing, y[:, :-1, :4]), axis=1)",
+        "ops.concat((y[:, -1:, :4], y[:, :-1, :4]), axis=1)",
+        also=("y = ops.concat((before",),
+    ),
+    CodeFault(
+        "Shifted",
+        "mean for largest",
+        "ops.amax(y.reshape(y.shape[0], -1, 2, 16), 2)",
+        "y.reshape(y.shape[0], -1, 2, 16).mean(2)",
+        ("reduction-differs",),
+    ),
+    CodeFault(
+        "Shifted",
+        "largest of both halves",
+        "y.reshape(y.shape[0], -1, 2, 16), 2)",
+        "y.reshape(y.shape[0], 2, -1, 16), 1)",
+        ("reduction-differs",),
+    ),
+    CodeFault(
+        "Crossed",
+        "mask the wrong way round",
+        "(1 - attention_mask.astype(x.dtype)) * -1e9",
+        "attention_mask.astype(x.dtype) * -1e9",
+        ("attention-mask",),
+        ("scores = scores + hidden",),
+    ),
+    CodeFault(
+        "Crossed",
+        "no mask",
+        "scores = scores + hidden.reshape(b, 1, 1, t)",
+        "scores = scores + 0.0",
+        ("attention-mask",),
+        ("y = ops.matmul(ops.softmax(scores",),
+    ),
+    CodeFault(
+        "Crossed",
+        "values first",
+        "kv[..., :16], kv[..., 16:]",
+        "kv[..., 16:], kv[..., :16]",
+        ("halves-swapped",),
+        ("k = k.reshape", "v = v.reshape"),
+    ),
+    CodeFault(
+        "Crossed",
+        "heads are not turned back",
+        "y.transpose(0, 2, 1, 3).reshape(b, 3, 16)",
+        "y.reshape(b, 3, 16)",
+        ("reordered", "reshaped", "transposed"),
     ),
 )

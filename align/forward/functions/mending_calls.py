@@ -185,11 +185,14 @@ def _result_or_before(inside: FollowedCalls, found: Replaced) -> FunctionFault:
 
 
 def relation_of_results(inside: FollowedCalls, call: RecordedCall, other: Counterpart) -> Relation | None:
-    """What relates a call's result to the right one, or what it is given to what the other is given."""
+    """What relates a call's result to the right one, or a table that it is given to the one that the other is given.
+
+    What has been made before may be another thing on both sides, and right.
+    """
     shape = inside.meant_shape(other)
     made = inside.result(call).reshape(shape)
     found = _relation(inside.made_of(call, shape), inside.meant_result(other, shape), made)
-    if found is None:
+    if found is None and inside.is_first(call):
         found = next((one for pair in inside.unlike_given(call, other) if (one := _relation({}, *pair))), None)
     return found
 

@@ -318,6 +318,108 @@ class Boxes(nn.Module):
         return boxes, torch.sigmoid(self.scores(x)).max(-1).values
 
 
+class Handmade(nn.Module):
+    """A norm and a smooth function written out."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(16, 24), nn.Linear(24, 5)
+        self.gain, self.shift = nn.Parameter(torch.rand(24) + 0.5), nn.Parameter(torch.randn(24))
+
+    def forward(self, x):
+        y = self.first(x)
+        mean = y.mean(-1, keepdim=True)
+        y = (y - mean) / (((y - mean) ** 2).mean(-1, keepdim=True) + 1e-3).sqrt()
+        y = y * self.gain + self.shift
+        return self.last(y * torch.sigmoid(1.702 * y))
+
+
+class Convolved(nn.Module):
+    """Each channel convolved over what was before, and gated."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.gate, self.last = nn.Linear(16, 8), nn.Linear(16, 8), nn.Linear(8, 5)
+        self.kernel = nn.Parameter(torch.randn(8, 4))
+
+    def forward(self, x):
+        y = self.first(x).transpose(1, 2)
+        y = F.conv1d(F.pad(y, (3, 0)), self.kernel[:, None], groups=8)
+        return self.last(F.silu(y.transpose(1, 2)) * self.gate(x).sigmoid())
+
+
+class Buckets(nn.Module):
+    """Attention with biases by the logarithm of the distance."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.o = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
+        self.bias = nn.Embedding(8, 2)
+
+    def buckets(self, t):
+        apart = torch.arange(t)[None, :] - torch.arange(t)[:, None]
+        side = (apart > 0).long() * 4
+        apart = apart.abs()
+        far = 2 + (torch.log(apart.clamp(min=1).float() / 2) / math.log(16 / 2) * 2).long()
+        return side + torch.where(apart < 2, apart, far.clamp(max=3))
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        q, k, v = (layer(x).view(b, t, 2, 8).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        scores = q @ k.transpose(-1, -2) + self.bias(self.buckets(t)).permute(2, 0, 1)
+        return self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, 16))
+
+
+class Codes(nn.Module):
+    """The nearest of some vectors for each token."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.after = nn.Linear(16, 6), nn.Linear(6, 5)
+        self.codes = nn.Parameter(torch.randn(10, 6))
+
+    def forward(self, x):
+        y = self.before(x)
+        index = torch.cdist(y, self.codes[None].expand(len(y), -1, -1)).argmin(-1)
+        return self.after(self.codes[index] + 0.1 * y)
+
+
+class Shifted(nn.Module):
+    """Some channels from the step before, some from the step behind."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(16, 16), nn.Linear(16, 5)
+
+    def forward(self, x):
+        y = self.first(x)
+        moved = torch.zeros_like(y)
+        moved[:, 1:, :4] = y[:, :-1, :4]
+        moved[:, :-1, 4:8] = y[:, 1:, 4:8]
+        moved[:, :, 8:] = y[:, :, 8:]
+        pooled = F.max_pool1d(moved.transpose(1, 2), 2).transpose(1, 2)
+        return self.last(pooled / pooled.norm(dim=-1, keepdim=True))
+
+
+class Crossed(nn.Module):
+    """Learnt queries that attend to what is no padding."""
+
+    kind = "masked"
+
+    def __init__(self):
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(3, 16))
+        self.kv, self.o = nn.Linear(16, 32), nn.Linear(16, 5)
+
+    def forward(self, x, attention_mask):
+        b, t, _ = x.shape
+        k, v = self.kv(x).chunk(2, -1)
+        q = self.queries.expand(b, -1, -1).view(b, 3, 4, 4).transpose(1, 2)
+        k, v = (one.view(b, t, 4, 4).transpose(1, 2) for one in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=attention_mask[:, None, None].bool())
+        return self.o(y.transpose(1, 2).flatten(2))
+
+
 def build(name):
     """A model by the name of its class."""
     torch.manual_seed(0)

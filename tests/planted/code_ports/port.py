@@ -353,6 +353,122 @@ class Boxes(nn.Cell):
         return boxes, ops.amax(ops.sigmoid(self.scores(x)), -1)
 
 
+class Handmade(nn.Cell):
+    """A norm and a smooth function by one call each."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Dense(16, 24), nn.Dense(24, 5)
+        self.gain, self.shift = Parameter(ops.ones(24)), Parameter(ops.zeros(24))
+        self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=1e-3)
+
+    def construct(self, x):
+        y = self.first(x)
+        y = self.norm(y, self.gain, self.shift)[0]
+        return self.last(y * ops.sigmoid(y * 1.702))
+
+
+class Convolved(nn.Cell):
+    """Each channel convolved over what was before, and gated."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.gate, self.last = nn.Dense(16, 8), nn.Dense(16, 8), nn.Dense(8, 5)
+        self.kernel = Parameter(ops.zeros((8, 4)))
+
+    def construct(self, x):
+        y = self.first(x)
+        t = y.shape[1]
+        y = ops.concat([ops.zeros((y.shape[0], 3, 8), y.dtype), y], axis=1)
+        made = 0
+        for i in range(4):
+            made = made + y[:, i : i + t] * self.kernel[:, i]
+        return self.last(ops.silu(made) * ops.sigmoid(self.gate(x)))
+
+
+def buckets(t):
+    """The numbers of biases for all pairs of places."""
+    apart = np.arange(t)[None] - np.arange(t)[:, None]
+    near = np.abs(apart)
+    far = 2 + (np.log(np.maximum(near, 1) / 2) / math.log(16 / 2) * 2).astype(int)
+    return 4 * (apart > 0) + np.where(near < 2, near, np.minimum(far, 3))
+
+
+class Buckets(nn.Cell):
+    """Attention with biases by the logarithm of the distance."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.o = nn.Dense(16, 16), nn.Dense(16, 16), nn.Dense(16, 16), nn.Dense(16, 16)
+        self.bias = nn.Embedding(8, 2)
+
+    def construct(self, x):
+        b, t, _ = x.shape
+        q = self.q(x).reshape(b, t, 2, 8).swapaxes(1, 2)
+        k = self.k(x).reshape(b, t, 2, 8).swapaxes(1, 2)
+        v = self.v(x).reshape(b, t, 2, 8).swapaxes(1, 2)
+        places = Tensor(buckets(t), ms.int32)
+        bias = self.bias(places).transpose(2, 0, 1)
+        scores = ops.matmul(q, k.swapaxes(-1, -2)) + bias
+        y = ops.matmul(ops.softmax(scores, axis=-1), v)
+        return self.o(y.swapaxes(1, 2).reshape(b, t, 16))
+
+
+class Codes(nn.Cell):
+    """The nearest of some vectors for each token."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.after = nn.Dense(16, 6), nn.Dense(6, 5)
+        self.codes = Parameter(ops.zeros((10, 6)))
+
+    def construct(self, x):
+        y = self.before(x)
+        apart = ops.square(y.expand_dims(-2) - self.codes).sum(-1)
+        index = ops.argmin(apart, axis=-1)
+        chosen = ops.gather(self.codes, index, 0)
+        return self.after(chosen + y * 0.1)
+
+
+class Shifted(nn.Cell):
+    """Some channels from the step before, some from the step behind."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Dense(16, 16), nn.Dense(16, 5)
+
+    def construct(self, x):
+        y = self.first(x)
+        nothing = ops.zeros_like(y[:, :1, :4])
+        before = ops.concat((nothing, y[:, :-1, :4]), axis=1)
+        behind = ops.concat((y[:, 1:, 4:8], nothing), axis=1)
+        y = ops.concat((before, behind, y[:, :, 8:]), axis=2)
+        y = ops.amax(y.reshape(y.shape[0], -1, 2, 16), 2)
+        return self.last(y / ops.sqrt(ops.square(y).sum(-1, keepdims=True)))
+
+
+class Crossed(nn.Cell):
+    """Learnt queries that attend to what is no padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries = Parameter(ops.zeros((3, 16)))
+        self.kv, self.o = nn.Dense(16, 32), nn.Dense(16, 5)
+
+    def construct(self, x, attention_mask):
+        b, t, _ = x.shape
+        kv = self.kv(x)
+        k, v = kv[..., :16], kv[..., 16:]
+        q = self.queries.reshape(3, 4, 4).swapaxes(0, 1)
+        k = k.reshape(b, t, 4, 4).transpose(0, 2, 3, 1)
+        v = v.reshape(b, t, 4, 4).transpose(0, 2, 1, 3)
+        scores = ops.matmul(q, k) / 2.0
+        hidden = (1 - attention_mask.astype(x.dtype)) * -1e9
+        scores = scores + hidden.reshape(b, 1, 1, t)
+        y = ops.matmul(ops.softmax(scores, axis=-1), v)
+        return self.o(y.transpose(0, 2, 1, 3).reshape(b, 3, 16))
+
+
 def build(name):
     """A port by the name of its class."""
     return globals()[name]().set_train(False)
