@@ -11,6 +11,7 @@ from align.checkpoints.names_in_file import declared_framework, training_notes
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
 from align.checkpoints.unfinished_weights import unfinished_notes
+from align.core.progress import collector_paused
 from align.core.verdicts import ShownResult
 from align.errors import SeveralEntriesError
 
@@ -63,6 +64,7 @@ class Inspection(ShownResult):
     notes: tuple[str, ...] = ()
 
 
+@collector_paused()
 def inspect_checkpoint(
     path: Path | str, key: str | None = None, *, trust_pickle: bool = False, check: bool = False
 ) -> Inspection:

@@ -19,6 +19,7 @@ from align.checkpoints.format_parts.claims import external_file, parse_json
 from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_INDEX_BYTES, MOST_SHARDS
 from align.core.atomic_files import existing_file
 from align.core.checkpoints import Checkpoint, StoredTensor, require_plain
+from align.core.progress import collector_paused
 from align.core.registry import checkpoint_formats
 from align.errors import (
     CannotRunError,
@@ -52,6 +53,7 @@ NOT_FETCHED = {
 }
 
 
+@collector_paused()
 def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool = False) -> Checkpoint:
     """Read the header of a checkpoint of any known format; no tensor is loaded.
 

@@ -58,6 +58,8 @@ def packed_weights(checkpoint: Checkpoint) -> list[PackedWeight]:
     known = dict.fromkeys(checkpoint.elsewhere, "float32") | {name: one.dtype for name, one in tensors.items()}
     forms = stored_weight_rules().packed
     packed_dtypes = frozenset[str]().union(*(form.dtypes for form in forms))
+    if packed_dtypes.isdisjoint(known.values()):
+        return []
     modules: dict[str, dict[str, str]] = {}
     for name, own_dtype in known.items():
         parts = name.split(".")
@@ -70,7 +72,7 @@ def packed_weights(checkpoint: Checkpoint) -> list[PackedWeight]:
             continue
         module, dot, attribute = name.rpartition(".")
         siblings = {below: dtype for below, dtype in modules[module].items() if below != attribute}
-        for form in forms:
+        for form in forms if siblings else ():
             if own := form.companions(attribute, tensor.dtype, siblings):
                 companions = tuple(module + dot + below for below in own)
                 found.append(PackedWeight(name, tensor.dtype, companions, form.key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
 import math
 from pathlib import Path
@@ -18,6 +19,7 @@ from align.words.message_words import Sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_AS_THEY_ARE = frozenset({str, int, bool, type(None)})
 _TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Crop, Pad, Reorder, Chain)
 ORIGIN = "_from"  # ends the name of what a sentence was made from
 
@@ -30,6 +32,8 @@ def to_json_data(value: Any) -> Any:
     field that holds a sentence, or a list or dict of some, stands what it was made from: as `reason_from` beside
     `reason`.
     """
+    if type(value) in _AS_THEY_ARE:  # most of a document
+        return value
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, enum.Enum):
@@ -51,11 +55,11 @@ def _compound(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _column(value)
     if isinstance(value, (list, tuple)):
-        return [to_json_data(item) for item in value]
+        return [*value] if _AS_THEY_ARE.issuperset(map(type, value)) else [to_json_data(item) for item in value]
     if isinstance(value, _TRANSFORMS):
         return value.as_table()
     if dataclasses.is_dataclass(value):
-        return _object({f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.repr})
+        return _object({name: getattr(value, name) for name in _shown_fields(value.__class__)})
     raise TypeError(f"no plain form for {type(value).__name__}")
 
 
@@ -94,6 +98,9 @@ def own_fields(data: Mapping[str, Any]) -> dict[str, Any]:
 def _object(fields: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in fields.items():
+        if type(value) in _AS_THEY_ARE:
+            found[name] = value
+            continue
         if isinstance(value, dict):  # its keys may be data, which nothing may stand beside
             found[name] = {str(key): to_json_data(one) for key, one in value.items()}
             if origins := {str(key): _origin(one) for key, one in value.items() if isinstance(one, Sentence)}:
@@ -105,6 +112,11 @@ def _object(fields: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, (list, tuple)) and any(isinstance(one, Sentence) for one in value):
             found[f"{name}{ORIGIN}"] = [_origin(one) for one in value]
     return found
+
+
+@functools.cache
+def _shown_fields(value_type: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(value_type) if field.repr)
 
 
 def _origin(value: Any) -> Any:

@@ -27,6 +27,7 @@ from align.curves.thresholds import (
     LEAST_BLOCK_BYTES,
     LINE_LENGTH_BYTES,
     LOG_HEAD_BYTES,
+    LONGEST_READ_LINE,
     MOST_BLOCK_BYTES,
     UTF16_BYTES,
     UTF16_OTHER_ZEROS,
@@ -164,7 +165,7 @@ class LogSource:
         while start < len(content):
             end = content.find(b"\n", start + size)
             piece = content[start:].removesuffix(b"\n") if end < 0 else content[start:end]
-            block = _cleaned(_decoded(piece), number)
+            block = _cleaned(_decoded(_with_lines_cut(piece)), number)
             yield block
             start, number = len(content) if end < 0 else end + 1, int(block.numbers[-1]) + 1
 
@@ -187,6 +188,12 @@ def first_lines(source: LogSource, most: int) -> LogSource:
         lines = block.text.split("\n") if shown is not None else []
         texts.append(block.text if shown is None else "\n".join(lines[row] for row in shown.tolist()))
     return LogSource.of_text("\n".join([*texts, ""]), source.label)
+
+
+def _with_lines_cut(piece: bytes) -> bytes:
+    if len(piece) <= LONGEST_READ_LINE:
+        return piece
+    return b"\n".join(line[:LONGEST_READ_LINE] for line in piece.split(b"\n"))
 
 
 def _cleaned(text: str, first: int) -> LogBlock:

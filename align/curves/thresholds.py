@@ -25,6 +25,20 @@ KEPT_LOG_BYTES: Final = 8 * 2**20
 """The cleaned lines of a log of so few bytes are kept while formats are asked about it.
 Choice: one JSON object of 100,000 keys has 3 MB; what is kept takes a few times as much memory."""
 
+UNPACKED_PIECE: Final = 1 << 22
+"""Bytes of a gz file that are unpacked before the next look at how many they are.
+Choice: smaller ones cost more calls; what is refused has cost one piece more at most."""
+MOST_UNPACKED_TIMES: Final = 100
+"""A gz file that unpacks to more than so many times its size holds no log.
+Measured: logs of training pack to a fifth up to a thirtieth, one line repeated to a three hundredth."""
+MOST_UNPACKED_BYTES: Final = 200_000_000
+"""A gz file is unpacked into so many bytes at most.
+Choice: a log of a million lines has 100 MB; more takes the memory of what is read from it besides."""
+LONGEST_READ_LINE: Final = 1 << 22
+"""A line of a log is read up to so many bytes.
+Choice: one JSON object of 100,000 keys has 3 MB. Measured: readers take half a second for a line of 1 MB without a
+format, and a hundred times its size in memory."""
+
 LOG_HEAD_BYTES: Final = 1 << 20
 """Bytes at the beginning of a log by which its format is recognised, before more is asked for.
 Choice: less may end before the first record and asks again, more makes all formats read all of a short log."""

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import to_json_data
+from align.core.progress import collector_paused
 from align.errors import RunFolderError
 from align.report.rendering.blocks import Block, Column, Row, Table, verdict_block
 from align.report.rendering.terminal import print_blocks
@@ -37,6 +38,7 @@ IN_PARTS = {
 }
 
 
+@collector_paused()
 def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
     """Print the document of a result; `show_all` leaves nothing out. Raises RunFolderError for an unknown schema."""
     print_blocks(result_blocks(document, show_all=show_all))

@@ -108,6 +108,9 @@ Choice: eight fit two lines; their number stands behind them."""
 PAGE_WIDTH: Final = 100
 """Columns where no terminal says how many it has.
 Choice: wide enough for two paths and four numbers, narrow enough for a mail or an issue."""
+LONG_TABLE: Final = 500
+"""A table of more rows, each of which fits a line, is drawn line by line.
+Measured: the table of a library takes a millisecond for each row, this a microsecond; both look alike."""
 LONGEST_CELL: Final = 500
 """A cell of a table is cut to this many characters.
 Choice: names of layers have a hundred at most, what is said of one four hundred; a longer one pushes all rows away."""

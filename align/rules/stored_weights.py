@@ -44,8 +44,10 @@ class PackedForm:
 
         `siblings` are the dtypes of what else is in that module and below, by the names from there on.
         """
+        if dtype not in self.dtypes:
+            return ()
         fits = next((one for one in self.tensor if fnmatchcase(attribute, one)), None)
-        if dtype not in self.dtypes or fits is None:
+        if fits is None:
             return ()
         stem = attribute.removesuffix(fits.lstrip("*")) if fits.startswith("*") and fits != "*" else attribute
         marks, more = _pattern(self.beside, attribute, stem), _pattern(self.more, attribute, stem)

@@ -18,6 +18,7 @@ from align.core.about import __version__
 from align.core.atomic_files import sha256_of, write_text
 from align.core.documents import DocumentFault, Form, parse_json, read_json
 from align.core.json_data import json_text, to_json_data
+from align.core.progress import collector_paused
 from align.errors import DestinationError, RunFolderError
 from align.remote.remote_files import with_urls
 from align.runs.unfinished_runs import clear_mark, read_unfinished
@@ -177,6 +178,7 @@ def readable_schemas(kind: str) -> tuple[str, str]:
     return f"mindalign.{kind}/{version}", f"mindalign.{kind}/{version - 1}"
 
 
+@collector_paused()
 def as_document(result: Result, made_from: Mapping[str, Path | str], *, hashed: bool = True) -> dict[str, Any]:
     """Return a result as a JSON document: schema, time, version, what it was made from (`hashed` or not), fields."""
     document = {

@@ -136,7 +136,7 @@ def _tensor(path: Path, start: int, name: str, entry: object) -> StoredTensor:
 
 
 def _are_counts(values: object) -> bool:
-    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+    return isinstance(values, list) and {*map(type, values)} <= {int} and min(values, default=0) >= 0
 
 
 def _check_cover(path: Path, tensors: Iterable[StoredTensor], start: int, size: int) -> None:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from align.core.atomic_files import existing_file
 from align.curves.log_sources import FileBytes, LogSource, first_lines
-from align.curves.thresholds import LARGE_LOG_BYTES, LINES_OF_LAYOUT, LOG_HEAD_BYTES
+from align.curves.thresholds import (
+    LARGE_LOG_BYTES,
+    LINES_OF_LAYOUT,
+    LOG_HEAD_BYTES,
+    MOST_UNPACKED_BYTES,
+    MOST_UNPACKED_TIMES,
+    UNPACKED_PIECE,
+)
 from align.errors import UnreadableLogError
 from align.words.catalogue import say
 
@@ -37,10 +44,26 @@ def open_log(path: Path, most: int = -1) -> LogSource:
             packed = stream.read(len(_GZIP)) == _GZIP
         if not packed and most < 0 and path.stat().st_size > LARGE_LOG_BYTES:
             return LogSource(str(path), FileBytes(path))
-        with gzip.open(path) if packed else path.open("rb") as stream:
+        if packed:
+            return LogSource(str(path), _unpacked(path, most))
+        with path.open("rb") as stream:
             return LogSource(str(path), stream.read(most))
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableLogError(path, getattr(error, "strerror", None) or str(error)) from error
+
+
+def _unpacked(path: Path, most: int) -> bytes:
+    """The content of a gz file, or its first `most` bytes; one that is much smaller than it is packs no log."""
+    size, found = path.stat().st_size, bytearray()
+    with gzip.open(path) as stream:
+        while most < 0 or len(found) < most:
+            piece = stream.read(UNPACKED_PIECE if most < 0 else min(most - len(found), UNPACKED_PIECE))
+            if not piece:
+                break
+            found += piece
+            if len(found) > MOST_UNPACKED_BYTES or len(found) > UNPACKED_PIECE + MOST_UNPACKED_TIMES * size:
+                raise UnreadableLogError(path, say("log_fault.unpacks", size=size, unpacked=len(found)))
+    return bytes(found)
 
 
 def beginnings(path: Path) -> Iterator[LogSource]:

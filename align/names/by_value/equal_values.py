@@ -21,6 +21,7 @@ import numpy as np
 from align.checkpoints.extents import byte_blocks
 from align.core.dtypes import INTEGERS, numpy_dtype
 from align.core.name_map import Pairing
+from align.core.progress import collector_paused
 from align.core.transforms import Permute, Reshape, chained, turned_and_reshaped
 from align.names.thresholds import CONFIDENCE_AGAINST_VALUES, SAMPLED_POINTS
 from align.words.catalogue import sentence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 Sides = tuple["ParameterSet", "ParameterSet"]
 
 
+@collector_paused()
 def pairs_by_values(name_map: NameMap, layered: LayeredSides, values: tuple[Values, Values]) -> dict[str, Pairing]:
     """Return the pairs, by source, that values settle beside or against the map, and those that they confirm.
 

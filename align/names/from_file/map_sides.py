@@ -18,6 +18,7 @@ from align.checkpoints.unfinished_weights import refuse_placeholders
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.progress import collector_paused
 from align.core.registry import file_models
 from align.errors import CannotRunError, SideError
 from align.models.open_side import Side, SideRequest, open_side, open_sides
@@ -122,6 +123,7 @@ def _opened(path: Path) -> Checkpoint:
     return checkpoint
 
 
+@collector_paused()
 def checkpoint_side(checkpoint: Checkpoint) -> MapSide:
     """Read as torch's names where neither file nor names tell; the map then does not say whose they are."""
     framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)

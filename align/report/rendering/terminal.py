@@ -8,16 +8,24 @@ from __future__ import annotations
 import io
 import sys
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import Facts, Lines, Table
 from align.report.rendering.format_values import shorten_path
-from align.report.thresholds import LABEL_COLUMN_WIDTH, LONGEST_CELL, LONGEST_PASTED, NARROWEST_PATH, PAGE_WIDTH
+from align.report.thresholds import (
+    LABEL_COLUMN_WIDTH,
+    LONG_TABLE,
+    LONGEST_CELL,
+    LONGEST_PASTED,
+    NARROWEST_PATH,
+    PAGE_WIDTH,
+)
 from align.words.message_words import harmless
 from align.words.thresholds import LONGEST_SHOWN_LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from rich.console import Console, RenderableType
     from rich.text import Text
@@ -52,7 +60,10 @@ def draw(console: Console, blocks: Iterable[Block]) -> None:
         if index:
             console.print()
         for part in _parts(_harmless(block), console.width):
-            console.print(part, soft_wrap=isinstance(part, Pasted))
+            if isinstance(part, PlainRows):
+                console.out(part.text, style=part.style, highlight=False)
+            else:
+                console.print(part, soft_wrap=isinstance(part, Pasted))
 
 
 def _harmless(block: Block) -> Block:
@@ -89,11 +100,42 @@ def _table(block: Table, width: int) -> list[RenderableType]:
     for column, limit in zip(columns, room, strict=True):
         table.add_column(Text(column.header), max_width=limit, **_alignment(column))
     cuts = [limit if column.kind == "path" else None for column, limit in zip(columns, room, strict=True)]
-    for row, cells in rows:
+    drawn, plain = rows, []
+    if len(rows) > LONG_TABLE and (widths := _widths(columns, rows, cuts, width)):
+        drawn, plain = rows[:1], _plain_rows(columns, rows[1:], cuts, widths)
+        for drawn_column, one in zip(table.columns, widths, strict=True):
+            drawn_column.min_width = one
+    for row, cells in drawn:
         table.add_row(*_row(row, cells, cuts), style=STYLES[row.tone])
     title: list[RenderableType] = [Text(block.title, style="bold")] if block.title else []
     note: list[RenderableType] = [Text(block.note, style="dim")] if block.note else []
-    return [*title, table, *note]
+    return [*title, table, *plain, *note]
+
+
+def _widths(
+    columns: list[Column], rows: list[tuple[Row, list[str]]], cuts: list[int | None], width: int
+) -> list[int] | None:
+    """The widths of the columns if every row fits a line, and holds nothing that is wider than it has letters."""
+    shown = [[column.header for column in columns], *([*_cut_cells(cells, cuts)] for _, cells in rows)]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    fits = sum(widths) + 2 * len(widths) - 1 <= width
+    return widths if fits and all(cell.isascii() for cells in shown for cell in cells) else None
+
+
+def _plain_rows(
+    columns: list[Column], rows: list[tuple[Row, list[str]]], cuts: list[int | None], widths: list[int]
+) -> list[RenderableType]:
+    """Rows as the table draws them, a thousand times as fast; those of one tone that follow each other together."""
+    signs = [">" if column.kind == "number" else "<" for column in columns]
+    line = "  ".join(f"{{:{sign}{one}}}" for sign, one in zip(signs, widths, strict=True))
+    return [
+        PlainRows("\n".join(line.format(*_cut_cells(cells, cuts)) for _, cells in own), STYLES[tone])
+        for tone, own in groupby(rows, key=lambda row: row[0].tone)
+    ]
+
+
+def _cut_cells(cells: list[str], cuts: list[int | None]) -> Iterator[str]:
+    return (cell if cut is None else shorten_path(cell, cut) for cell, cut in zip(cells, cuts, strict=True))
 
 
 def _alignment(column: Column) -> dict[str, Any]:
@@ -151,6 +193,19 @@ def _lines(block: Lines) -> list[RenderableType]:
         lines.append(Padding(Text(words, style=style), (0, 0, 0, indent), expand=False))
         lines += [Pasted(" " * (indent + 2) + one, style) for one in pasted]
     return [*title, *lines]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRows:
+    """Lines of a table that are drawn already."""
+
+    text: str
+    style: str
+
+    def __rich__(self) -> Text:
+        from rich.text import Text
+
+        return Text(self.text, style=self.style)
 
 
 @dataclass(frozen=True, slots=True)
