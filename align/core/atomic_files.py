@@ -8,6 +8,7 @@ the next that writes to the same destination.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import functools
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # format: of linux/fcntl.h and linux/fs.h
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _SCRATCH = re.compile(rf"\.(?P<name>.{{1,{SCRATCH_NAME_LENGTH}}})\.\w{{8}}\.part")
 # What a full disk, an exceeded quota and a limit on the size of a file (RLIMIT_FSIZE, FAT) are called.
@@ -86,14 +88,36 @@ def atomic_folder(destination: Path, own: Collection[str]) -> Iterator[Path]:
             raise DestinationError.of("file_fault.not_empty", destination=destination, names=strange)
         part.mkdir(parents=True)
         yield part
-        shutil.rmtree(destination, ignore_errors=True)
-        part.rename(destination)
+        replace_folder(part, destination)
     except OSError as error:
         raise DestinationError.of(
             "file_fault.not_written", destination=destination, reason=error.strerror or error
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def replace_folder(new: Path, destination: Path) -> None:
+    """Let a folder take the place of another in one step, so that there is one at every moment; the old one goes.
+
+    Where the file system cannot exchange two folders, the old one is moved aside first.
+    """
+    if not destination.exists():
+        new.rename(destination)
+    elif _exchange(new, destination):
+        shutil.rmtree(new, ignore_errors=True)
+    else:
+        old = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.part")
+        destination.rename(old)
+        new.rename(destination)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two paths of one file system; False where it has no such call."""
+    libc = ctypes.CDLL(None)
+    call = getattr(libc, "renameat2", None)
+    return call is not None and call(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0
 
 
 def write_text(destination: Path, text: str) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 import stat
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FOLDER, MANIFEST = "fix", "backup.json"
+BEGUN, DONE = ".begun", ".done"  # what is being kept, and what is being removed: neither is a backup
 _FORM = Form(table(dict.fromkeys(("files", "copies"), listed(TEXT_BY_NAME))))
 ABSENT = ""  # in the place of a hash: there was no such file
 
@@ -68,24 +69,33 @@ def begin_backup(
     Raises CannotRunError, and leaves nothing, where that cannot be written.
     """
     folder = run / FOLDER / str(1 + max((int(one.name) for one in _folders(run)), default=0))
+    begun = folder.with_name(BEGUN)
     kept = [
         KeptFile(str(path), hash_of(before), hash_of(after), f"{number}_{path.name}")
         for number, (path, before, after) in enumerate(changes, 1)
     ]
     backup = Backup(folder, overlay, tuple(kept), tuple(CopiedUnit(str(path)) for path in copies))
     try:
-        folder.mkdir(parents=True)
+        shutil.rmtree(begun, ignore_errors=True)  # of one that was killed
+        begun.mkdir(parents=True)
         for one, (_, before, _) in zip(kept, changes, strict=True):
-            (folder / one.kept).write_bytes(before)
-        backup.write()
+            (begun / one.kept).write_bytes(before)
+        replace(backup, folder=begun).write()
+        begun.rename(folder)
     except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(begun, ignore_errors=True)
         raise CannotRunError.of("fix_usage.not_written", reason=error) from error
     return backup
 
 
 def last_backup(run: Path, overlay: Path) -> Backup:
-    """Return what the last fix in a run folder kept; raises CannotRunError where there is nothing to undo."""
+    """Return what the last fix in a run folder kept; raises CannotRunError where there is nothing to undo.
+
+    So it does, once, where the last one was ended before it had kept all and so before it changed anything.
+    """
+    if (begun := run / FOLDER / BEGUN).is_dir():
+        shutil.rmtree(begun, ignore_errors=True)
+        raise CannotRunError.of("fix_usage.nothing_changed")
     folders = sorted(_folders(run), key=lambda one: int(one.name))
     if not folders:
         raise CannotRunError.of("fix_usage.nothing_to_undo", folder=run)
@@ -109,13 +119,21 @@ def refuse_edited(backup: Backup) -> None:
 def put_back(backup: Backup) -> None:
     """Put every file back byte for byte, remove the copies, then the backup itself."""
     for one in backup.files:
+        _part_of(Path(one.path)).unlink(missing_ok=True)
         if _hash_at(one.path) != one.before:
             replace_file(Path(one.path), (backup.folder / one.kept).read_bytes())
     for copy in backup.copies:
         remove_unit(Path(copy.path), backup.overlay)
-    shutil.rmtree(backup.folder)
+    done = backup.folder.with_name(DONE)
+    shutil.rmtree(done, ignore_errors=True)
+    backup.folder.rename(done)  # whatever ends the removal, all is put back and none of it is a backup any more
+    shutil.rmtree(done)
     if not any(backup.folder.parent.iterdir()):
         backup.folder.parent.rmdir()
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.align.part")
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -123,7 +141,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
     A compiled file is known by the size and second of its source, and a fix may change neither.
     """
-    part = path.with_name(f".{path.name}.align.part")
+    part = _part_of(path)
     try:
         part.write_bytes(content)
         part.chmod(stat.S_IMODE(path.stat().st_mode))

@@ -253,3 +253,28 @@ def test_space_that_runs_out_meanwhile_leaves_the_old_file_and_is_told(tmp_path:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert target.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["weights.ckpt"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_that_is_replaced_is_there_at_every_moment(
+    exchanges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from align.core import atomic_files
+
+    if not exchanges:
+        monkeypatch.setattr(atomic_files, "_exchange", lambda *_: False)
+    folder = tmp_path / "made"
+    removed = shutil.rmtree
+    seen = []
+
+    def watched(path, **options):
+        seen.append((folder / "a").read_text())
+        removed(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", watched)
+    for text in ("old", "new"):
+        with atomic_files.atomic_folder(folder, ("a",)) as part:
+            (part / "a").write_text(text)
+    assert (folder / "a").read_text() == "new"
+    assert seen.count("new") == len(seen) - 1  # while the old one is removed the new one is in its place
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import py_compile
+import shutil
 import stat
 from pathlib import Path
 
@@ -180,3 +182,53 @@ def test_a_copy_that_is_there_already_is_never_overwritten(project: Path) -> Non
     with pytest.raises(CannotRunError, match="a copy is there") as raised:
         apply_changes([change], run, run / "overlay")
     assert "PYTHONPATH" in raised.value.hint
+
+
+class Killed(BaseException):
+    """In the place of a signal that nothing catches."""
+
+
+STEPS = ("mkdir", "write_bytes", "rename", "replace", "unlink")  # of pathlib, which change something
+
+
+def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the step of this number, and all behind it, raise Killed."""
+    count = itertools.count()
+
+    def dying(does):
+        def wrapped(*arguments, **options):
+            if next(count) >= step:
+                raise Killed
+            return does(*arguments, **options)
+
+        return wrapped
+
+    for name in STEPS:
+        monkeypatch.setattr(Path, name, dying(getattr(Path, name)))
+    monkeypatch.setattr(shutil, "rmtree", dying(shutil.rmtree))
+
+
+def undone(run: Path) -> str:
+    """Undo until there is nothing more to undo; what was said at last."""
+    try:
+        backup = last_backup(run, run / "overlay")
+    except CannotRunError as error:
+        return undone(run) if "before it changed anything" in str(error) else str(error)
+    refuse_edited(backup)
+    put_back(backup)
+    return undone(run)
+
+
+@pytest.mark.parametrize("step", range(0, 40, 2))
+def test_whatever_step_a_fix_or_its_undoing_is_killed_at_all_is_put_back(
+    step: int, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = project / "run"
+    for work in (lambda: apply_changes(changes_of(project), run, run / "overlay"), lambda: undone(run)):
+        with monkeypatch.context() as patch, contextlib.suppress(Killed):
+            killed_at(step, patch)
+            work()
+    assert "keeps nothing of an earlier fix" in undone(run)
+    assert contents(project) == OLD
+    assert not [path for path in run.rglob("*") if path.is_file()]
+    assert strays(project) == []

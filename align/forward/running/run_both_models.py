@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.core.atomic_files import replace_folder
 from align.core.name_map import SIDES
 from align.errors import DestinationError, ModelFailedError
 from align.forward.layers.padding import NO_PADDING, Padding, find_padding
@@ -103,5 +104,4 @@ def kept_traces(traces: Path | None) -> Iterator[Path]:
     with folder_lock(traces.with_name(f".{traces.name}{LOCK}"), traces, "trace"):
         shutil.rmtree(part, ignore_errors=True)
         yield part
-        shutil.rmtree(traces, ignore_errors=True)
-        part.rename(traces)
+        replace_folder(part, traces)
