@@ -126,7 +126,7 @@ def _texts(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def _format_for(destination: Path) -> CheckpointFormat:
-    if not destination.name.isprintable():
+    if not _letters(destination.name).isprintable():
         raise DestinationError.of("destination_fault.not_printable", destination=str(destination))
     if destination.is_dir():
         raise DestinationError.of("destination_fault.folder", destination=destination)
@@ -138,6 +138,11 @@ def _format_for(destination: Path) -> CheckpointFormat:
     raise DestinationError.of(
         "destination_fault.unknown_suffix", suffix=destination.suffix, destination=destination, known=known
     )
+
+
+def _letters(name: str) -> str:
+    """A name in the letters that it has on the disk, whatever the locale takes for letters."""
+    return os.fsencode(name).decode("utf-8", "surrogateescape")
 
 
 def _shard_limit(size: str | int | None, destination: Path) -> int | None:

@@ -121,9 +121,9 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def write_text(destination: Path, text: str) -> None:
-    """Write UTF-8 text atomically."""
+    """Write UTF-8 text atomically; names of files stand in it as on the disk, whatever the locale takes for letters."""
     with atomic_writer(destination) as stream:
-        stream.write(text.encode("utf-8"))
+        stream.write(text.encode("utf-8", "surrogateescape"))
 
 
 def remove_dead_parts(folder: Path) -> None:

@@ -7,6 +7,7 @@ import enum
 import functools
 import json
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +138,13 @@ def _column(values: np.ndarray[Any, Any]) -> list[Any]:
     return listed
 
 
-_compact = json.JSONEncoder(ensure_ascii=False).encode
+_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # halves of letters, which no text in UTF-8 holds; bytes of names do
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _compact(data: Any) -> str:
+    text = _encoded(data)
+    return text if text.isascii() else _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _non_finite(value: float) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from align.checkpoints.wrapper_prefixes import targets_without_wrappers
 from align.core.name_map import Dropped, Evidence, Fill, LayerChoice, NameMap, Pairing, Unmatched
-from align.core.transforms import Reshape
+from align.core.transforms import IDENTITY, Reshape
 from align.errors import OpenNamesError, UsageError, as_lines
 from align.names.fold_names import common_glob, fold_alike
 from align.names.from_file.infer_layers import (
@@ -143,6 +143,7 @@ def infer_names(
     `shapes` maps the file's names, in its order, to shapes. `known_kinds` maps prefixes to the kinds that a
     model or a family says the layer is; they count less than the user's choices, the last most, and need not be of use.
     """
+    every, shapes = shapes, {name: shape for name, shape in shapes.items() if not _is_odd(name)}
     ways = directed_rules(rules, family, alone=not any("." in name for name in shapes))
     containers = find_renamed_children(shapes, ways, choices, known_kinds or {})
     readings = read_groups(shapes, ways, choices, known_kinds or {})
@@ -152,7 +153,8 @@ def infer_names(
     filled: dict[str, int] = {}
     open_layers = [_open_container(container) for container in containers if container.choice is None]
     for reading in readings:
-        if len(reading.outcomes) > 1 or (reading.odd and not reading.choice):
+        # Torch takes any parameter under any name: where nothing else can be meant, the one that is there stays.
+        if len(reading.outcomes) > 1 or (reading.odd and not reading.choice and family != "torch"):
             open_layers.append(_open_layer(reading))
             continue
         (outcome,) = reading.outcomes
@@ -165,15 +167,22 @@ def infer_names(
     added = {_place(name, renames): value for name, value in filled.items()}
     paths = {reading.group.prefix: _renamed_path(reading.group.prefix, renames) for reading in readings}
     return InferredNames(
-        name_map=_name_map(shapes, changes, family, renames),
+        name_map=_name_map(every, changes, family, renames),
         open=tuple(open_layers),
         faults=tuple(choice_faults(choices, used, readings, rules, ways)),
         fills=tuple(
             Fill(name, np.array(value, np.int64), sentence("fill_reason.default", value=value))
             for name, value in added.items()
         ),
-        warnings=inferred_name_warnings(readings, otherwise, family, paths),
+        warnings=(*_kept_names(readings, family), *inferred_name_warnings(readings, otherwise, family, paths)),
     )
+
+
+def _kept_names(readings: Sequence[LayerReading], family: TargetFamily) -> list[str]:
+    """What is said of layers that no rule knows and whose names stay for want of another choice."""
+    odd = [one for one in readings if family == "torch" and one.odd and not one.choice and len(one.outcomes) == 1]
+    names = [one.group.path(attribute) for one in odd for attribute in one.group.shapes]
+    return [sentence("file_warning.kept", count=len(names), names=names)] if names else []
 
 
 def _open_layer(reading: LayerReading) -> OpenLayer:
@@ -205,7 +214,9 @@ def _name_map(
 ) -> NameMap:
     pairings, dropped = [], []
     for name in shapes:
-        if name not in changes:
+        if _is_odd(name):
+            pairings.append(Pairing(name, name, "file", 1.0, IDENTITY, AS_IS))
+        if name not in changes or _is_odd(name):
             continue
         change, evidence, ids = changes[name]
         if isinstance(change, str):
@@ -216,10 +227,16 @@ def _name_map(
     return NameMap(*LABELS[family], tuple(pairings), tuple(dropped))
 
 
+def _is_odd(name: str) -> bool:
+    """Tell whether a name is an attribute of a module without a name, which no framework has: it stays."""
+    return name.rpartition(".")[:2] == ("", ".")
+
+
 def _place(name: str, renames: dict[str, str]) -> str:
     """The name with every renamed module on its path."""
-    prefix, _, attribute = name.rpartition(".")
-    return f"{_renamed_path(prefix, renames)}.{attribute}".removeprefix(".")
+    prefix, dot, attribute = name.rpartition(".")
+    path = _renamed_path(prefix, renames)
+    return f"{path}{dot}{attribute}" if path == prefix or path else attribute
 
 
 def _renamed_path(path: str, renames: dict[str, str]) -> str:

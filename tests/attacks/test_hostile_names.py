@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,3 +104,29 @@ def test_nothing_is_printed_but_through_one_door() -> None:
     printing = re.compile(r"\b(typer|click)\.s?echo\(")
     found = [str(p.relative_to(room)) for p in room.rglob("*.py") if printing.search(p.read_text(encoding="utf-8"))]
     assert found == ["cli/parts/output.py"]
+
+
+@pytest.mark.usefixtures("files")
+def test_half_a_letter_in_a_name_is_written_and_read_back(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "half \ud800"
+    for path in ("a.json", "b.json"):
+        Path(path).write_text(json.dumps({"lr": 1, name: path, "other \udfff": path}), encoding="utf-8")
+    assert main(["hyperparameters", "a.json", "b.json", "--json", "--run", "run"]) == 1
+    printed = json.loads(capsys.readouterr().out)
+    written = json.loads(Path("run", "hyperparameters.json").read_text(encoding="utf-8"))
+    for document in (printed, written):
+        assert name in _strings(document)
+
+
+def test_names_in_other_letters_are_written_in_every_locale(files: Path) -> None:
+    shutil.copy(files / "a.npz", files / "源.npz")
+    line = [sys.executable, "-m", "align.cli.main"]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    commands = ["convert 源.npz 目.npz --target torch", "diff 源.npz 目.npz --run 跑 --json"]
+    said = [
+        subprocess.run([*line, *words.split()], cwd=files, env=environment, capture_output=True, check=False)
+        for words in commands
+    ]
+    assert [ended.returncode for ended in said] == [0, 0], said
+    for text in (said[1].stdout.decode("ascii"), (files / "跑" / "diff.json").read_text(encoding="utf-8")):
+        assert json.loads(text)["candidate"] == "目.npz"

@@ -11,6 +11,7 @@ import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
+from align.core.registry import checkpoint_formats
 from align.core.verdicts import Outcome
 from align.errors import DestinationError, MissingEntryError, NotACheckpointError, UsageError
 
@@ -177,7 +178,7 @@ def test_only_safetensors_come_in_shards(blocks, tmp_path, name) -> None:
 def test_a_shard_that_reads_back_otherwise_leaves_no_shard(blocks, tmp_path, monkeypatch) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    plugin = type(open_checkpoint.__globals__["checkpoint_formats"]()["safetensors"])
+    plugin = type(checkpoint_formats()["safetensors"])
     real, calls = plugin.write, []
 
     def spoiled(self, stream, tensors, metadata) -> None:

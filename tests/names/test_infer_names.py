@@ -327,3 +327,18 @@ def test_a_choice_settles_a_transformer_layer_and_its_norms_follow_their_own_rul
 
 def test_two_linear_layers_alone_are_no_transformer_layer() -> None:
     assert not infer({name: shape for name, shape in ENCODER_LAYER.items() if "attn" not in name}).open
+
+
+@pytest.mark.parametrize("shapes", [{"x.gamma": (3, 4)}, {"x.beta": (3,)}, {"gamma": (3,)}, {"x.weight": (3,) * 6}])
+def test_where_the_name_of_a_mindspore_file_can_only_stay_nobody_is_asked(shapes) -> None:
+    inferred = infer_names(shapes, layer_rules(), "torch")
+    assert not inferred.open
+    assert [(p.source, p.target) for p in inferred.name_map.pairings] == [(name, name) for name in shapes]
+    assert any(next(iter(shapes)) in warning for warning in inferred.warnings)
+
+
+@pytest.mark.parametrize("name", [".", "..", "...", ".weight", "..bias", "a..bias", "a.", "/", "../x"])
+@pytest.mark.parametrize("family", ["nn", "torch"])
+def test_a_name_of_dots_stays_what_it_is(name: str, family: str) -> None:
+    inferred = infer_names({name: (3,), "other.bias": (2,)}, layer_rules(), family)
+    assert {(p.source, p.target) for p in inferred.name_map.pairings} >= {(name, name)}

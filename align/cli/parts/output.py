@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
 import sys
@@ -27,6 +28,9 @@ NOBODY_READS = frozenset({errno.EPIPE, errno.EIO, errno.EBADF})  # a reader that
 _STEERING = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
+_BEYOND_ASCII = re.compile("[^\x00-\x7e]")
+
+
 def tell(text: str, *, err: bool = False) -> None:
     """Print lines for the eye, as all that is no result in blocks: harmless, and not longer than a line has use for."""
     typer.echo(harmless(text), err=err)
@@ -38,8 +42,11 @@ def tell_in_place(text: str) -> None:
 
 
 def print_json(text: str) -> None:
-    """Print a document as it is; characters that could steer a terminal are escaped, as JSON can."""
-    typer.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    """Print a document as it is; what could steer a terminal, or has no place on it, is escaped, as JSON can."""
+    letters = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # names of files, in any locale
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    escaped = _STEERING if encoding.lower().startswith("utf") else _BEYOND_ASCII
+    typer.echo(escaped.sub(lambda found: json.dumps(found[0])[1:-1], letters))
 
 
 def open_streams() -> None:
