@@ -132,11 +132,19 @@ def test_a_layer_that_is_the_whole_file_has_mindspores_other_names() -> None:
     assert targets(infer({"a": (1,)})) == {"a": "weight"}
 
 
-def test_what_looks_like_a_layer_but_none_that_is_known_is_open() -> None:
-    for shapes in ({"gamma": (4,)}, {"gamma": (4,), "beta": (5,)}, BATCH_NORM | {"alpha": ()}):
-        (layer,) = infer(under("odd", shapes)).open
-        assert layer.alternatives[0][0].split(", ")[0] == "as-is"
-        assert targets(infer(under("odd", shapes), "odd=as-is")) == {name: name for name in under("odd", shapes)}
+def test_what_looks_like_a_layer_but_none_that_is_known_is_open_where_there_is_a_choice() -> None:
+    shapes = under("odd", BATCH_NORM | {"alpha": ()})
+    (layer,) = infer(shapes).open
+    assert layer.alternatives[0][0].split(", ")[0] == "as-is"
+    assert targets(infer(shapes, "odd=as-is")) == {name: name for name in shapes}
+
+
+def test_where_names_can_only_stay_they_do_and_it_is_said() -> None:
+    for shapes in ({"gamma": (4,)}, {"gamma": (4,), "beta": (5,)}):
+        found = infer(under("odd", shapes))
+        assert not found.open
+        assert targets(found) == {name: name for name in under("odd", shapes)}
+        assert any("odd.gamma" in warning for warning in found.warnings)
 
 
 def test_parameters_of_no_layer_keep_their_names() -> None:

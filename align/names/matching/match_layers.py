@@ -19,7 +19,13 @@ from align.names.layers.path_words import DistinctiveWords, likeness, modules_ab
 from align.names.layers.read_layers import crosses, may_pair, of_one_kind
 from align.names.matching.norms_beside import settle_norms_beside
 from align.names.matching.open_groups import OpenGroup, as_ambiguities, group_links
-from align.names.matching.repeated_blocks import find_repeated_blocks, unfold_groups, unfold_pairs, unlike_lists
+from align.names.matching.repeated_blocks import (
+    KnownPairs,
+    find_repeated_blocks,
+    unfold_groups,
+    unfold_pairs,
+    unlike_lists,
+)
 from align.names.matching.weigh_exchanges import PairEvidence, confidence, settle_exchanges
 from align.names.thresholds import CLEAR_BENEFIT, CONFIDENCE_BY_SHAPE
 from align.words.catalogue import sentence
@@ -43,22 +49,24 @@ class LayerMatch:
     ambiguous: list[Ambiguity]
 
 
-def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool) -> LayerMatch:
-    """Pair the layers of both sides; pairs that are `known` already only teach.
+def match_layers(
+    left: list[Layer], right: list[Layer], known: Sequence[Pair] | KnownPairs, ordered: bool, more: Sequence[Pair] = ()
+) -> LayerMatch:
+    """Pair the layers of both sides; pairs that are `known` already, and `more`, only teach.
 
     `ordered` says that both sides stand in the order of execution, which then is evidence.
     """
     if not left or not right:
         return LayerMatch([], [])
     whole: tuple[set[str], set[str]] = (set(), set())
+    read = known if isinstance(known, KnownPairs) else KnownPairs(known)
     while True:
-        folded = find_repeated_blocks((left, right), known, whole)
-        teaching = [(a, b) for a, b in known if folded[0].positions[a.path].kept and folded[1].positions[b.path].kept]
+        folded, teaching = find_repeated_blocks((left, right), read, more, whole)
         pairs, groups = _match(folded[0].kept, folded[1].kept, teaching, ordered)
         if not any(unlike := unlike_lists(folded, [pair for pair, _ in pairs], groups)):
             break
-        for lists, more in zip(whole, unlike, strict=True):
-            lists.update(more)
+        for lists, further in zip(whole, unlike, strict=True):
+            lists.update(further)
     groups = unfold_groups(folded, groups)
     return LayerMatch(unfold_pairs(folded, pairs), [one for group in groups for one in as_ambiguities(group)])
 

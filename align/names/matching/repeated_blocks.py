@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -22,9 +22,11 @@ from align.names.matching.open_groups import OpenGroup, in_order
 from align.names.thresholds import LONGEST_WHOLE_RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
     from align.names.layers.read_layers import Layer, Pair
+
+    _Held = dict[int, tuple[str, list[tuple[Layer, bool]]]]
 
 
 _DIGITS = re.compile(r"\d+")
@@ -49,7 +51,7 @@ class BlockPosition:
     @property
     def kept(self) -> bool:
         """Whether the layer itself is matched, not only a sibling for it."""
-        return all(at < 2 or at == length - 1 for at, length in zip(self.coordinates, self.lengths, strict=True))
+        return all(map(_is_kept, self.coordinates, self.lengths))
 
 
 @dataclass(frozen=True)
@@ -74,25 +76,56 @@ class RepeatedBlocks:
         return found
 
 
+class KnownPairs:
+    """Pairs that are known already, and what their layers say of numbered lists, read once however often they teach."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.pairs = pairs
+        self._sides = _KnownLayers([a for a, _ in pairs]), _KnownLayers([b for _, b in pairs])
+
+    def runs(self, side: int, free: Sequence[Layer], more: Sequence[Layer], unfolded: Set[str]) -> _Lists:
+        """The runs of each list of a side, with layers that are free and more that are known beside those here."""
+        return self._sides[side].runs(free, more, unfolded)
+
+    def teaching(self, passed: tuple[Set[str], Set[str]]) -> list[Pair]:
+        """The pairs that lie in none of the children that others stand for, which are `passed` on each side."""
+        kept = [side.kept(own) for side, own in zip(self._sides, passed, strict=True)]
+        return [pair for pair, one, other in zip(self.pairs, *kept, strict=True) if one and other]
+
+
 def find_repeated_blocks(
-    sides: tuple[Sequence[Layer], Sequence[Layer]], known: Sequence[Pair], whole: tuple[Set[str], Set[str]]
-) -> tuple[RepeatedBlocks, RepeatedBlocks]:
-    """Return the runs of both sides; `known` pairs are no longer free, lists named in `whole` are not folded."""
-    joined = [a for a, _ in known], [b for _, b in known]
-    children = [
-        _children([(layer, True) for layer in free] + [(layer, False) for layer in taken], unfolded)
-        for free, taken, unfolded in zip(sides, joined, whole, strict=True)
-    ]
-    lists = [[list(_runs([one])) for one in own] for own in children]
+    sides: tuple[Sequence[Layer], Sequence[Layer]],
+    known: KnownPairs,
+    more: Sequence[Pair],
+    whole: tuple[Set[str], Set[str]],
+) -> tuple[Folded, list[Pair]]:
+    """Return the runs of both sides, and the pairs in them that teach.
+
+    `known` pairs, and `more`, are no longer free, lists named in `whole` are not folded.
+    """
+    joined = [a for a, _ in more], [b for _, b in more]
+    lists = [known.runs(side, sides[side], joined[side], whole[side]) for side in (0, 1)]
     runs = [[run for one in own for run in one] for own in lists]
     cutting = _cutting(lists)
     ranks = {end for run in cutting for end in (run[0].rank, run[-1].rank + 1)}
     numbers = {(_step(run), end) for run in cutting for end in (run[0].number, run[-1].number + _step(run))}
     found = []
-    for free, taken, own in zip(sides, joined, runs, strict=True):
+    passed = []
+    for free, own in zip(sides, runs, strict=True):
         places = {child.path: (piece, at) for piece in _pieces(own, ranks, numbers) for at, child in enumerate(piece)}
-        found.append(RepeatedBlocks(_positions([layer.path for layer in (*free, *taken)], places), free))
-    return found[0], found[1]
+        found.append(RepeatedBlocks(_positions([layer.path for layer in free], places), free))
+        passed.append({path for path, (piece, at) in places.items() if not _is_kept(at, len(piece))})
+    late = [pair for pair in more if all(map(_stands_outside, pair, passed))]
+    return (found[0], found[1]), [*known.teaching((passed[0], passed[1])), *late]
+
+
+def _is_kept(at: int, length: int) -> bool:
+    """Whether a child of a run is matched itself, not only a sibling for it."""
+    return at < 2 or at == length - 1
+
+
+def _stands_outside(layer: Layer, passed: Set[str]) -> bool:
+    return passed.isdisjoint(path for _, _, path in numbered(layer.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +139,76 @@ class _Child:
     content: frozenset[object]
 
 
-def _children(layers: Iterable[tuple[Layer, bool]], unfolded: Set[str]) -> list[list[_Child]]:
+_Lists = list[list[list[_Child]]]  # the runs of each list
+
+
+class _KnownLayers:
+    """The known layers of one side: what the children of each numbered list hold, and their runs."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        places = [numbered(layer.path) for layer in layers]
+        self._groups = list(dict.fromkeys(places))
+        index = {place: group for group, place in enumerate(self._groups)}
+        self._group_of = [index[place] for place in places]
+        self._lists = _held([(layer, False) for layer in layers], ())
+        self._children: dict[str, dict[int, _Child]] = {}
+        self._runs: dict[str, list[list[_Child]]] = {}
+
+    def kept(self, passed: Set[str]) -> list[bool]:
+        """For each layer, whether it lies in none of the children that are passed over."""
+        kept = [passed.isdisjoint([path for _, _, path in places]) for places in self._groups]
+        return [kept[group] for group in self._group_of]
+
+    def runs(self, free: Sequence[Layer], more: Sequence[Layer], unfolded: Set[str]) -> _Lists:
+        """The runs of each list that is long enough; lists that the new layers do not touch are read once."""
+        before, behind = (
+            _held([(layer, True) for layer in free], unfolded),
+            _held([(one, False) for one in more], unfolded),
+        )
+        found = []
+        for container in dict.fromkeys((*before, *self._lists, *behind)):
+            own, known = (before.get(container, {}), behind.get(container, {})), self._lists.get(container, {})
+            if without_numbers(container) in unfolded or len({*own[0], *known, *own[1]}) <= LONGEST_WHOLE_RUN:
+                continue
+            found.append(self._with(container, *own) if any(own) else self._alone(container))
+        return found
+
+    def _alone(self, container: str) -> list[list[_Child]]:
+        if container not in self._runs:
+            self._runs[container] = list(_runs(list(self._known_children(container).values())))
+        return self._runs[container]
+
+    def _known_children(self, container: str) -> dict[int, _Child]:
+        if container not in self._children:
+            own = self._lists.get(container, {})
+            self._children[container] = {
+                number: _child(number, rank, *own[number]) for rank, number in enumerate(sorted(own))
+            }
+        return self._children[container]
+
+    def _with(self, container: str, before: _Held, behind: _Held) -> list[list[_Child]]:
+        known, children = self._lists.get(container, {}), self._known_children(container)
+        made = []
+        for rank, number in enumerate(sorted({*before, *known, *behind})):
+            if number in before or number in behind:
+                parts = [own[number] for own in (before, known, behind) if number in own]
+                made.append(_child(number, rank, parts[0][0], [layer for _, held in parts for layer in held]))
+            else:
+                made.append(replace(children[number], rank=rank))
+        return list(_runs(made))
+
+
+def _held(layers: Iterable[tuple[Layer, bool]], unfolded: Collection[str]) -> dict[str, _Held]:
+    """What each child of each numbered list holds, by its number, with the path of the child."""
     alike: dict[tuple[tuple[str, str, str], ...], list[tuple[Layer, bool]]] = defaultdict(list)
     for layer, free in layers:
         alike[numbered(layer.path)].append((layer, free))
-    lists: dict[str, dict[int, tuple[str, list[tuple[Layer, bool]]]]] = defaultdict(dict)
+    lists: dict[str, _Held] = defaultdict(dict)
     for places, held in alike.items():
         for container, number, path in places:
             if without_numbers(container) not in unfolded:
                 lists[container].setdefault(int(number), (path, []))[1].extend(held)
-    return [
-        [_child(number, rank, *own[number]) for rank, number in enumerate(sorted(own))]
-        for own in lists.values()
-        if len(own) > LONGEST_WHOLE_RUN
-    ]
+    return dict(lists)
 
 
 def _child(number: int, rank: int, path: str, layers: Sequence[tuple[Layer, bool]]) -> _Child:
@@ -131,18 +220,17 @@ def _child(number: int, rank: int, path: str, layers: Sequence[tuple[Layer, bool
     return _Child(path, number, rank, start, content)
 
 
-def _runs(lists: Iterable[list[_Child]]) -> Iterator[list[_Child]]:
-    """Yield the children of each list in runs: alike, evenly numbered, and registered in the order of their numbers."""
-    for children in lists:
-        run = children[:1]
-        for last, child in pairwise(children):
-            even = len(run) < 2 or child.number - last.number == run[1].number - run[0].number
-            if even and child.content == last.content and child.position > last.position:
-                run.append(child)
-            else:
-                yield run
-                run = [child]
-        yield run
+def _runs(children: list[_Child]) -> Iterator[list[_Child]]:
+    """Yield the children of a list in runs: alike, evenly numbered, and registered in the order of their numbers."""
+    run = children[:1]
+    for last, child in pairwise(children):
+        even = len(run) < 2 or child.number - last.number == run[1].number - run[0].number
+        if even and child.content == last.content and child.position > last.position:
+            run.append(child)
+        else:
+            yield run
+            run = [child]
+    yield run
 
 
 def _pieces(runs: Iterable[list[_Child]], ranks: Set[int], numbers: Set[tuple[int, int]]) -> Iterator[list[_Child]]:

@@ -23,6 +23,7 @@ from align.names.matching.match_layers import UNRELATED, match_layers
 from align.names.matching.matched_places import MatchedPlaces
 from align.names.matching.norms_beside import norms_by_words
 from align.names.matching.other_forms import plain_layer, transposed_layer
+from align.names.matching.repeated_blocks import KnownPairs
 from align.names.matching.stacked_layers import match_stacked
 from align.names.thresholds import CONFIDENCE_OF_FORM, CONFIDENCE_OF_TURNED
 
@@ -118,6 +119,7 @@ class _Teacher:
         self._ordered = ordered
         self._places = places
         self._strangers = {name for one in groups if one.reason == UNRELATED for name in one.sources}
+        self._known: dict[str, KnownPairs] = {}
         self._below: dict[str, list[Pair]] = defaultdict(list)
         for pair in settled:
             for module in modules_above(pair[0].path):
@@ -134,8 +136,10 @@ class _Teacher:
         )
         if not left or not right or not any(place):
             return []
-        known = [*self._below[place[0].rpartition(".")[0]], *more]
-        matched = match_layers(left, right, known, ordered=self._ordered)
+        module = place[0].rpartition(".")[0]
+        if module not in self._known:
+            self._known[module] = KnownPairs(self._below[module])
+        matched = match_layers(left, right, self._known[module], ordered=self._ordered, more=more)
         return [(pair, min(sure, CONFIDENCE_OF_FORM)) for pair, sure in matched.pairs if not self.is_chance(pair)]
 
     def is_chance(self, pair: Pair) -> bool:

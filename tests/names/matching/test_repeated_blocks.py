@@ -31,6 +31,21 @@ def test_the_work_grows_as_the_number_of_parameters(moe, written, growth):
 
 
 @pytest.mark.usefixtures("guarded")
+def test_what_teaches_in_many_places_is_read_once(moe, written, monkeypatch):
+    from align.names.matching import repeated_blocks
+
+    read = []
+    child = repeated_blocks._child
+    monkeypatch.setattr(repeated_blocks, "_child", lambda *given: read.append(given) or child(*given))
+    counts = []
+    for layers in (8, 16):
+        read.clear()
+        written.matched(*moe.mixture(layers, 8)[:2])
+        counts.append(len(read))
+    assert counts[1] < 3 * counts[0]  # not the square of the number of places
+
+
+@pytest.mark.usefixtures("guarded")
 def test_thirty_thousand_parameters_are_mapped_as_a_few_are(moe, written):
     source, target, truth = moe.mixture(40, 256)
     found = written.matched(source, target)
