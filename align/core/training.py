@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from align.core.protocols import Plugin, SettingsReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array, Emulation, GradientsMet
@@ -133,6 +133,9 @@ class StepSink(Protocol):
 
     def rated(self, held: Sequence[tuple[str, float | None]]) -> None:
         """An optimizer is about to update parameters of these names at these rates; of a schedule a rate is None."""
+
+    def updated(self, held: Collection[str], values: Iterable[tuple[str, Array]]) -> Mapping[str, Array]:
+        """An optimizer has updated what it holds; `values` are all parameters. Return those that are to be others."""
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
         """A step ended; `values` are all parameters and buffers, `loss` None where a user's step returns none."""

@@ -12,7 +12,7 @@ from align.core.dtypes import EPSILON
 from align.models.recompute_layers import layers_recomputed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch
@@ -118,6 +118,10 @@ class StepUnseen:
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:  # noqa: ARG002
         """Let the optimizer have them."""
+        return {}
+
+    def updated(self, held: Collection[str], values: Iterable[tuple[str, Array]]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Let the side have what its optimizer made."""
         return {}
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:

@@ -295,7 +295,7 @@ def loop(fault: str = "", *, parts: int = 1) -> align.Training:
         ("", 2, None),
         ("forgotten", 1, ("step", "no-gradient")),
         ("decay", 1, ("step", "decay-in-gradients")),
-        ("eps", 1, ("layer", "")),
+        ("eps", 1, ("layer", "layer-norm-epsilon")),
         ("not cleared", 2, ("step", "gradients-not-cleared")),
         ("doubled", 1, ("loss", "gradient-factor")),
         ("heat", 2, ("step", "gradient-factor")),

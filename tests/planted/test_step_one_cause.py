@@ -102,6 +102,10 @@ def changing(kind: str, number: float = 0.1) -> Callable[[Any, Any, Any], Any]:
                 clip.clip_grad_norm_(own, number)
             elif kind == "value":
                 clip.clip_grad_value_(own, number / 10)
+            elif kind == "sum":
+                whole = sum(float(one.grad.norm()) for one in own)
+                for one in own:
+                    one.grad *= min(1.0, number / whole)
             for one in own:
                 if kind == "each":
                     clip.clip_grad_norm_(one, number)
@@ -121,6 +125,11 @@ def changing(kind: str, number: float = 0.1) -> Callable[[Any, Any, Any], Any]:
         (("all", "each"), "gradients-clipped-by-own-norm", {"norm": 0.1, "reference": "all by norm 0.1"}),
         (("all", "value"), "gradient-clipped", {"bound": 0.01, "reference": "all by norm 0.1"}),
         (("value", "all"), "gradients-clipped-by-norm", {"norm": 0.1, "reference": "by value 0.01"}),
+        (
+            ("all", "sum"),
+            "gradients-clipped-by-other-norm",
+            {"norm": "sum of the tensors' norms", "reference": "all by norm 0.1"},
+        ),
         (("all", ""), "gradients-left-as-they-are", {"reference": "all by norm 0.1"}),
         (("", "decay"), "decay-in-gradients", {"decay": 0.1}),
     ],

@@ -20,7 +20,6 @@ from align.rules.pitfalls import pitfalls
 from align.training.faults.cross_entropy_forms import are_logarithms, cross_entropy_form
 from align.training.faults.find_step_faults import LayerFaults
 from align.training.steps.judge_step import StepJudge
-from align.training.steps.replace_step import PairedLayers, ReplacedStep
 from align.training.thresholds import FACTOR_TOLERANCE, SAMPLES_TOLERANCE, SOFTMAX_TOLERANCE
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _seen_of(seen: SeenSteps, module: str) -> list[ReplacedTensor]:
     """What a candidate that is here shows of a module, given the reference's tensors once more."""
     if seen.live is None:
         return []
-    judge, trace = StepJudge(seen.noise, seen.precision), seen.traces[0]
+    judge = StepJudge(seen.noise, seen.precision)
     found: list[ReplacedTensor] = []
 
     def note(tensor: ReplacedTensor) -> float:
@@ -129,7 +128,7 @@ def _seen_of(seen: SeenSteps, module: str) -> list[ReplacedTensor]:
             found.append(replace(tensor, value=copied))
         return judge(tensor)
 
-    sink = ReplacedStep(trace, PairedLayers(trace, seen.calls.pairs), note, seen.start, scale=seen.scale)
+    sink = seen.replaced_step(note)
     seen.live.trainer.take_steps(seen.live.training, seen.sides[0].batches[:1], sink)
     return found
 
@@ -261,13 +260,13 @@ def _agrees(seen: SeenSteps, candidate: TrainingSide, findings: list[SettingFind
     loss = _rebuilt(candidate, findings)
     if loss is None:
         return False
-    judge, trace, pairs = StepJudge(seen.noise, seen.precision), seen.traces[0], seen.calls.pairs
-    sink = ReplacedStep(trace, PairedLayers(trace, pairs), judge, seen.start, scale=seen.scale)
+    judge = StepJudge(seen.noise, seen.precision)
+    sink = seen.replaced_step(judge)
     try:
         candidate.trainer.take_steps(replace(candidate.training, loss=loss), seen.sides[0].batches[:1], sink)
     except UserCodeError:
         return False
-    faults = LayerFaults(pairs, {})
+    faults = LayerFaults(seen.calls.pairs, {})
     faults.take(judge.seen)
     return all(one.part != "loss" for one in faults.culprits())
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from align.errors import CannotRunError, InputsError, UserCodeError
 from align.forward.unlike_code import find_unlike_call
 from align.training.steps.judge_step import StepJudge
-from align.training.steps.replace_step import PairedLayers, ReplacedStep
 from align.training.thresholds import LOSS_SHARE
 from align.training.watch_step import StepUnseen
 
@@ -37,7 +36,7 @@ def explain_loss_code(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     far = abs(own - right) / abs(right)
     if far <= LOSS_SHARE:
         return culprit
-    batches, trace = seen.sides[0].batches[:1], seen.traces[0]
+    batches = seen.sides[0].batches[:1]
 
     def meant(functions: CaptureSink) -> float | None:
         sink = _LossOfStep(functions)
@@ -45,8 +44,7 @@ def explain_loss_code(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
         return sink.loss
 
     def made(functions: CaptureSink) -> float | None:
-        judge = StepJudge(seen.noise, seen.precision)
-        sink = ReplacedStep(trace, PairedLayers(trace, seen.calls.pairs), judge, seen.start, scale=seen.scale)
+        sink = seen.replaced_step(StepJudge(seen.noise, seen.precision))
         sink.functions = functions
         try:
             candidate.trainer.take_steps(candidate.training, batches, sink)

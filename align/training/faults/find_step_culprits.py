@@ -11,6 +11,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from align.core.verdicts import Finding
+from align.training.faults.explain_forward import explain_forward, without_what_follows
 from align.training.faults.explain_loss import NO_FAULT, explain_loss, explain_loss_inside, explain_outputs
 from align.training.faults.explain_loss_code import explain_loss_code
 from align.training.faults.find_recompute_faults import find_recompute_faults
@@ -110,7 +111,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     excused = trained_the_same(seen, named)
     culprits = [_without_factor_of_one(one, seen) for one in without_followers(culprits)]
     culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits if one not in excused]
-    culprits = folded_culprits(culprits, seen)
+    culprits = folded_culprits(explain_forward(without_what_follows(culprits), seen), seen)
     notes = (*(_otherwise(excused) if excused else ()), *own_update_findings(seen))
     return of_optimizers._replace(
         culprits=culprits, findings=(*of_optimizers.findings, *notes), same=bool(excused) and not culprits
@@ -161,7 +162,7 @@ def _of_loops(given: list[JudgedValue], seen: SeenSteps, owners: Mapping[str, st
 def _without_factor_of_one(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     """Say nothing of a factor that only one number shows: any number is a multiple of another."""
     shown = [seen.start[name].size for name in culprit.parameters if name in seen.start]
-    if culprit.cause != "gradient-factor" or culprit.kind != "backward" or shown != [1]:
+    if culprit.cause != "gradient-factor" or culprit.kind != "backward" or {*shown} != {1}:
         return culprit
     return replace(culprit, cause="", facts={}, sureness="unknown")
 

@@ -31,7 +31,7 @@ from align.training.thresholds import (
 from align.training.updates.apply_rule import gradient_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.name_map import Pairing
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from align.training.steps.compare_values import JudgedValue
 
     Gradients = Mapping[str, Array]
-    from collections.abc import Mapping
-
-    from align.core.dtypes import Array
 
 Kind = Literal["as they are", "all by norm", "each by norm", "by value", "decay"]
 CAUSES: dict[Kind, str] = {
@@ -79,6 +76,13 @@ class GradientForm:
             yield name, own
 
 
+# What somebody takes for the norm of all gradients, each in proportion to them.
+OTHER_NORMS: dict[str, Callable[[Gradients], float]] = {
+    "sum of the tensors' norms": lambda own: sum(map(gradient_norm, own.values())),
+    "largest norm of a tensor": lambda own: max(map(gradient_norm, own.values())),
+    "largest number": lambda own: max(float(np.abs(one).max(initial=0.0)) for one in own.values()),
+    "sum of all numbers' sizes": lambda own: sum(float(np.abs(one).sum(dtype=np.float64)) for one in own.values()),
+}
 AS_THEY_ARE = GradientForm("as they are")
 LAST_PART = GradientRelation("last-part-only")
 
@@ -93,6 +97,9 @@ def explain_given(given: Sequence[JudgedValue], seen: SeenSteps) -> list[JudgedV
     if off and _are_last_parts(seen, [one.pairing.target for one in given]):
         return [replace(one, relation=LAST_PART) if one in off else one for one in given]
     forms = (_form(seen, 0), _form(seen, 1)) if off else (None, None)
+    if forms[0] is not None and forms[1] is None:
+        by_other = _by_other_norm(forms[0], off, seen.first.given_gradients)
+        return [replace(one, relation=by_other) if by_other and one in off else one for one in given]
     if forms[0] is None or forms[1] is None:
         return [*given]
     if forms[0] == forms[1]:  # of a norm that is taken over others too; what is left as it is has no such reason
@@ -100,6 +107,23 @@ def explain_given(given: Sequence[JudgedValue], seen: SeenSteps) -> list[JudgedV
         return [one for one in given if one not in follows or one.measurement is None]
     relation = _relation(forms[0], forms[1])
     return [replace(one, relation=relation) if one in off else one for one in given]
+
+
+def _by_other_norm(reference: GradientForm, off: Sequence[JudgedValue], given: Gradients) -> GradientRelation | None:
+    """Tell that one factor brings another norm of all gradients to the number that the reference clips theirs to."""
+    factors = [one.relation.facts.get("factor") for one in off if one.relation.cause == "gradient-factor"]
+    known = [one for one in factors if isinstance(one, (int, float))]
+    if reference.kind != "all by norm" or len(known) < len(off) or not _is_one(known):
+        return None
+    for name, norm in OTHER_NORMS.items():
+        if abs(norm(given) / reference.number - 1.0) <= FACTOR_TOLERANCE:
+            facts: dict[str, float | int | str] = {"norm": name, "reference": reference.description}
+            return GradientRelation("gradients-clipped-by-other-norm", facts)
+    return None
+
+
+def _is_one(factors: Sequence[float]) -> bool:
+    return bool(factors) and max(factors) - min(factors) <= FACTOR_TOLERANCE * abs(max(factors))
 
 
 def _are_last_parts(seen: SeenSteps, names: Sequence[str]) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from align.training.steps.record_step import COMPUTED
-from align.training.steps.replace_step import unscaled
+from align.training.steps.replace_step import PairedLayers, ReplacedStep, unscaled
 from align.training.updates.update_rules import read_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from align.core.dtypes import Array
     from align.core.layer_settings import ParameterGroup
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from align.training.steps.measure_step_noise import StepNoise
     from align.training.steps.record_step import StepTrace
     from align.training.steps.recorded_steps import RecordedSteps
+    from align.training.steps.replace_step import ReplacedTensor
     from align.training.steps.step_precision import StepPrecision
 
 
@@ -80,7 +81,8 @@ class SeenSteps:
     `start` are the candidate's values before it. The reference may be live too. `scales` are those of both sides'
     losses that the steps take off again before optimizers get gradients: all that is computed is so much larger. The
     candidate's optimizers multiply gradients by `by_optimizers`, over the reference's; with a live candidate the
-    gradients that are given are those after that.
+    gradients that are given are those after that. With several optimizers, `meant_after` are the candidate's parameters
+    at the end of the reference's first step.
     """
 
     names: NameMap
@@ -96,6 +98,14 @@ class SeenSteps:
     live_reference: TrainingSide | None = None
     scales: tuple[float, float] = (1.0, 1.0)
     by_optimizers: float = 1.0
+    meant_after: Mapping[str, Array] = field(default_factory=dict)
+
+    def replaced_step(self, seen: Callable[[ReplacedTensor], float]) -> ReplacedStep:
+        """A sink for the first step once more with the reference's tensors; see ReplacedStep."""
+        trace = self.traces[0]
+        sink = ReplacedStep(trace, PairedLayers(trace, self.calls.pairs), seen, self.start, scale=self.scale)
+        sink.meant_after = self.meant_after
+        return sink
 
     @property
     def scale(self) -> float:

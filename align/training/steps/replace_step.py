@@ -28,7 +28,7 @@ from align.training.thresholds import (
 from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.measure.tensor_layouts import Layout
@@ -123,7 +123,9 @@ class ReplacedStep(StepUnseen):
     It returns the multiple of the limit: where a pair is not certain, only what is within it gives way. The values of
     parameters to begin with are `values`; gradients of parameters and values after the step are kept. All that is given
     to the side is `moved` first, so that the effect of its rounding can be seen. The side multiplies its loss by
-    `scale` times what the reference does: gradients are given to it so much larger, and kept so much smaller.
+    `scale` times what the reference does: gradients are given to it so much larger, and kept so much smaller. With
+    values of parameters at the end of the reference's step, `meant_after`, those that an optimizer has updated, or that
+    none holds, go on with these: what runs behind an update is given what the reference has there.
     """
 
     layers = True
@@ -139,6 +141,8 @@ class ReplacedStep(StepUnseen):
     ) -> None:
         self._reference, self._partners, self._seen, self._values = reference, partners, seen, values or {}
         self._moved, self.scale, self.by_optimizers = moved, scale, 1.0
+        self.meant_after: Mapping[str, Array] = {}
+        self._held: set[str] = set()
         self._layouts = StepLayouts()
         self._views: dict[str, tuple[Capture, Layout]] = {}
         self._awaited: dict[str, Capture] = {}
@@ -151,6 +155,7 @@ class ReplacedStep(StepUnseen):
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
         """Start from the given values."""
+        self._held = {name for name, _ in held}
         return self._values
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -236,6 +241,15 @@ class ReplacedStep(StepUnseen):
                 self.given_gradients[name] = unscaled(value, 1.0 / self.by_optimizers)
         return {}
 
+    def updated(self, held: Collection[str], values: Iterable[tuple[str, Array]]) -> Mapping[str, Array]:
+        """Keep what the side made of them, and go on with what is meant."""
+        found = {}
+        for name, value in values if self.meant_after else ():
+            if name in self.meant_after and name not in self.after and (name in held or name not in self._held):
+                self.after[name] = value
+                found[name] = self.meant_after[name]
+        return found
+
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
         """Tell of gradients that came in parts or not at all, and keep the values."""
         for mine, own, whole in self._gathered.values():
@@ -245,7 +259,8 @@ class ReplacedStep(StepUnseen):
             self._seen(ReplacedTensor("backward", mine, own, self._reference.gradient(mine), None))
         self.loss = loss
         for name, value in values:
-            self.after[name] = value
+            if name not in self.after:
+                self.after[name] = value
 
 
 def unscaled(gradient: Array, scale: float) -> Array:

@@ -193,9 +193,12 @@ def take_steps_beside(
     gradients = gradients_with_owners(names, (steps.parameters, parameters), (steps.trace, trace))
     precision = StepPrecision((steps.trace, trace), calls.pairs, gradients)
     layers = PairedLayers(steps.trace, calls.pairs)
+    several = len(opened.training.optimizers) > 1  # what one has updated is then run for another's loss
+    after = carried_over(names, steps.trace.values(0, AFTER), start) if several else {}
 
     def replaced(judge: StepJudge, scale: float = 1.0) -> ReplacedStep:
         sink = ReplacedStep(steps.trace, layers, judge, start, scale=scale)
+        sink.meant_after = after
         sink.by_optimizers = by_optimizers
         opened.trainer.take_steps(opened.training, steps.batches[:1], sink)
         return sink
@@ -227,6 +230,7 @@ def take_steps_beside(
         opened,
         scales=scales,
         by_optimizers=by_optimizers,
+        meant_after=after,
     )
 
 

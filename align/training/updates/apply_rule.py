@@ -172,8 +172,13 @@ def _adam(rule: UpdateRule, memory: Memory, gradient: Array, rate: float) -> Arr
         second = memory.moments["largest"] = np.maximum(memory.moments.get("largest", 0.0), second)
     if rule.nesterov:
         first = rule.beta1 * first + (1 - rule.beta1) * gradient
-    powers = (rule.beta1**memory.steps, rule.beta2**memory.steps) if rule.corrected else (0.0, 0.0)
+    count = _counted(rule, memory)
+    powers = (rule.beta1**count, rule.beta2**count) if rule.corrected else (0.0, 0.0)
     return rate / (1 - powers[0]) * first / _root(rule, second, 1 - powers[1])
+
+
+def _counted(rule: UpdateRule, memory: Memory) -> int:
+    return 1 if rule.count_held else memory.steps
 
 
 def _squared(memory: Memory, gradient: Array) -> Array:
@@ -214,7 +219,7 @@ def _adamax(rule: UpdateRule, memory: Memory, gradient: Array, rate: float) -> A
     inner, outer = (0.0, rule.epsilon) if rule.epsilon_scaled else (rule.epsilon, 0.0)
     old = memory.moments.get("largest", np.full_like(gradient, rule.second_start))
     largest = memory.moments["largest"] = memory.kept(np.maximum(rule.beta2 * old, np.abs(gradient) + inner))
-    correction = 1 - rule.beta1**memory.steps if rule.corrected else 1.0
+    correction = 1 - rule.beta1 ** _counted(rule, memory) if rule.corrected else 1.0
     return rate / correction * first / (largest + outer)
 
 

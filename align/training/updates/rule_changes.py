@@ -103,6 +103,7 @@ def _switches(rule: UpdateRule) -> Iterator[RuleChange]:
         yield from (
             RuleChange(code, {"corrected": not rule.corrected, "epsilon_scaled": scaled}) for scaled in (False, True)
         )
+        yield RuleChange("step-count-held", {"corrected": True, "count_held": not rule.count_held})
     yield from _decay_switches(rule)
     if rule.momentum or rule.kind == "adam":
         yield RuleChange("nesterov", {"nesterov": not rule.nesterov})

@@ -41,7 +41,8 @@ class UpdateRule:
     the rest of the step, times the rate. `dampens_first`: the first gradient is dampened too. `rate_in_momentum`: the
     momentum gathers gradients times their rates. `beta2` is the decay of the squares in all kinds that have one.
     Epsilon stands `epsilon_inside` the root or behind it; it is `epsilon_scaled` if it is added before the bias
-    correction of the squares, which is `corrected` or not. `second_start` is what the squares start from. `skipped`
+    correction of the squares, which is `corrected` or not; with `count_held` as in the first step in all of them, as of
+    a counter that is not counted up. `second_start` is what the squares start from. `skipped`
     are steps that are not taken, counted from 0; `rate_decay` divides the rate as Adagrad's lr_decay.
     """
 
@@ -58,6 +59,7 @@ class UpdateRule:
     epsilon_inside: bool = False
     epsilon_scaled: bool = False
     corrected: bool = True
+    count_held: bool = False
     amsgrad: bool = False
     centered: bool = False
     second_start: float = 0.0
@@ -115,4 +117,5 @@ _EFFECTS: tuple[tuple[Callable[[UpdateRule], bool], tuple[str, ...]], ...] = (
     (lambda rule: rule.kind in ROOTED and bool(rule.epsilon), ("epsilon_inside",)),
     (_scales_epsilon, ("epsilon_scaled",)),
     (lambda rule: rule.kind in ("adam", "adamax"), ("corrected",)),
+    (lambda rule: rule.kind in ("adam", "adamax") and rule.corrected, ("count_held",)),
 )

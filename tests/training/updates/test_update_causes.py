@@ -80,6 +80,7 @@ PLANTED = [
     ("epsilon", group("Adagrad", eps=1e-10, lr_decay=0, initial_accumulator_value=0), {"epsilon": 0.5}),
     ("beta2", group("RMSprop", alpha=0.99, eps=1e-8, momentum=0, centered=False), {"beta2": 0.9}),
     ("no-bias-correction", group("Adamax", betas=(0.9, 0.999), eps=1e-8), {"corrected": False}),
+    ("step-count-held", group("Adam", **ADAM), {"count_held": True}),
 ]
 
 

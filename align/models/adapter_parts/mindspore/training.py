@@ -40,7 +40,7 @@ from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
     from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
@@ -220,15 +220,25 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: 
             new[places[name]] = to_tensor(value).astype(whole[places[name]].dtype)
         return (tuple(new),) if whole is not given else tuple(new)
 
+    def ended(optimizer: Any, *_: Any) -> None:
+        _go_on(sink, own, {names[id(one)] for one in optimizer.parameters if id(one) in names})
+
     with ExitStack() as stack:
         for name, one in own.items() if training.step else ():
             stack.callback(one.register_hook(partial(computed, name)).remove)
         for optimizer in training.optimizers:
             stack.callback(optimizer.register_forward_pre_hook(updated).remove)
+            stack.callback(optimizer.register_forward_hook(ended).remove)
         calls = StepCalls(sink, MindSporeGradients(next(iter(own.values()), None)))
         stack.enter_context(calls.seen(training.model.cells_and_names()))
         stack.enter_context(_functions_seen(training.model, sink, calls))
         yield calls
+
+
+def _go_on(sink: StepSink, own: Mapping[str, Any], held: Set[str]) -> None:
+    """Give parameters the values that they are to have behind an update."""
+    for name, value in sink.updated(held, ((name, to_array(one)) for name, one in own.items())).items():
+        fill(own[name], value)
 
 
 def _functions_seen(model: Model, sink: StepSink, calls: StepCalls) -> AbstractContextManager[Any]:

@@ -208,17 +208,17 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate
         running.append(optimizer)
         if optimizer in running[:-1]:  # a class of the user's own calls the step of the class it is derived from
             return
-        held = {names[id(one)]: one for group in optimizer.param_groups for one in group["params"] if id(one) in names}
+        held = _held_by(optimizer, names)
         sink.rated(_held([optimizer], own))
-        others = sink.update({name: None if one.grad is None else to_array(one.grad) for name, one in held.items()})
+        _give_gradients(sink, held)
         done.update(held)
-        for name, value in others.items():
-            held[name].grad = to_tensor(value).to(held[name])
         if rate_zero:
             set_rates_zero(optimizer)
 
-    def ended(*_: Any) -> None:
+    def ended(optimizer: Any, *_: Any) -> None:
         running.pop()
+        if optimizer not in running:
+            _fill(own, own, sink.updated(_held_by(optimizer, names).keys(), _arrays(own)))
 
     modules = ((path, one) for path, one in training.model.named_modules() if not is_scripted(one))
     with ExitStack() as stack:
@@ -231,6 +231,22 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate
         stack.enter_context(calls.seen(modules))
         stack.enter_context(_functions_seen(training.model, sink, calls))
         yield calls
+
+
+def _held_by(optimizer: Any, names: Mapping[int, str]) -> dict[str, Any]:
+    """The model's parameters that an optimizer holds."""
+    return {names[id(one)]: one for group in optimizer.param_groups for one in group["params"] if id(one) in names}
+
+
+def _give_gradients(sink: StepSink, held: Mapping[str, Any]) -> None:
+    """Let the sink see the gradients that an optimizer is called with, and give it others."""
+    given = {name: None if one.grad is None else to_array(one.grad) for name, one in held.items()}
+    for name, value in sink.update(given).items():
+        held[name].grad = to_tensor(value).to(held[name])
+
+
+def _arrays(own: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
+    return ((name, to_array(one)) for name, one in own.items())
 
 
 def _functions_seen(model: Model, sink: StepSink, calls: StepCalls) -> AbstractContextManager[Any]:
