@@ -373,3 +373,8 @@ Choice: float32 leaves far less; a decay of 1e-4 at weights that are ten times t
 OWN_UPDATE_ROUNDINGS: Final = 30.0
 """So many times what a gradient, or the stored value, is apart the change of it may be.
 Choice: Adam divides by the gradient's own size, so that small elements move by more than their share."""
+
+# Gradients that a line stops.
+SAME_STOPPED_DISTANCE: Final = 1e-4
+"""Tensors that both sides stop are the same if they are so near, over their size, with their elements in order.
+Choice: as tensors in another layout; above the rounding of float32, far below two unrelated tensors."""

@@ -1,4 +1,4 @@
-"""Fuzzing of the readers of checkpoints and of dumps, led by coverage: `make fuzz`, or run this file with a NAME.
+"""Fuzzing of the readers of checkpoints, dumps, documents and logs, led by coverage: `make fuzz`, or with a NAME.
 
 Every format that the registry finds is attacked with mutations of small real files, and the insides that a checksum,
 a length or a zip directory would protect from chance are attacked by themselves, wrapped afresh. Whatever comes in, a
@@ -8,6 +8,7 @@ reader refuses it with an AlignError or returns tensors that lie inside their fi
 from __future__ import annotations
 
 import base64
+import contextlib
 import importlib.util
 import io
 import json
@@ -28,6 +29,8 @@ SECONDS = os.environ.get("FUZZ_SECONDS", "60")
 FINDINGS = Path("fuzz-findings")
 LIMITS = ("-timeout=20", "-rss_limit_mb=2048", "-max_len=8192", "-print_final_stats=1")
 LAST_LINES = 40
+OF_SUMS = ("check", "checked", "tensors", "beside", "later", "files")  # of a manifest: sums of lines and files
+BYTES_OF_TENSORS = 1 << 16  # more than the small trace has
 MOST_READ = 64 << 20  # of a view that repeats its elements
 
 
@@ -39,7 +42,7 @@ class Target:
     wrap: Callable[[bytes], bytes] = bytes
     beside: dict[str, bytes] = field(default_factory=dict)
     name: str = "file"
-    is_dump: bool = False
+    checked: Callable[[Path], None] | None = None  # None: as a checkpoint
 
     def place(self, folder: Path, data: bytes) -> Path:
         """Write the file that a mutation makes, and return its path."""
@@ -53,7 +56,7 @@ class Target:
 
     def check(self, path: Path) -> None:
         """Read the file as what it is."""
-        check_dump(path) if self.is_dump else check_reader(path)
+        (self.checked or check_reader)(path)
 
 
 def check_reader(path: Path) -> None:
@@ -98,6 +101,55 @@ def check_dump(path: Path) -> None:
         compare_trace_folders(path, path)
     except AlignError:
         return
+
+
+def check_document(path: Path) -> None:
+    """Read a document of align's own, or a user's, as the commands do; no code that it names is run."""
+    from align.batch.read_job import read_job
+    from align.errors import AlignError
+    from align.forward.bisect_port import read_points
+    from align.hyperparameters.read_settings import read_settings_of
+    from align.names.map_file import read_rules
+    from align.runs.project_file import read_project
+
+    readers = {"align.toml": read_project, "map.toml": read_rules, "job.toml": read_job, "points.toml": read_points}
+    with contextlib.suppress(AlignError):
+        readers.get(path.name, read_settings_of)(path)
+
+
+def check_trace(path: Path) -> None:
+    """Show a trace folder of this manifest, with zeros for its tensors."""
+    from align.core.json_data import to_json_data
+    from align.errors import AlignError
+    from align.report.rendering.terminal import blocks_as_text
+    from align.report.show_result import result_blocks
+    from align.traces.open_trace import show_trace
+    from align.traces.stored.manifest import TENSORS
+
+    path.with_name(TENSORS).write_bytes(bytes(BYTES_OF_TENSORS))
+    with contextlib.suppress(AlignError):
+        shown = to_json_data(show_trace(path.parent)) | {"schema": "mindalign.trace/1"}
+        blocks_as_text(result_blocks(shown, show_all=True))
+
+
+def check_result(path: Path) -> None:
+    """Read a result of a run folder, and show it."""
+    from align.errors import AlignError
+    from align.report.rendering.terminal import blocks_as_text
+    from align.report.show_result import result_blocks
+    from align.runs.run_folder import RunFolder
+
+    with contextlib.suppress(AlignError):
+        if (document := RunFolder(path.parent).read(path.stem)) is not None:
+            blocks_as_text(result_blocks(document, show_all=True))
+
+
+def check_log(path: Path) -> None:
+    """Read a log and compare it with itself, as the command does."""
+    from align.cli.main import main
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert main(["loss", str(path), str(path)]) in (0, 1, 2)
 
 
 def check_tensor(tensor: object) -> None:
@@ -209,9 +261,53 @@ def dump_targets() -> dict[str, Target]:
         "arrays": ("a.npy", array, {}),
     }
     return {
-        f"dump, {tool}": Target((seed,), beside=beside, name=name, is_dump=True)
+        f"dump, {tool}": Target((seed,), beside=beside, name=name, checked=check_dump)
         for tool, (name, seed, beside) in made.items()
     }
+
+
+def document_targets() -> dict[str, Target]:
+    """Project files, maps, jobs, settings, a manifest, results of a run, and a log of each format."""
+    from align.curves.log_format import log_formats
+
+    project = (
+        b'[reference]\nmodel = "a.py:f"\ncheckpoint = "a.pth"\n[forward]\ninputs = "x.npz"\n[training]\nsteps = 2\n'
+    )
+    names = b'schema = "mindalign.names/1"\n[names]\n"a.{0..3}.weight" = "b.{0..3}.gamma"\n'
+    names += b'[[rename]]\nfrom = "x"\nto = "y"\n'
+    job = b'timeout = 3\n[[diff]]\nreference = "a_{step}.npz"\ncandidate = "b_{step}.npz"\n'
+    made = {"align.toml": project, "map.toml": names, "job.toml": job, "points.toml": b'"a.b" = "c.d"\n'}
+    made |= {"settings.toml": b"[optimizer]\nlr = 1e-3\n", "settings.json": b'{"lr": 1e-3, "betas": [0.9, 0.99]}'}
+    found = {f"document, {name}": Target((seed,), name=name, checked=check_document) for name, seed in made.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        manifest, results = made_documents(Path(folder))
+    found["document, manifest"] = Target((manifest,), name="manifest.jsonl", checked=check_trace)
+    found |= {f"document, {name}": Target((seed,), name=name, checked=check_result) for name, seed in results.items()}
+    samples = tuple(plugin.sample for plugin in log_formats().values() if plugin.sample)
+    return found | {"log": Target(samples, name="train.log", checked=check_log)}
+
+
+def made_documents(folder: Path) -> tuple[bytes, dict[str, bytes]]:
+    """A manifest without checksums, and the results of a run, as align writes them."""
+    import numpy as np
+
+    from align.cli.main import main
+    from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+    from align.traces.capture_trace import capture_trace
+
+    model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
+    capture_trace(model, folder / "trace", inputs={"x": np.ones(3, np.float32)})
+    for name in "ab":
+        np.savez(folder / f"{name}.npz", w=np.ones((2, 3)), b=np.full(2, ord(name)))
+        (folder / f"{name}.csv").write_text("step,loss\n" + "".join(f"{n},{ord(name) / (n + 1)}\n" for n in range(9)))
+    with contextlib.redirect_stdout(io.StringIO()):
+        for words in ("loss a.csv b.csv", "diff a.npz b.npz", "map a.npz b.npz"):
+            command, *files = words.split()
+            main([command, *(str(folder / file) for file in files), "--run", str(folder / "run")])
+    rows = [json.loads(line) for line in (folder / "trace" / "manifest.jsonl").read_text().splitlines()]
+    kept = [{key: value for key, value in row.items() if key not in OF_SUMS} for row in rows]
+    results = {path.name: path.read_bytes() for path in sorted((folder / "run").glob("*.json"))}
+    return "".join(json.dumps(row) + "\n" for row in kept).encode(), results
 
 
 def framework_targets() -> dict[str, Target]:
@@ -271,7 +367,7 @@ def all_targets() -> dict[str, Target]:
     for name, more in framework_targets().items():
         known = targets.get(name, more)
         targets[name] = Target(tuple(dict.fromkeys((*known.seeds, *more.seeds))), known.wrap)
-    targets |= dump_targets()
+    targets |= dump_targets() | document_targets()
     for name in sorted(checkpoint_formats().keys() - targets.keys()):
         print(f"== {name}: left out, the package that writes such files is not installed")
     return targets

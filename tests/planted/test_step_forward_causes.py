@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,16 @@ def test_what_comes_back_wrong_is_still_named_where_all_is_right_on_the_way_fort
     culprits = align.compare_training_step(training(""), training("stopped"), batch=BATCH, steps=1).culprits
     assert culprits
     assert {one.kind for one in culprits} == {"backward"}
+    assert all(stops_at(one.line) for one in culprits if one.part == "code")
+
+
+def stops_at(place: str) -> bool:
+    """Tell whether a place is the line that detaches."""
+    path, _, number = place.rpartition(":")
+    return (
+        Path(path).name == Path(__file__).name
+        and "detach()" in Path(__file__).read_text().splitlines()[int(number) - 1]
+    )
 
 
 def pair_of_nets(held: bool) -> align.Training:

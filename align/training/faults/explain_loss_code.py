@@ -39,7 +39,7 @@ def explain_loss_code(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     batches = seen.sides[0].batches[:1]
 
     def meant(functions: CaptureSink) -> float | None:
-        sink = _LossOfStep(functions)
+        sink = LossOfStep(functions)
         reference.trainer.take_steps(reference.training, batches, sink)
         return sink.loss
 
@@ -63,7 +63,7 @@ def explain_loss_code(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     return replace(named, cause=found.relation.id, facts={**found.relation.facts}) if found.relation else named
 
 
-class _LossOfStep(StepUnseen):
+class LossOfStep(StepUnseen):
     """A StepSink that keeps the loss, and shows another sink the functional calls."""
 
     def __init__(self, functions: CaptureSink) -> None:
@@ -71,4 +71,5 @@ class _LossOfStep(StepUnseen):
         self.loss: float | None = None
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
+        """Keep the loss."""
         self.loss = loss

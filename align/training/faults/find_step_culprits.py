@@ -14,6 +14,7 @@ from align.core.verdicts import Finding
 from align.training.faults.explain_forward import explain_forward, without_what_follows
 from align.training.faults.explain_loss import NO_FAULT, explain_loss, explain_loss_inside, explain_outputs
 from align.training.faults.explain_loss_code import explain_loss_code
+from align.training.faults.explain_stops import explain_stops
 from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import (
     LayerFaults,
@@ -111,7 +112,8 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     excused = trained_the_same(seen, named)
     culprits = [_without_factor_of_one(one, seen) for one in without_followers(culprits)]
     culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits if one not in excused]
-    culprits = folded_culprits(explain_forward(without_what_follows(culprits), seen), seen)
+    culprits = explain_stops(explain_forward(without_what_follows(culprits), seen), seen)
+    culprits = folded_culprits(culprits, seen)
     notes = (*(_otherwise(excused) if excused else ()), *own_update_findings(seen))
     return of_optimizers._replace(
         culprits=culprits, findings=(*of_optimizers.findings, *notes), same=bool(excused) and not culprits

@@ -29,7 +29,8 @@ def folded_culprits(culprits: Sequence[StepCulprit], seen: SeenSteps) -> list[St
 
 def _origin(one: StepCulprit, seen: SeenSteps) -> object:
     """What several culprits have in common that are one fault; None where nothing says so."""
-    what = one.kind, one.part, one.cause, *sorted(one.facts.items())
+    figures = () if one.sureness == "suspected" else sorted(one.facts.items())  # those of a hint are each layer's own
+    what = one.kind, one.part, one.cause, *figures
     if one.part == "optimizer":
         if one.cause == LATER:
             return one.part, LATER, one.facts.get("from step")

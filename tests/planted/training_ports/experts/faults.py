@@ -106,7 +106,7 @@ FAULTS = [
         "old": "share = (picked * top.expand_dims(-1)).sum(1)",
         "new": "share = (picked * ops.stop_gradient(top).expand_dims(-1)).sum(1)",
         "where": "gradients",
-        "causes": ["no-gradient"],
+        "causes": ["no-gradient", "gradient-part-stopped"],
         "module": "stack.0.bank",
         "answer": "The gate weights are detached, so that the router learns from the balance loss only.",
         "moves": True,

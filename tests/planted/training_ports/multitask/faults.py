@@ -43,7 +43,7 @@ FAULTS = [
         "old": "        return (precision * loss + 0.5 * doubt).sum()",
         "new": "        return (ops.stop_gradient(precision) * loss + 0.5 * doubt).sum()",
         "where": "gradients",
-        "causes": ["no-gradient"],
+        "causes": ["no-gradient", "gradient-part-stopped"],
         "module": "",
         "answer": "The weight exp(-s) is cut from the gradient, so that the log variances only feel the term s / 2.",
         "moves": True,

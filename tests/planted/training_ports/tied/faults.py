@@ -106,6 +106,7 @@ FAULTS = [
         "name": "head_detached",
         "old": "        return ops.matmul(self.final(x), self.words.T)",
         "new": "        return ops.matmul(self.final(x), ops.stop_gradient(self.words).T)",
+        "causes": ["gradient-part-stopped"],
         "where": "params",
         "module": "",
         "answer": "The tied table gets no gradient from the output head (stopped there), only from the embedding.",
