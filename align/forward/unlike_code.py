@@ -24,7 +24,7 @@ from align.forward.thresholds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from align.core.dtypes import Array
     from align.core.traces import CaptureSink
@@ -67,6 +67,14 @@ def find_unlike_call(reference: Number, candidate: Number, far: float) -> Unlike
     call, other = next(iter(found.values()))
     relation = relation_of_results(inside, call, other) if inside.is_first(call) else None
     return UnlikeCall(function_fault(inside, found), relation)
+
+
+def results_of_calls(run: Callable[[CaptureSink], object], names: Collection[str]) -> list[tuple[str, Array]]:
+    """The lines of functional calls of these names, in a run with the sink that it is given, each with what it made."""
+    record = CallRecord(lambda _: True)
+    run(record)
+    named = [call for call in record.calls.values() if call.is_function and call.name in names]
+    return [(call.place, record.values[key]) for call in named for key in call.returned if key in record.values]
 
 
 class _Trials:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.errors import AlignError
-from align.forward.functions.recorded_calls import CallRecord
+from align.forward.unlike_code import results_of_calls
 from align.measure.tensor_statistics import relative_rms_distance
 from align.training.faults.explain_forward import given_to, part_of
 from align.training.faults.explain_loss_code import LossOfStep
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch
+    from align.core.traces import CaptureSink
     from align.training.open_training import TrainingSide
     from align.training.step_result import StepCulprit
     from align.training.steps.both_steps import SeenSteps
@@ -59,21 +61,16 @@ def _with_line(one: StepCulprit, line: str) -> StepCulprit:
 
 def _stopped(opened: TrainingSide, trace: StepTrace, batches: Sequence[Batch]) -> Iterator[tuple[str, Array]]:
     """The lines of a side that stop gradients, in the model and outside of it, each with what it stops."""
-    outside = CallRecord(lambda _: True)
-    opened.trainer.take_steps(opened.training, batches, LossOfStep(outside))
-    yield from _stops(outside)
+
+    def step(functions: CaptureSink) -> None:
+        opened.trainer.take_steps(opened.training, batches, LossOfStep(functions))
+
+    yield from results_of_calls(step, STOPS)
     called = {one.module for one in trace.forward.inputs}
     for root in called:
         if not any(root.startswith(f"{other}.") or (root and not other) for other in called):
-            inside, side = CallRecord(lambda _: True), part_of(opened, root)
-            side.runner.run(side.model, given_to(root, trace), inside)
-            yield from _stops(inside)
-
-
-def _stops(record: CallRecord) -> Iterator[tuple[str, Array]]:
-    for call in record.calls.values():
-        if call.is_function and call.name in STOPS:
-            yield from ((call.place, record.values[key]) for key in call.returned if key in record.values)
+            side = part_of(opened, root)
+            yield from results_of_calls(partial(side.runner.run, side.model, given_to(root, trace)), STOPS)
 
 
 def _is_same(one: Array, other: Array) -> bool:
