@@ -156,14 +156,14 @@ def test_without_a_climb_each_result_is_a_rung_with_what_it_finds_at_fault(sampl
 def test_a_damaged_ladder_is_refused(climbed, change):
     document = json.loads(climbed.file("ladder").read_text(encoding="utf-8"))
     climbed.file("ladder").write_text(json.dumps(document | change), encoding="utf-8")
-    with pytest.raises(RunFolderError, match="not what it should be"):
+    with pytest.raises(RunFolderError, match=r"not what (it should be|mindalign writes)"):
         judged_run(climbed.path)
 
 
 def test_a_state_that_nobody_knows_is_no_pass(climbed):
     text = climbed.file("ladder").read_text(encoding="utf-8")
     climbed.file("ladder").write_text(text.replace('"state": "blocked"', '"state": "fine"'), encoding="utf-8")
-    with pytest.raises(RunFolderError, match="no rung is fine"):
+    with pytest.raises(RunFolderError, match=r"state must be one of .* not 'fine'"):
         judged_run(climbed.path)
 
 
