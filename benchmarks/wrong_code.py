@@ -26,10 +26,13 @@ from typing import Any
 
 import numpy as np
 from _cases import in_process
-from _code_faults import FAULTS, CodeFault
+from _code_faults import FAULTS as FIRST
+from _code_faults import CodeFault
 from _judging import in_words
+from _other_code_faults import OTHERS
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests/planted/code_ports"
+FAULTS = FIRST + OTHERS
 LEAST_RIGHT = 0.75
 MOST_LINES = 3  # so many lines may be named together
 WORDS = ("right", "line", "unknown", "false")
@@ -74,8 +77,9 @@ def report(found: list[dict[str, Any]], *, as_json: bool) -> int:
 
 def judged(port: str, names: list[str]) -> dict[str, Any]:
     """What is said of the port of one class, right and with each of its slips."""
-    text = (FOLDER / "port.py").read_text(encoding="utf-8")
-    model = load(FOLDER / "original.py", "original").build(port)
+    original = next(one for one in FOLDER.glob("*original.py") if f"class {port}(" in one.read_text(encoding="utf-8"))
+    text = original.with_name(original.name.replace("original", "port")).read_text(encoding="utf-8")
+    model = load(original, "original").build(port)
     inputs = sys.modules["original"].inputs(port)
     said = [{"port": port, "name": "the port", **compared(model, build(text, port, "right"), inputs)}]
     said[0]["word"] = "right" if said[0]["verdict"] == "aligned" else "false"

@@ -20,7 +20,7 @@ import typer
 
 from align.cli.parts.given_files import require_given_files
 from align.cli.parts.output import open_streams, tell
-from align.cli.parts.own_options import own_hints, typed_options
+from align.cli.parts.own_options import own_hints, refuse_twice, typed_options
 from align.cli.parts.remote_paths import local_paths
 from align.cli.parts.run_folder import claimed_folder
 from align.core.about import __version__
@@ -71,6 +71,7 @@ def _run(arguments: list[str]) -> int:
     typed = spread(arguments)
     try:
         with own_hints(*typed_options(command, typed)):
+            refuse_twice(command, typed)
             command(typed, prog_name="align")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0

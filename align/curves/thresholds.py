@@ -142,6 +142,12 @@ open."""
 ACCIDENTAL_REPEATS: Final = 3
 """A log that names steps again more often does so on purpose.
 Choice: fewer refuse logs with one line printed twice, more let interleaved runs pass as a resumed one."""
+ENDS_OF_A_PASS: Final = 10
+"""Of so many parts of a pass over a log's steps, the first and the last tell its losses at both ends.
+Choice: larger parts hold what is learnt within them, smaller ones are noise."""
+SURELY_NEARER: Final = 3
+"""So many times nearer to one of two losses, and so many times above the noise, a loss belongs to that one.
+Choice: the choice between epochs and runs anew; smaller factors guess where a curve hardly falls."""
 SHUFFLED_POINTS: Final = 12
 """Points before others of later steps, or points of a log in all, from which on the order of lines shows something.
 Choice: fewer refuse short resumed logs, more let lines out of order pass."""

@@ -57,7 +57,9 @@ class SeveralEntriesError(UnsupportedCheckpointError):
         super().__init__(
             path,
             f"{len(keys)} of its entries could be the weights: {listed}{more}",
-            "choose one with --key, or save the one that is meant in a file of its own; `align inspect` lists them",
+            "choose one with --key, or save the one that is meant in a file of its own; `align inspect` lists them; "
+            "where they are parts of one model, save them as one dict, each name behind that of its part: "
+            "{f'{part}.{name}': value for part in parts for name, value in file[part].items()}",
         )
         self.keys = tuple(keys)
 

@@ -123,13 +123,21 @@ class UnorderedLogError(CannotRunError):
         "unlike values": "some steps have several values, and which is the later one is not known",
         "counters above": "their steps or epochs stand in other lines above them",
         "steps between": "it goes back, and tells other steps than it told there before: these may be two runs",
+        "passes": "its steps start again after the same last one each time, as they do in epochs that are not "
+        "numbered, and where a run is written into the same file once more",
     }
+    EPOCHS_OR_RUNS = (
+        "say that they are epochs by their length (--reference-steps-per-epoch N or --candidate-steps-per-epoch N), or "
+        "put the lines of one run in a file of its own"
+    )
 
     def __init__(self, label: Path | str, metric: str, reason: str) -> None:
         super().__init__(
             f"the lines of {label} are not in the order of their steps, and those with {metric!r} cannot be sorted: "
             + self.REASONS[reason],
-            "put the lines of one run in a file of its own, in the order in which they were printed",
+            self.EPOCHS_OR_RUNS
+            if reason == "passes"
+            else "put the lines of one run in a file of its own, in the order in which they were printed",
         )
 
 

@@ -163,3 +163,31 @@ def test_an_unusable_run_folder_is_refused_before_any_work(tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "is not a folder" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (["convert", "a.pth", "b.ckpt", "--key", "encoder", "--key", "decoder"], "--key"),
+        (["loss", "a.log", "--metric=loss", "--metric", "mlm_loss"], "--metric"),
+        (["diff", "--map", "one.toml", "a.pth", "b.ckpt", "--map=two.toml"], "--map"),
+        (
+            ["forward", "m:a", "p:b", "--reference-checkpoint", "1.pth", "--reference-checkpoint", "2.pth"],
+            "--reference",
+        ),
+    ],
+)
+def test_an_option_of_one_value_is_not_given_two(
+    line: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    assert f"{name}" in capsys.readouterr().err.partition(" takes one value and is given 2: ")[0]
+
+
+def test_a_value_given_twice_and_options_of_several_values_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["convert", "no.pth", "b.ckpt", "--key", "a", "--key=a", "--layer", "x=linear", "--layer", "y=linear"])
+        == 2
+    )
+    assert main(["convert", "no.pth", "b.ckpt", "--key", "a", "--", "--key", "b"]) == 2
+    assert "is given 2" not in capsys.readouterr().err

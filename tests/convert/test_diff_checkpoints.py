@@ -492,3 +492,35 @@ def test_transposed_views_in_torch_files_are_compared_as_what_they_show(tmp_path
     torch.save({"w": base.T}, tmp_path / "a.pth")
     torch.save({"w": base.T.contiguous()}, tmp_path / "b.pth")
     assert diff_checkpoints(tmp_path / "a.pth", tmp_path / "b.pth").verdict.outcome is Outcome.ALIGNED
+
+
+PARTS = {
+    "conv.weight_g": "conv.parametrizations.weight.original0",
+    "conv.weight_v": "conv.parametrizations.weight.original1",
+    "rnn.weight_hh_l0_g": "rnn.parametrizations.weight_hh_l0.original0",
+    "rnn.weight_hh_l0_v": "rnn.parametrizations.weight_hh_l0.original1",
+    "fc.weight_orig": "fc.parametrizations.weight.original",
+    "fc.weight_u": "fc.parametrizations.weight.0._u",
+    "fc.weight_v": "fc.parametrizations.weight.0._v",
+}
+
+
+@pytest.mark.parametrize("layer", ["conv.", "rnn.", "fc.", ""])
+@pytest.mark.parametrize("newer_first", [True, False])
+def test_parts_of_weights_pair_under_older_and_newer_names(tmp_path: Path, layer: str, newer_first: bool) -> None:
+    rng = np.random.default_rng(0)
+    older = {name: rng.standard_normal((3, 2)) for name in PARTS if name.startswith(layer)}
+    newer = {PARTS[name]: value for name, value in older.items()}
+    sides = (newer, older) if newer_first else (older, newer)
+    both = [{**side, "head.bias": np.zeros(2)} for side in sides]
+    diff = diffed(tmp_path, *both)
+    assert (diff.verdict.outcome, len(diff.tensors)) == (Outcome.ALIGNED, len(older) + 1)
+    last = next(iter(both[1]))
+    differs = diffed(tmp_path, both[0], {**both[1], last: both[1][last] + 1})
+    assert differs.verdict.outcome is Outcome.NOT_ALIGNED
+    assert [one.candidate for one in differs.tensors if one.outcome != "equal"] == [last]
+
+
+def test_a_magnitude_is_no_direction(tmp_path: Path) -> None:
+    diff = diffed(tmp_path, {"conv.weight_g": np.ones(3)}, {"conv.parametrizations.weight.original1": np.ones(3)})
+    assert diff.verdict.outcome is not Outcome.ALIGNED

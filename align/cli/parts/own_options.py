@@ -10,7 +10,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from align.errors import AlignError
+from align.errors import AlignError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -73,3 +73,24 @@ def typed_options(group: Any, arguments: Sequence[str]) -> tuple[frozenset[str],
     known = {name: options_of(command) for name, command in group.commands.items()}
     typed = next((one for one in arguments if not one.startswith("-")), "")
     return known.get(typed, frozenset()), frozenset().union(*known.values())
+
+
+def refuse_twice(group: Any, arguments: Sequence[str]) -> None:
+    """Raise UsageError for an option of one value that is given several, of which click would take the last."""
+    command = group.commands.get(next((one for one in arguments if not one.startswith("-")), ""))
+    for one in command.params if command is not None else ():
+        if one.param_type_name != "option" or one.multiple or one.is_flag or one.count:
+            continue
+        given = dict.fromkeys(_values_of(one.opts, arguments))
+        if len(given) > 1:
+            raise UsageError.of("cli_usage.given_twice", name=one.opts[0], count=len(given), values=list(given))
+
+
+def _values_of(names: Collection[str], arguments: Sequence[str]) -> Iterator[str]:
+    """The values that an option has on a command line, as `--name VALUE` and `--name=VALUE`."""
+    before_rest = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    following = iter(before_rest)
+    for argument in following:
+        name, equals, value = argument.partition("=")
+        if name in names and name.startswith("-"):
+            yield value if equals else next(following, "")

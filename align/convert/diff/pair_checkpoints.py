@@ -7,6 +7,7 @@ pair by a name map with its transforms, or by equal names; never by position, su
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from align.measure.measure_arrays import RunningSums
 
 MATCHED = sentence("diff_warning.without_wrappers")
+# What torch.nn.utils.parametrizations calls the parts of a weight, and what its weight_norm and spectral_norm did.
+NEWER_PARTS = {"original0": "_g", "original1": "_v", "original": "_orig", "0._u": "_u", "0._v": "_v"}
+_NEWER = re.compile(r"\bparametrizations\.(\w+)\.(original[01]?|0\._[uv])$")
 
 
 def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
@@ -120,10 +124,11 @@ def pair_checkpoints(
         return ours, theirs, said, pairs.without(lone)
     inferred = _inferred_pairs(*whole)
     ours, wrapped = _as_named_by(ours, theirs)
+    ours, in_parts = _with_parts_as(ours, theirs)
     pairs = pair_tensors(ours.tensors, theirs.tensors).without(lone)
     if inferred is not None and inferred.comparable > pairs.comparable:
         return *whole, (sentence("diff_warning.mapped", count=len(inferred.pairs)),), inferred
-    return ours, theirs, tuple(filter(None, [wrapped, naming_warning(pairs)])), pairs
+    return ours, theirs, tuple(filter(None, [wrapped, in_parts, naming_warning(pairs)])), pairs
 
 
 def _inferred_pairs(ours: Checkpoint, theirs: Checkpoint) -> TensorPairs | None:
@@ -235,6 +240,21 @@ def _as_named_by(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]
     names = {was: new for own, other in parts for was, new in matched_without_wrappers(own, other).items()}
     words = wrapper_words(names)
     return (_renamed(ours, names), f"{MATCHED}: {words}") if words else (ours, "")
+
+
+def _with_parts_as(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]:
+    """The reference with the parts of weights under the candidate's names, where one side has those of older torch."""
+    lone = {_older(name): name for name in theirs.tensors if name not in ours.tensors}
+    open_names = [name for name in ours.tensors if name not in theirs.tensors]
+    of_theirs = {lone[_older(name)]: name for name in open_names if _older(name) in lone}
+    names = {own: other for other, own in of_theirs.items()}
+    said = sentence("diff_warning.older_parts", count=len(names)) if names else ""
+    return _renamed(ours, {name: names.get(name, name) for name in ours.tensors}), said
+
+
+def _older(name: str) -> str:
+    """The name of a part of a weight as torch 1 has it: `fc.parametrizations.weight.original0` is `fc.weight_g`."""
+    return _NEWER.sub(lambda found: f"{found[1]}{NEWER_PARTS[found[2]]}", name)
 
 
 def _unwrapped(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, Checkpoint, str]:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.steps_from_epochs import steps_from_shares
-from align.curves.log_parts.counting import distance_from_zero
+from align.curves.log_parts.counting import distance_from_zero, passes_are, where_passes_begin
 from align.curves.loss_log import AxisHints
-from align.errors import StepsPerEpochError, UnknownEpochLengthError
+from align.errors import StepsPerEpochError, UnknownEpochLengthError, UnorderedLogError
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
@@ -58,9 +58,32 @@ def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
     if log.counting == "step in epoch" and log.table.epochs is not None:
         counted = _Epochs(log, log.table.epochs, base)
         return _inside_epochs(counted, loss, series, length, notes, assumed=hints.assumed)
+    unsaid = (
+        log.counting == "global step" and log.base is None and log.table.epochs is None
+    )  # no format knows how it counts
+    if unsaid and (epochs := _passes(log, loss, hints)) is not None:
+        notes = (*notes, sentence("axis_note.passes", count=int(epochs.max()) + 1))
+        return _inside_epochs(_Epochs(log, epochs, base), loss, series, length, notes, assumed=hints.assumed)
     if hints.steps_per_epoch is not None and "epoch" not in series.window.kind:
         notes = (*notes, sentence("axis_note.length_not_needed"))
     return Numbering(printed, "step", base, length, notes)
+
+
+def _passes(log: LossLog, loss: Series, hints: AxisHints) -> Integers | None:
+    """The epoch of each record, from 0, of a log whose steps start again with epochs that it does not number.
+
+    None where they do not, or the losses show that the same run begins anew; raises UnorderedLogError where they leave
+    open which of both it is, and the length of an epoch is not given either.
+    """
+    steps = log.table.steps[loss.rows]
+    begins = where_passes_begin(steps)
+    kind = passes_are(begins, loss.values) if len(begins) else "runs"
+    if kind == "open" and hints.steps_per_epoch is None:
+        raise UnorderedLogError(log.label, "loss", "passes")
+    if not len(begins) or (kind == "runs" and hints.steps_per_epoch is None):
+        return None
+    epochs: Integers = np.searchsorted(loss.rows[begins], np.arange(len(log.table.steps)), side="right")
+    return epochs
 
 
 def _whole(label: str, length: float | None) -> int | None:
