@@ -26,7 +26,7 @@ import numpy as np
 from align.core.dtypes import numpy_dtype
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import NotACheckpointError
-from align.words.catalogue import say, sentence
+from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -111,6 +111,23 @@ def require_crc(path: Path, checksum: Checksum, found: int) -> None:
     checksum.holds = True
 
 
+def file_state(path: Path) -> tuple[int, int]:
+    """Size and time of change: a file that has both as before is taken to be as before."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def require_unchanged(checkpoint: Checkpoint) -> None:
+    """Raise NotACheckpointError for a file that was written to, replaced or removed since it was opened.
+
+    What was read of it may be of two contents.
+    """
+    for path, state in checkpoint.states.items():
+        if not path.is_file() or file_state(path) != state:
+            reason, hint = texts("checkpoint_file.changed")
+            raise NotACheckpointError(path, reason, hint=hint)
+
+
 def check_whole(checkpoint: Checkpoint) -> None:
     """Read all that a format has checksums of; raises NotACheckpointError for what is damaged."""
     if checkpoint.check is not None:
@@ -120,6 +137,7 @@ def check_whole(checkpoint: Checkpoint) -> None:
     for tensor in checkpoint.tensors.values():
         for _ in tensor.blocks(BLOCK_BYTES) if tensor.blocks is not None else ():
             pass
+    require_unchanged(checkpoint)
 
 
 def _extent_blocks(extent: Extent, block: int) -> Iterator[memoryview]:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.checkpoints.extents import file_state
 from align.checkpoints.format_parts.claims import external_file, parse_json
 from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_INDEX_BYTES, MOST_SHARDS
 from align.core.atomic_files import existing_file
@@ -108,11 +109,12 @@ def printable_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
 
 def _open_file(path: Path, key: str | None, odd_too: bool) -> Checkpoint:
     _refuse_distributed(path, path.parent, path)
-    head = _head(path)
+    states, head = {path: file_state(path)}, _head(path)
     for plugin in checkpoint_formats().values():
         if plugin.recognizes(path, head):
             found = printable_checkpoint(_read_by(plugin, path, key))
-            return found if odd_too else require_plain(found)
+            states |= {other: file_state(other) for other in found.all_files if other != path}
+            return replace(found if odd_too else require_plain(found), states=states)
     for start, fault in NOT_FETCHED.items():
         if head.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(start):
             reason, hint = texts(fault)
@@ -159,8 +161,8 @@ def _open_sharded(index: Path, open_file: Callable[[Path], Checkpoint]) -> Check
     Raises NotACheckpointError for JSON that is no index, HostileFileError for shards that are not beside it, and
     ShardsError with all that is missing, too much, in the wrong place or unreadable.
     """
+    merged = _Merged(index, file_state(index))
     weight_map = _read_weight_map(index)
-    merged = _Merged(index)
     for name in dict.fromkeys(weight_map.values()):
         merged.add(name, open_file)
     if problems := [*merged.problems, *_index_faults(weight_map, merged)]:
@@ -235,6 +237,7 @@ class _Merged:
     """What the shards hold together; tensors by name and shard."""
 
     index: Path
+    state: tuple[int, int]
     shards: list[Checkpoint] = field(default_factory=list)
     tensors: dict[tuple[str, str], StoredTensor] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
@@ -279,6 +282,7 @@ class _Merged:
             odd={name: tensor for shard in self.shards for name, tensor in shard.odd.items()},
             checksums=tuple(extent for shard in self.shards for extent in shard.checksums),
             check=self.check if any(shard.check is not None for shard in self.shards) else None,
+            states={self.index: self.state} | {path: one for s in self.shards for path, one in s.states.items()},
         )
 
     def check(self) -> None:

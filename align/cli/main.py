@@ -7,6 +7,7 @@ traceback. No command imports its capability before it runs, so that help needs 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import importlib
 import os
@@ -24,6 +25,7 @@ from align.cli.parts.own_options import own_hints, refuse_twice, typed_options
 from align.cli.parts.remote_paths import local_paths
 from align.cli.parts.run_folder import claimed_folder
 from align.core.about import __version__
+from align.core.atomic_files import NO_SPACE
 from align.errors import AlignError, UserCodeError
 from align.words.catalogue import say
 from align.words.message_words import harmless
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
 COMMAND_FOLDERS = ("align.cli", "align.cli.training")
 OF_A_FILE = "Hint: check the path, its permissions and the disk"
+# What a call without a file is refused with where the system is at fault: no disk space, no folder for temporary files.
+OF_THE_SYSTEM = NO_SPACE | {errno.ENOENT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 TAKES_SEVERAL = frozenset({"--reference-runs"})
 LEAVE = os._exit  # align's own way out, whatever the user's code makes of that name
 INTERRUPTED = 128  # format: a shell's code for a program that a signal ended is this and the signal's number
@@ -58,9 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         tell(f"align: {error}", err=True)
         return error.exit_code
     except OSError as error:
-        if debug or error.filename is None:
+        if debug or (error.filename is None and error.errno not in OF_THE_SYSTEM):
             raise
-        tell(f"align: {error.filename}: {error.strerror}\n{OF_A_FILE}", err=True)
+        place = "" if error.filename is None else f"{error.filename}: "
+        tell(f"align: {place}{error.strerror}\n{OF_A_FILE}", err=True)
         return AlignError.exit_code
     return code
 

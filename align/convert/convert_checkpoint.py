@@ -13,9 +13,11 @@ import os
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 
+from align.checkpoints.extents import require_unchanged
 from align.checkpoints.names_in_file import naming_direction, source_framework
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.unfinished_weights import packed_error, packed_note, packed_weights, refuse_unfinished
@@ -26,7 +28,7 @@ from align.convert.writing.write_checkpoint import Output, OutputFile, write_out
 from align.core.atomic_files import check_space
 from align.core.progress import Progress, silent
 from align.core.registry import checkpoint_formats
-from align.errors import DestinationError, MapError, UnsupportedCheckpointError, UsageError
+from align.errors import DestinationError, MapError, UnsupportedCheckpointError, UsageError, VerificationError
 from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
@@ -109,7 +111,12 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
         return conversion_record(job, None, written=False)
     if checkpoint.check is not None:
         checkpoint.check()
-    hashes = write_output(output, verify=verify, progress=progress)
+    require_source = partial(require_unchanged, checkpoint)
+    try:
+        hashes = write_output(output, require_source, verify=verify, progress=progress)
+    except VerificationError:
+        require_source()  # its values may differ because it is another file by now
+        raise
     return conversion_record(job, hashes if verify else None)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from align.checkpoints.extents import require_unchanged
 from align.checkpoints.names_in_file import training_notes
 from align.convert.diff.pair_checkpoints import (
     judge_diff,
@@ -89,6 +90,8 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
         if checkpoint.check is not None:
             checkpoint.check()
     tensors = _measured(pairs, progress)
+    for checkpoint in (ours, theirs):
+        require_unchanged(checkpoint)
     warnings = (*ours.notes, *theirs.notes, *map_warnings, *said)
     return CheckpointDiff(
         reference=str(reference),

@@ -157,11 +157,11 @@ def _place_fault(path: Path) -> str:
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file's content as lowercase hex, read in blocks of 1 MiB.
 
-    A file that the same process has hashed and whose inode, size and time are as they were is not read again.
+    A file that the same process has hashed and whose inode, size and times are as they were is not read again.
     """
     state = path.stat()
     with _ONE_AT_A_TIME:  # whoever asks for what is being hashed waits for it
-        return _sha256_of(path, (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns))
+        return _sha256_of(path, (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
 
 
 def hash_meanwhile(paths: Iterable[Path]) -> None:

@@ -101,7 +101,8 @@ class Checkpoint:
     whoever uses it must know. `told_shapes` and `told_parts` are what a training said of itself: the true shapes of
     weights, and into how many parts the model was cut, by setting. `elsewhere` are the names in the other shards, where
     the file is one of several. `checksums` are where records with a checksum lie, which is checked as they are read.
-    `check` reads what nothing else vouches for (a crc over the whole file) and raises NotACheckpointError.
+    `check` reads what nothing else vouches for (a crc over the whole file) and raises NotACheckpointError. `states` are
+    the size and the time of change (in nanoseconds) of each file from before it was read.
     """
 
     path: Path
@@ -120,6 +121,7 @@ class Checkpoint:
     elsewhere: tuple[str, ...] = ()
     checksums: tuple[Extent, ...] = field(default=(), repr=False, compare=False)
     check: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    states: dict[Path, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def all_files(self) -> tuple[Path, ...]:

@@ -4,7 +4,8 @@ A port and its original are often two folders with a `model.py` each. Python wou
 that an earlier file brought along make way for those of the later one's folder. A file that imports relatively is a
 module of the package around it: of all folders up to the last one that its imports reach, or that is a package.
 No option names the weights that a factory loads itself: an audit hook notes which files are opened while the user's
-code runs. There is one, which cannot be taken away again; what compiled code opens by itself, it does not see.
+code runs, and how the file of each module was when it was run. There is one, which cannot be taken away again; what
+compiled code opens by itself, it does not see.
 """
 
 from __future__ import annotations
@@ -165,11 +166,15 @@ State = tuple[int, int]
 
 @dataclass
 class _Noted:
-    """What this process has opened: files read with their first `(size, mtime_ns)`, files written, and who runs now."""
+    """What this process has opened: files read with their first `(size, mtime_ns)`, files written, and who runs now.
+
+    `run` are the files of modules, as they were when the module was run.
+    """
 
     is_listening: bool = False
     running: int = 0
     read: dict[str, State] = field(default_factory=dict)
+    run: dict[str, State] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
 
 
@@ -208,8 +213,15 @@ def opened_files() -> dict[Path, State]:
     return {Path(name): state for name, state in noted if outside_of_packages(name)}
 
 
+def state_when_run(path: Path) -> State | None:
+    """Size and time of a module's file when it was run; None for one that was run before anybody listened."""
+    return _NOTED.run.get(str(path))
+
+
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     """Note one file; whatever is wrong with its name, the caller's own call says it."""
+    if event == "exec":
+        _note_module(arguments[0])
     if not _NOTED.running or event not in ("open", "os.rename"):
         return
     with contextlib.suppress(OSError, TypeError, ValueError):
@@ -217,6 +229,14 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
             _NOTED.written.add(_name(arguments[1]))
         elif not isinstance(arguments[0], int):
             _note(_name(arguments[0]), arguments[2])
+
+
+def _note_module(code: Any) -> None:
+    name = str(getattr(code, "co_filename", ""))
+    if getattr(code, "co_name", "") == "<module>" and name.endswith(".py"):
+        state = _state(name)
+        if state is not None:
+            _NOTED.run[os.path.realpath(name)] = state
 
 
 def _note(name: str, flags: int) -> None:

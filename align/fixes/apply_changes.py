@@ -35,22 +35,26 @@ def apply_changes(changes: Sequence[FileChange], run: Path, overlay: Path) -> Ba
     """Change all files, those of packages in a copy; put everything back if any step fails.
 
     Raises CannotRunError, and changes nothing, for a file that was edited since it was read, that is read-only, or
-    whose new content Python would not compile.
+    whose new content Python would not compile. What is edited while others are written is left as it is then.
     """
     _check(changes)
     units = {one.place.copy: one.place.copied for one in changes if one.place.copy and one.place.copied}
     in_place = [(one.place.destination, one.before, one.after) for one in changes if one.place.copy is None]
     backup = begin_backup(run, overlay, in_place, [*units])
+    begun = 0
     try:
         for place, unit in units.items():
             _copy_changed(unit, place, [one for one in changes if one.place.copy == place], overlay)
-        for path, _, after in in_place:
+        for path, before, after in in_place:
+            if path.read_bytes() != before:
+                raise CannotRunError.of("fix_usage.edited_meanwhile", names=[str(path)])
+            begun += 1
             replace_file(path, after)
         copies = tuple(CopiedUnit(str(place), digest_of(place)) for place in units)
         backup = replace(backup, copies=copies)
         backup.write()
     except BaseException as error:
-        put_back(backup)
+        put_back(replace(backup, files=backup.files[:begun]))
         if isinstance(error, (OSError, shutil.Error)):
             raise CannotRunError.of("fix_usage.not_written", reason=error) from error
         raise

@@ -16,7 +16,7 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError
 from align.fixes.apply_changes import FileChange, apply_changes
 from align.fixes.fix_result import FixResult, RunAfterFix
-from align.fixes.found_faults import CONFIRMED, changed_at, forward_document, line_of, not_compared, read_culprits
+from align.fixes.found_faults import CONFIRMED, forward_document, line_of, not_compared, read_culprits
 from align.fixes.kept_backup import last_backup, put_back, refuse_edited
 from align.fixes.plan_changes import PlannedChanges, plan_changes
 from align.fixes.plan_edits import plan_edits
@@ -66,22 +66,23 @@ def plan_fix(job: FixJob, execute: Callable[[Sequence[str]], Executed]) -> Plann
 
 
 def apply_fix(fix: PlannedFix, run_again: Callable[[Sequence[str], Path | None], Executed]) -> FixResult:
-    """Make the changes, and run again; everything is put back if that run fails.
+    """Make the changes, and run again; everything is put back if that run fails, but for what was edited meanwhile.
 
     `run_again` runs one command line in a fresh process, with a folder first on its import path. Raises CannotRunError
     for files that cannot be changed.
     """
     job, folder = fix.job, RunFolder(fix.job.run)
     changes = [*fix.changes.changes, *_project_change(fix)]
-    ladder, written = folder.read("ladder"), changed_at(folder)
+    ladder, written = folder.read("ladder"), folder.written("forward")
     backup = apply_changes(changes, job.run.absolute(), job.overlay)
     try:
         done = run_again(job.again, job.overlay if job.overlay.is_dir() else None)
-        if changed_at(folder) == written:
+        if folder.written("forward") == written:
             raise _put_back_error(done, folder)
         result = _applied(fix, backup, ladder)
-    except BaseException:
-        put_back(backup)
+    except BaseException as error:
+        if edited := put_back(backup):
+            raise CannotRunError.of("fix_usage.edited_during_run", names=edited, folder=backup.folder) from error
         raise
     return result
 

@@ -30,10 +30,10 @@ def forward_document(job: FixJob, execute: Callable[[Sequence[str]], Executed]) 
     folder = RunFolder(job.run)
     if job.keeps and (kept := _kept(folder)):
         return kept
-    before = changed_at(folder)
+    before = folder.written("forward")
     done = execute(job.compare)
     document = folder.read("forward")
-    if document is None or changed_at(folder) == before:
+    if document is None or folder.written("forward") == before:
         raise not_compared(done, folder)
     return document
 
@@ -43,12 +43,6 @@ def refuse_without_source(job: FixJob) -> None:
     model = str(job.candidate.model or "")
     if job.candidate.trace or file_models(model) is not None or Path(model).is_dir() or Path(model).is_file():
         raise UsageError.of("fix_usage.no_source", name=job.candidate.trace or model)
-
-
-def changed_at(folder: RunFolder) -> int:
-    """When the forward comparison of a folder was written, in nanoseconds; 0 where there is none."""
-    path = folder.file("forward")
-    return path.stat().st_mtime_ns if path.is_file() else 0
 
 
 def not_compared(done: Executed, folder: RunFolder) -> CannotRunError:

@@ -116,20 +116,27 @@ def refuse_edited(backup: Backup) -> None:
         raise CannotRunError.of("fix_usage.edited_since", names=edited, folder=backup.folder)
 
 
-def put_back(backup: Backup) -> None:
-    """Put every file back byte for byte, remove the copies, then the backup itself."""
+def put_back(backup: Backup) -> list[str]:
+    """Put every file back byte for byte, remove the copies, then the backup itself.
+
+    Files that were edited since the fix stay as they are, and the backup with them; returns their paths.
+    """
+    edited = [one.path for one in backup.files if _hash_at(one.path) not in (one.before, one.after)]
     for one in backup.files:
         _part_of(Path(one.path)).unlink(missing_ok=True)
-        if _hash_at(one.path) != one.before:
+        if one.path not in edited and _hash_at(one.path) != one.before:
             replace_file(Path(one.path), (backup.folder / one.kept).read_bytes())
     for copy in backup.copies:
         remove_unit(Path(copy.path), backup.overlay)
+    if edited:
+        return edited
     done = backup.folder.with_name(DONE)
     shutil.rmtree(done, ignore_errors=True)
     backup.folder.rename(done)  # whatever ends the removal, all is put back and none of it is a backup any more
     shutil.rmtree(done)
     if not any(backup.folder.parent.iterdir()):
         backup.folder.parent.rmdir()
+    return []
 
 
 def _part_of(path: Path) -> Path:

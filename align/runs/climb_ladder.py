@@ -215,7 +215,7 @@ class _Ladder:
     def _executed(self, rung: Rung, plan: Plan, blank: RungResult) -> RungResult:
         """Run the commands up to the first that ends with 2; the result has evidence only if one was left."""
         path = self.folder.file(plan.kind)
-        before = path.stat().st_mtime_ns if path.is_file() else None
+        before = self.folder.written(plan.kind)
         begun, texts, errors = time.monotonic(), [], ""
         made_from = read_facts(plan.made_from)
         for command in plan.commands:
@@ -227,7 +227,7 @@ class _Ladder:
         text = self.folder.path / TEXTS / f"{rung.name}.txt"
         text.parent.mkdir(exist_ok=True)
         text.write_text("\n".join(texts), encoding="utf-8")
-        is_new = path.is_file() and path.stat().st_mtime_ns != before
+        is_new = path.is_file() and self.folder.written(plan.kind) != before
         return replace(
             blank,
             state="not run" if is_new else "could not compare",

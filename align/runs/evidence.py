@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
 from align.core.atomic_files import sha256_of
-from align.core.import_user_code import opened_files, user_files
+from align.core.import_user_code import opened_files, state_when_run, user_files
 from align.runs.thresholds import MOST_OPENED_FILES
 
 if TYPE_CHECKING:
@@ -32,14 +32,15 @@ _HASHES: dict[Path, Facts] = {}  # of files that several rungs of one climb open
 
 
 def file_facts(path: Path, known: Mapping[str, Any] | None = None) -> Facts:
-    """Return `sha256`, `size` and `mtime_ns` of a file; {} where there is none.
+    """Return `sha256`, `size`, `mtime_ns` and `ctime_ns` of a file; {} where there is none.
 
-    `known` are facts of the same file: its hash is taken from them where size and time are the same.
+    `known` are facts of the same file: its hash is taken from them where size and times are the same. The time at
+    which the file itself was last touched (`ctime`) no program can set: a copy with the old time is read again.
     """
     if not path.is_file():
         return {}
     state = path.stat()
-    facts = {"size": state.st_size, "mtime_ns": state.st_mtime_ns}
+    facts = {"size": state.st_size, "mtime_ns": state.st_mtime_ns, "ctime_ns": state.st_ctime_ns}
     if known and facts == {name: known.get(name) for name in facts}:
         return {"sha256": known["sha256"], **facts}
     return {"sha256": sha256_of(path), **facts}
@@ -66,7 +67,7 @@ def loaded_sources(run: Path) -> dict[str, Facts]:
     facts = {path: _opened_facts(path, *state) for path, state in opened.items() if path.is_file()}
     facts |= {path: _facts(path) for path in _opened_by_compiled_code(code, opened)}
     read = {str(path): found for path, found in sorted(facts.items()) if own not in path.resolve().parents}
-    return {**read, **{str(path): _facts(path) for path in code}, **_versions()}
+    return {**read, **{str(path): _code_facts(path) for path in code}, **_versions()}
 
 
 def _opened_by_compiled_code(code: Iterable[Path], opened: Iterable[Path]) -> Iterator[Path]:
@@ -88,6 +89,12 @@ def _facts(path: Path) -> Facts:
     """The facts of a file, which is hashed once a climb."""
     facts = _HASHES[path] = file_facts(path, _HASHES.get(path))
     return facts
+
+
+def _code_facts(path: Path) -> Facts:
+    """The facts of a module that was run; without a hash where its file has been edited since: nobody has run that."""
+    state = state_when_run(path)
+    return _facts(path) if state is None else _opened_facts(path, *state)
 
 
 def _opened_facts(path: Path, size: int, time_of_change: int) -> Facts:
@@ -145,7 +152,8 @@ def evidence_facts(folder: Path, files: Iterable[Path]) -> dict[str, Facts]:
 
 
 def _content(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {role: {key: one for key, one in each.items() if key != "mtime_ns"} for role, each in facts.items()}
+    times = ("mtime_ns", "ctime_ns")
+    return {role: {key: one for key, one in each.items() if key not in times} for role, each in facts.items()}
 
 
 def file_of(given: Path | str) -> Path | None:

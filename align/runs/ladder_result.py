@@ -33,8 +33,9 @@ class RungResult:
     `asked` tells whether the whole rests on it. `commands` are what was (or would be) run. `made_from` has by role the
     SHA-256 of each file that the commands read, `sources` that of every file of the user's code that was loaded and of
     every file that this code opened, `evidence` that of what was written, by path relative to the run folder; each as
-    `sha256`, `size`, `mtime_ns`. `settle` has the lines of the project file that would make it available, each with
-    its table in front, `blocked_by` the rung that bars it, `hint` what to do about a command that could not run.
+    `sha256`, `size`, `mtime_ns`, `ctime_ns`. `settle` has the lines of the project file that would make it available,
+    each with its table in front, `blocked_by` the rung that bars it, `hint` what to do about a command that could not
+    run.
     """
 
     name: str

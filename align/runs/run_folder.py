@@ -105,6 +105,12 @@ class RunFolder:
         """Path of a result's JSON file."""
         return self.path / f"{kind}.json"
 
+    def written(self, kind: str) -> tuple[int, int] | None:
+        """What every result that is written of a kind has anew, whatever the clock says; None where there is none."""
+        path = self.file(kind)
+        state = path.stat() if path.is_file() else None
+        return state and (state.st_ino, state.st_mtime_ns)
+
     def write(self, result: Result, made_from: Mapping[str, Path | str]) -> Path:
         """Write a result whole or not at all; `made_from` maps a role to the file (or text) it was made from."""
         document = as_document(result, made_from)

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from align.core.atomic_files import remove_dead_parts
 from align.core.measurements import TensorStatistics
 from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
@@ -161,6 +162,7 @@ def _room(folder: Path) -> Iterator[None]:
 
 
 def _take_out_older(folder: Path) -> None:
+    remove_dead_parts(folder)
     strange = sorted(path.name for path in folder.iterdir() if path.name not in (*_FILES, BACKWARD, LOCK))
     if strange and not (folder / MANIFEST).is_file():
         raise DestinationError.of("traces_error.other_folder", folder=folder, names=strange)

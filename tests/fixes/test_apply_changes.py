@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from align.errors import CannotRunError
+from align.fixes import apply_changes as apply_changes_module
 from align.fixes.apply_changes import FileChange, apply_changes
-from align.fixes.kept_backup import begin_backup, last_backup, put_back, refuse_edited
+from align.fixes.kept_backup import begin_backup, last_backup, put_back, refuse_edited, replace_file
 from align.fixes.source_places import FilePlace
 
 OLD = {"port.py": b"eps = 1e-3\r\n", "layers/norm.py": b"# coding: latin-1\nname = '\xe9'\n"}
@@ -232,3 +233,26 @@ def test_whatever_step_a_fix_or_its_undoing_is_killed_at_all_is_put_back(
     assert contents(project) == OLD
     assert not [path for path in run.rglob("*") if path.is_file()]
     assert strays(project) == []
+
+
+def test_a_file_that_is_edited_while_another_is_written_keeps_what_was_written_there(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace_and_edit(path: Path, content: bytes) -> None:
+        replace_file(path, content)
+        (project / "layers" / "norm.py").write_bytes(b"mine\n")
+
+    monkeypatch.setattr(apply_changes_module, "replace_file", replace_and_edit)
+    with pytest.raises(CannotRunError, match=r"changed while the fix was planned: \S*norm.py"):
+        apply_changes(changes_of(project), project / "run", project / "run" / "overlay")
+    assert contents(project) == {**OLD, "layers/norm.py": b"mine\n"}
+    assert not (project / "run" / "fix").exists()
+
+
+def test_what_is_edited_since_is_never_overwritten_and_its_old_content_stays(project: Path) -> None:
+    run = project / "run"
+    backup = apply_changes(changes_of(project), run, run / "overlay")
+    (project / "port.py").write_bytes(b"mine\n")
+    assert put_back(backup) == [str(project / "port.py")]
+    assert contents(project) == {**OLD, "port.py": b"mine\n"}
+    assert (backup.folder / "1_port.py").read_bytes() == OLD["port.py"]

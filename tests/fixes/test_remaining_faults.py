@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,3 +107,30 @@ def test_all_is_put_back_if_the_run_afterwards_comes_to_no_comparison(
         apply_fix(fix, run_again)
     assert (fix.job.root / "port.py").read_bytes() == b"eps = 1e-3\n"
     assert not (fix.job.run / "fix").exists()
+
+
+def test_what_is_edited_during_the_run_afterwards_stays_and_is_named(fix: PlannedFix) -> None:
+    port = fix.job.root / "port.py"
+
+    def run_again(_command: object, _first: Path | None) -> Executed:
+        port.write_bytes(b"eps = 7\n")
+        return Executed(2, "", "align: building port.py:f failed: NameError\n")
+
+    with pytest.raises(CannotRunError, match=r"changed during it: \S*port.py") as raised:
+        apply_fix(fix, run_again)
+    assert port.read_bytes() == b"eps = 7\n"
+    assert (fix.job.run / "fix" / "1" / "1_port.py").read_bytes() == b"eps = 1e-3\n"
+    assert "fix/1" in raised.value.hint
+
+
+def test_the_run_afterwards_is_known_by_a_clock_that_stands_still(fix: PlannedFix) -> None:
+    path = RunFolder(fix.job.run).file("forward")
+    state = path.stat()
+
+    def run_again(_command: object, _first: Path | None) -> Executed:
+        path.rename(path.with_name("old"))
+        write(fix.job.run, {**AFTER, "verdict": to_json_data(VERDICT)})
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        return Executed(1, "", "")
+
+    assert apply_fix(fix, run_again).state == "applied"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -162,6 +163,30 @@ def test_a_replaced_checkpoint_makes_the_rungs_above_it_stale(port: Port) -> Non
     assert port.commands == ["map"]
     climbed(port)
     assert port.commands == ["convert", "forward"]
+
+
+def test_a_replaced_checkpoint_of_the_same_size_and_time_makes_the_rungs_above_it_stale(port: Port) -> None:
+    climbed(port)
+    weights = port.run.parent / "weights.pth"
+    before = weights.stat()
+    weights.write_bytes(b"2")
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert climbed(port, Climb(only=("environment",)))["weights"] == "stale"
+
+
+def test_a_new_result_is_known_by_a_clock_that_stands_still(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = RunFolder.write
+
+    def write_at_no_time(folder: RunFolder, result: Any, made_from: Any) -> Path:
+        path = write(folder, result, made_from)
+        os.utime(path, ns=(0, 0))
+        return path
+
+    monkeypatch.setattr(RunFolder, "write", write_at_no_time)
+    climbed(port)
+    port.outcomes["loss"] = port.outcomes["forward"] = Outcome.NOT_ALIGNED
+    (port.run.parent / "sides.py").write_text("def build(): return 1\n")
+    assert climbed(port, Climb(keep_going=True))["forward"] == "failed"
 
 
 def test_changed_code_of_a_side_makes_what_it_made_stale(port: Port) -> None:

@@ -26,7 +26,7 @@ from align.core.progress import silent
 from align.errors import NotACheckpointError, UnsupportedCheckpointError, VerificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from _typeshed import ReadableBuffer
@@ -74,11 +74,14 @@ class Output:
         return (*((self.index[0],) if self.index else ()), *(file.path for file in self.files))
 
 
-def write_output(output: Output, *, verify: bool, progress: Progress) -> dict[str, str]:
+def write_output(
+    output: Output, require_source: Callable[[], None], *, verify: bool, progress: Progress
+) -> dict[str, str]:
     """Write, read back, compare and rename; return each tensor's SHA-256, nothing where `verify` is False.
 
-    Raises DestinationError or VerificationError; what was there before is then still there, unless the disk refuses
-    to rename what it has just taken.
+    `require_source` is called before anything takes its place, and raises if the source was changed meanwhile. Raises
+    DestinationError or VerificationError; what was there before is then still there, unless the disk refuses to rename
+    what it has just taken.
     """
     hashes: dict[str, str] = {}
     steps = _Steps(progress, output.nbytes)
@@ -92,6 +95,7 @@ def write_output(output: Output, *, verify: bool, progress: Progress) -> dict[st
             if verify:
                 hashes |= verify_written(file.tensors, output.plugin, temporary, file.path, steps.show)
             steps.base += file.nbytes
+        require_source()
         if output.index is not None or len(output.old) > 1:
             for path in output.old:
                 path.unlink(missing_ok=True)

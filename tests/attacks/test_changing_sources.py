@@ -1,0 +1,141 @@
+"""What is read changes while it is read, or between two steps: nothing of two contents is taken for whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from align.checkpoints.extents import check_whole
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.convert.convert_checkpoint import convert_checkpoint
+from align.convert.diff_checkpoints import diff_checkpoints
+from align.core.checkpoints import StoredTensor
+from align.core.registry import checkpoint_formats
+from align.errors import NotACheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHANGED = "changed while it was read"
+
+
+def write(path: Path, value: float) -> Path:
+    """Four equal matrices, in a format that has no checksums."""
+    matrix = np.full((40, 50), value, np.float32)
+    tensors = [StoredTensor(f"layers.{n}.weight", matrix.shape, "float32", lambda: matrix) for n in range(4)]
+    with path.open("wb") as stream:
+        checkpoint_formats()["safetensors"].write(stream, tensors, {"format": "pt"})
+    return path
+
+
+def rewritten(path: Path) -> None:
+    write(path, 2.0)
+
+
+def replaced(path: Path) -> None:
+    write(path.with_name("new.safetensors"), 2.0).replace(path)
+
+
+def appended(path: Path) -> None:
+    with path.open("ab") as stream:
+        stream.write(b"\0")
+
+
+def set_back(path: Path) -> None:
+    """Other values while the clock is an hour behind."""
+    past = path.stat().st_mtime_ns - 3600 * 10**9
+    write(path, 2.0)
+    os.utime(path, ns=(past, past))
+
+
+WAYS = [rewritten, replaced, appended, set_back, Path.unlink]
+
+
+def once(change: Callable[[Path], None], path: Path) -> Callable[..., None]:
+    """A progress that changes a file when the first bytes were read."""
+    left = [change]
+
+    def progress(_what: str, done: int, _total: int) -> None:
+        if done and left:
+            left.pop()(path)
+
+    return progress
+
+
+@pytest.mark.parametrize("change", WAYS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_source_that_changes_during_a_conversion_leaves_the_destination_as_it_was(
+    change: Callable[[Path], None], verify: bool, tmp_path: Path
+) -> None:
+    source, destination = write(tmp_path / "source.safetensors", 1.0), tmp_path / "out.npz"
+    destination.write_bytes(b"old")
+    options: dict[str, Any] = {"target": "torch", "overwrite": True, "verify": verify}
+    with pytest.raises(NotACheckpointError):
+        convert_checkpoint(source, destination, progress=once(change, source), **options)
+    assert destination.read_bytes() == b"old"
+    assert not list(tmp_path.glob(".*"))
+    write(source, 3.0)
+    assert convert_checkpoint(source, destination, **options).verdict.outcome.value in ("aligned", "could not compare")
+
+
+@pytest.mark.parametrize("change", WAYS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_file_that_changes_during_a_diff_gives_no_verdict(
+    change: Callable[[Path], None], side: int, tmp_path: Path
+) -> None:
+    both = [write(tmp_path / f"{name}.safetensors", 1.0) for name in "ab"]
+    with pytest.raises(NotACheckpointError):
+        diff_checkpoints(*both, progress=once(change, both[side]))
+
+
+def test_a_shard_that_was_replaced_since_it_was_opened_is_no_whole_file(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.safetensors", 1.0)
+    convert_checkpoint(source, tmp_path / "m.safetensors", target="torch", max_shard_size=16_000)
+    (index,) = tmp_path.glob("*.index.json")
+    opened = open_checkpoint(index)
+    check_whole(opened)
+    shard = max(tmp_path.glob("m-*"))
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-1] + b"\1")
+    with pytest.raises(NotACheckpointError, match=CHANGED):
+        check_whole(opened)
+
+
+ORIGINAL = """
+import numpy as np
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+import {factors}
+
+def build():
+    {edit}
+    weights = {{"weight": np.ones((2, 3), np.float32)}}
+    return ArrayModel((ArrayLayer("fc", "torch.nn.Linear", lambda x, weight: x @ weight.T * {factors}.SCALE, weights),))
+"""
+EDIT = "open('port_factors.py', 'w').write('SCALE = 3.0 # edited')"  # what a user does in an editor at this moment
+
+
+def test_code_that_is_edited_while_a_run_goes_on_has_not_passed(tmp_path: Path) -> None:
+    for name, edit in (("original", "pass"), ("port", EDIT)):
+        (tmp_path / f"{name}.py").write_text(ORIGINAL.format(factors=f"{name}_factors", edit=edit))
+        (tmp_path / f"{name}_factors.py").write_text("SCALE = 1.0\n")
+    np.savez(tmp_path / "x.npz", x=np.ones((4, 3), np.float32))
+    (tmp_path / "align.toml").write_text(
+        '[reference]\nmodel = "original.py:build"\n[candidate]\nmodel = "port.py:build"\n'
+        '[forward]\ninputs = "x.npz"\n[run]\nrungs = ["parameters", "weights", "forward"]\n'
+    )
+
+    def run() -> str:
+        command = [sys.executable, "-W", "ignore", "-m", "align.cli.main", "run", "--json"]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        states = {one["name"]: one["state"] for one in json.loads(ended.stdout)["rungs"]}
+        return f"{ended.returncode} {states['forward']}"
+
+    assert run() == "0 passed"  # of the code that was loaded
+    assert run() == "1 failed"
