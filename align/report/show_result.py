@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from align.core.about import __version__
 from align.core.json_data import to_json_data
 from align.core.progress import collector_paused
 from align.errors import RunFolderError
@@ -45,7 +46,20 @@ def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
 
 
 def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
-    """Return a result as blocks; raises RunFolderError for an unknown schema."""
+    """Return a result as blocks; raises RunFolderError for an unknown schema.
+
+    So it does for a document of another version, which is held to no list of fields, that lacks one which is shown.
+    """
+    try:
+        return _blocks(document, show_all)
+    except (KeyError, TypeError) as error:
+        if document.get("mindalign") == __version__:  # it was held to its schema when it was read
+            raise
+        facts = {"kind": _kind(document), "error": repr(error)}
+        raise RunFolderError.of("report_usage.lacks_fields", **facts) from error
+
+
+def _blocks(document: dict[str, Any], show_all: bool) -> list[Block]:
     kind = _kind(document)
     if kind == "report":
         from align.report.kind_parts.report_summary import summary_blocks

@@ -379,15 +379,11 @@ def fuzz(name: str, options: list[str]) -> None:
         raise SystemExit('install atheris, which needs Python 3.11 or newer: pip install "mindalign[fuzz]"')
     import atheris
 
-    with atheris.instrument_imports(include=["align", "zipfile", "pickletools"]):
-        import align.checkpoints.inspect_checkpoint
-        import align.forward.compare_trace_folders
-        import align.report.show_result  # noqa: F401
-        from align.core.registry import checkpoint_formats
-
-        checkpoint_formats()
-    target = all_targets()[name]
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    with atheris.instrument_imports(include=["align", "zipfile", "pickletools", "tomllib"]):
+        target = all_targets()[name]
+        for seed in target.seeds:  # readers are imported when they are first used, and are followed only from here
+            target.check(target.place(folder, seed))
     corpus = folder / "corpus"
     corpus.mkdir()
     for number, seed in enumerate(target.seeds):

@@ -16,6 +16,9 @@ import pytest
 from align.cli.main import main
 from align.core.documents import DocumentFault, Form, parse_json, parse_toml
 from align.core.thresholds import LONGEST_TOML_BYTES, MOST_JSON_VALUES
+from align.errors import RunFolderError
+from align.report.show_result import result_blocks
+from align.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -232,3 +235,21 @@ def test_every_reader_of_toml_ends_in_one_message(
         (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
         line = [str(tmp_path / f"{name}.toml") if word == "FILE" else word for word in words.split()]
         assert checked(line, capsys) == 2, name
+
+
+@pytest.mark.parametrize("kind", ["forward", "diff", "map", "loss"])
+def test_a_result_of_another_version_that_lacks_a_field_is_refused_or_shown(
+    work: Path, kind: str, tmp_path: Path
+) -> None:
+    whole = json.loads((work / "run" / f"{kind}.json").read_text(encoding="utf-8")) | {"mindalign": "0.0.1"}
+    fields = [name for name in whole if name not in ("schema", "mindalign")]
+    refused = []
+    for lacking in fields:
+        left = {name: whole[name] for name in whole if name != lacking}
+        (tmp_path / f"{kind}.json").write_text(json.dumps(left), encoding="utf-8")
+        try:
+            result_blocks(RunFolder(tmp_path).read(kind) or {}, show_all=True)
+        except RunFolderError as error:
+            refused.append(error.message)
+    assert 0 < len(refused) < len(fields)
+    assert {message.partition(" of mindalign")[0] for message in refused} == {f"the {kind} result of another version"}

@@ -32,7 +32,7 @@ TARGETS = FUZZER.dump_targets()
 OF_JSON = {name: target for name, target in TARGETS.items() if target.name.endswith(".json")}
 ODD = st.sampled_from([
     None, True, -1, 0, 10**30, 1e308, float("nan"), [], [[]], [None], {}, [2**62, 2**62],
-    "", "x", "../../etc/passwd", "/etc/passwd", "\0", "t.npy", "tensor(nan)",
+    "", "x", "层", "../../etc/passwd", "/etc/passwd", "\0", "t.npy", "tensor(nan)",
     {"type": "torch.Tensor"}, {"shape": [1], "dtype": "torch.float32", "type": "x"},
 ])  # fmt: skip
 SETTINGS = {"deadline": None, "derandomize": True, "database": None}

@@ -122,7 +122,7 @@ def _printed(name: str) -> Printed | None:
 
 def _steps_by_time(table: LogTable) -> int | None:
     """Divide each epoch's time by its time per step; None unless the printed digits give one whole number for all."""
-    if "step_time_ms" not in table.metrics:
+    if not {"epoch_time_ms", "step_time_ms"} <= table.metrics.keys():  # numbers beyond float64 are none
         return None
     epoch, step = table.metrics["epoch_time_ms"].values, table.metrics["step_time_ms"].values
     if len(epoch) != len(step) or not np.all(step > 2 * _HALF_UNIT_MS):

@@ -110,7 +110,7 @@ class _Dump:
         for name, record in self.data.items():
             if self.table.get("level") == "debug":
                 label, _, number = name.removesuffix(".debug").rpartition(".")
-                call = MsprobeCall(label, int(number) if number.isdecimal() else 0, "", "forward")
+                call = MsprobeCall(label, int(number) if re.fullmatch("[0-9]{1,9}", number) else 0, "", "forward")
                 yield from self._values(call, "output", "", record)
                 continue
             known = self.names.read(name)

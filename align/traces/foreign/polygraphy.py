@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -101,8 +100,9 @@ def _array(path: Path, name: str, held: Any) -> Array | None:
             return None
         if held.get(_KIND) in ("ndarray", "Tensor") and isinstance(held.get("array"), str):
             try:
-                return array_of_bytes(path, name, base64.b64decode(held["array"], validate=True))
-            except binascii.Error as error:
+                content = base64.b64decode(held["array"], validate=True)
+            except ValueError as error:  # of letters beyond ASCII, or binascii.Error
                 raise DumpError.of("dump_error.no_base64", path=path, name=name, reason=error) from error
+            return array_of_bytes(path, name, content)
         held = held.get("values")
     return None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _OPERATOR = re.compile(r"(?P<indent> *)aten::(?P<name>[\w.]+)\(.*\)  ->  (?P<returned>.*?)(  # (?P<log>\{.*\}))?")
 _MODULE = re.compile(r"(?P<indent> *)\[nn\.Mod[^\]]*\] (?P<path>[\w.]+).*")
 _TENSOR = re.compile(r"t(?:\$[0-9]+)?: (?P<dtype>[a-z]+[0-9]*)\[(?P<shape>[0-9, ]*)\]")
+_LENGTH = re.compile("[0-9]{1,18}")
 _HASH = re.compile(r"'hash': \(?(?P<hashes>[^)}]*)")
 _DTYPES = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint", "c": "complex"}
 
@@ -84,7 +85,8 @@ def _tensor(path: Path, place: tuple[int, str, int, str], found: re.Match[str], 
     order, module, call, item = place
     letters, bits = re.fullmatch(r"([a-z]+)([0-9]*)", found["dtype"]).groups()  # type: ignore[union-attr]
     dtype = "bool" if letters == "b" else canonical_dtype(path, f"{_DTYPES.get(letters, letters)}{bits}")
-    shape = sound_dims(path, module, [int(one) for one in found["shape"].split(",") if one.strip()])
+    parts = [one.strip() for one in found["shape"].split(",") if one.strip()]
+    shape = sound_dims(path, module, [int(one) if _LENGTH.fullmatch(one) else one for one in parts])
     kind = module.partition("/")[2]
     digest = f"hash:{value}" if value.lstrip("-").isdecimal() else ""
     figures = None if digest else _figures(value, prod(shape))

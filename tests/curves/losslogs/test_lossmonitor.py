@@ -104,3 +104,9 @@ def test_evaluation_times_are_not_training_times() -> None:
     log = PLUGIN.read(LogSource.of_text(text))
     assert "step_time_ms" not in log.table.metrics
     assert log.ignored_lines == 1
+
+
+def test_times_beyond_all_numbers_tell_no_length() -> None:
+    times = f"Train epoch time: {'9' * 5000}.0 ms, per step time: 20.0 ms\n"
+    log = PLUGIN.read(LogSource.of_text(_text([(1, 1), (1, 2), (2, 1), (2, 2)]) + times))
+    assert log.steps_per_epoch == 2

@@ -344,3 +344,11 @@ def test_a_link_that_leaves_a_folder_of_arrays_is_refused(tmp_path: Path) -> Non
     (folder / "out.npy").symlink_to(tmp_path / "secret.npy")
     with pytest.raises(AlignError, match="link"):
         read_dump(folder)
+
+
+@pytest.mark.parametrize("shape", ["2 3", "9" * 5000, ", ,x"])
+def test_a_shape_that_is_no_list_of_numbers_is_refused(shape: str, tmp_path: Path) -> None:
+    log = f"    [nn.Mod] M.0\n      aten::addmm(t: f32[3])  ->  t: f32[{shape}]  # {{'hash': 2.5}}\n"
+    (tmp_path / "log.txt").write_text(log)
+    with pytest.raises(DumpError):
+        read_dump(tmp_path / "log.txt")
