@@ -72,6 +72,7 @@ OTHERS = (
         "places from the front",
         "np.arange(t - 1, -t, -1.0)",
         "np.arange(1 - t, t, 1.0)",
+        causes=("flipped",),  # of the table: left out at first
         also=(*PLACED, "index = Tensor", "placed = ops.matmul", "placed = ops.gather_elements"),
     ),
     CodeFault(

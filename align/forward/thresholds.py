@@ -83,6 +83,11 @@ MOST_LOOK_LEVELS: Final = 3
 """So far behind the first unknown tensors results are replaced.
 Choice: what a port computes in another way has two or three calls; farther on, the place says little."""
 
+MOST_PARTS: Final = 4
+"""Into so many parts along an axis a tensor is taken apart, where the reference has each by itself.
+Choice: query, key and value are three, corners of boxes four; of more parts single ones are too small to tell.
+"""
+
 MOST_TURNED_AXES: Final = 4
 """Right results of so many axes are turned as the port's stand, where several orders have its shape.
 Choice: 24 orders are compared at once; with five axes it would be 120, and equal lengths are rare there.

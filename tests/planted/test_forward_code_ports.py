@@ -29,17 +29,18 @@ def load(path: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def original() -> Any:
-    return load(PORTS / "original.py")
+def originals() -> list[Any]:
+    return [load(PORTS / "original.py"), load(PORTS / "other_original.py")]
 
 
 @pytest.fixture
-def compared(tmp_path, original):
+def compared(tmp_path, originals):
     """Compare the port of a class with a text replaced; return the result, and the port's lines."""
     import mindspore
 
     def compare(kind: str, file: str, old: str = "", new: str = "") -> tuple[Any, list[str]]:
-        text = (PORTS / "port.py").read_text(encoding="utf-8")
+        original = next(one for one in originals if hasattr(one, kind))
+        text = (PORTS / f"{original.__name__.replace('original', 'port')}.py").read_text(encoding="utf-8")
         begin = text.index(f"class {kind}(")
         path = tmp_path / f"{file}.py"
         path.write_text(text[:begin] + text[begin:].replace(old, new, 1), encoding="utf-8")
@@ -55,7 +56,7 @@ def compared(tmp_path, original):
     return compare
 
 
-KINDS = ["Router", "Spectrogram", "Packed", "Resized", "Grouped", "Windows", "Boxes"]
+KINDS = ["Router", "Spectrogram", "Packed", "Resized", "Grouped", "Windows", "Boxes", "Relative", "Graphed", "Squeezed"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -92,8 +93,9 @@ def test_the_lines_between_what_both_sides_have_are_named_where_top_k_is_before_
     new = "top, index = ops.topk(scores, 2, dim=-1)\n        top = ops.softmax(top, axis=-1)"
     result, lines = compared("Router", "top_k_first", old, new)
     (culprit,) = result.culprits
-    assert culprit.inside.reference_function == "scatter"
-    assert "top = ops.softmax(top, axis=-1)" in told_lines(culprit, lines)
+    assert culprit.inside.reference_function == "topk"  # of which the values alone are meant
+    told = told_lines(culprit, lines)
+    assert told == ["top = ops.softmax(top, axis=-1)", "top, index = ops.topk(scores, 2, dim=-1)"]
 
 
 def test_a_layer_that_makes_what_the_reference_lacks_is_among_the_lines(compared):
@@ -137,3 +139,49 @@ def test_unlike_dilation_is_found_behind_padding_at_another_place(compared):
     (culprit,) = result.culprits
     assert (culprit.cause, culprit.sureness) == ("conv-dilation", "confirmed")
     assert culprit.arguments == {"dilation": 2, "pad_mode": "pad", "padding": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("Graphed", "near.expand_dims(2) + far.expand_dims(1)", "near.expand_dims(1) + far.expand_dims(2)"),
+        ("Chained", "alpha.expand_dims(2) + self.moves", "alpha.expand_dims(2) + self.moves.T"),
+        ("Buckets", ".transpose(2, 0, 1)\n        scores", ".transpose(2, 1, 0)\n        scores"),
+    ],
+)
+def test_what_is_only_turned_is_followed_back_to_the_line_that_turned_it(compared, kind, old, new):
+    result, lines = compared(kind, f"turned_{kind.lower()}", old, new)
+    (culprit,) = result.culprits
+    told = told_lines(culprit, lines)
+    assert len(told) <= 3
+    assert any(new.partition("\n")[0] in one for one in told)
+
+
+def test_a_mask_that_hides_nothing_is_named_where_the_reference_hides_something(compared):
+    result, lines = compared("Graphed", "hides_nothing", "ops.where(a > 0, scores", "ops.where(a > -1, scores")
+    (culprit,) = result.culprits
+    assert any("ops.where(a > -1, scores" in one for one in told_lines(culprit, lines))
+
+
+@pytest.mark.parametrize("value", ["0.0", "0.1", "0.5"])
+def test_a_pool_that_returns_its_places_too_is_held_against_one_that_does_not(compared, value):
+    result, lines = compared("Squeezed", f"padded_{value[-1]}{len(value)}", "value=-1e9", f"value={value}")
+    (culprit,) = result.culprits
+    assert culprit.inside.reference_function == "max_pool2d"
+    assert told_lines(culprit, lines)[-1] == f"y = ops.pad(y * scale, (1, 1, 1, 1), value={value})"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("max=0.5)", "max=4.135)"),
+        ("center - 0.5 * size, center + 0.5 * size", "center, size"),
+        ("center + deltas[..., :2] * size", "center + deltas[..., 2:] * size"),
+    ],
+)
+def test_numbers_that_the_reference_has_one_by_one_are_known_in_one_tensor(compared, old, new):
+    result, lines = compared("Boxes", f"boxes_{len(old)}", old, new)
+    (culprit,) = result.culprits
+    told = told_lines(culprit, lines)
+    assert len(told) <= 3
+    assert any(new in one for one in told)

@@ -160,7 +160,7 @@ class FollowedCalls:
         origins = [one.factor for one in self.sources(call)]
         number = 0
         for other in self.meant.calls.values():
-            if not other.is_function or len(other.returned) != len(call.returned):
+            if not other.is_function or not other.returned or not call.returned:
                 continue
             result = self.meant.values[other.returned[0]]
             named = same_function(call.name, other.name)
@@ -187,10 +187,13 @@ class FollowedCalls:
         return max(found, key=lambda one: (place[id(one.call)], one.factor == 1.0), default=None)
 
     def _may_be_meant(self, call: RecordedCall, other: RecordedCall) -> bool:
-        """Tell whether two calls return tensors of real numbers, of the same sizes, and not the same values."""
+        """Tell whether two calls return tensors of real numbers, of the same sizes, and not the same values.
+
+        Where one returns more (a pool its places as well), those beyond are none of this.
+        """
         pairs = [
             (self.meant.values[mine], self.made.values[theirs])
-            for mine, theirs in zip(other.returned, call.returned, strict=True)
+            for mine, theirs in zip(other.returned, call.returned, strict=False)
         ]
         alike = all(one.size == own.size and "c" not in (one.dtype.kind, own.dtype.kind) for one, own in pairs)
         return alike and not all(same_values(one, own) for one, own in pairs)
@@ -244,6 +247,9 @@ class FollowedCalls:
             return "scaled input"
         given = set().union(*(one.keys for one in known if one is not None))
         beside = [key for key in other.call.given if key not in given and self._like.tells(self.meant.values[key])]
+        makers = [maker for key in beside if (maker := self.meant.makers.get(key)) is not None]
+        if any((given - {*other.call.given}) & self._sources_meant(maker) for maker in makers):
+            return "missing step"  # what the reference's is given is made of what the port's is given
         return "other input" if beside else "result"
 
     def _only_moves(self, call: RecordedCall) -> bool:
@@ -328,15 +334,24 @@ class FollowedCalls:
 
     def meant_results(self, call: RecordedCall, other: Counterpart, *, turned: bool) -> tuple[Array, ...]:
         """All that a call of the port should return; `turned` in another order of axes, where its own has the shape."""
-        pairs = zip(other.call.returned, call.returned, strict=True)
+        pairs = zip(other.call.returned, call.returned, strict=False)
         values = (_laid_out(self.meant.values[mine], self.made.values[theirs], turned=turned) for mine, theirs in pairs)
         return tuple(_scaled(value, other.factor) for value in values)
 
     def places(self, calls: Sequence[RecordedCall]) -> list[str]:
-        """The lines of calls; of a function of the user's that made right ones too, the line that called it."""
-        right = {call.place for call in self.made.calls.values() if call.is_function and self._is_right(call)}
-        outside = {call.callers for call in calls if call.place in right and call.callers}
+        """The lines of calls; of a function of the user's that made right ones too, the line that called it.
+
+        Of several calls on a line those are one whose inputs are made alike.
+        """
+        of_line = {call.place for call in calls}
+        made = [call for call in self.made.calls.values() if call.is_function and call.place in of_line]
+        right = {self._kind(call) for call in made if self._is_right(call)}
+        outside = {call.callers for call in calls if self._kind(call) in right and call.callers}
         return list(dict.fromkeys(call.callers[0] if call.callers in outside else call.place for call in calls))
+
+    def _kind(self, call: RecordedCall) -> tuple[str, ...]:
+        makers = [self.made.makers.get(key) for key in call.given]
+        return call.name, call.place, *(maker.name if maker else "" for maker in makers)
 
     def laid_out_before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
         """The calls that only brought what these are given into another shape or order of axes, the nearest first."""
@@ -351,6 +366,32 @@ class FollowedCalls:
                 found.append(maker)
                 open_keys += maker.given
         return found
+
+    def turned_before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+        """The functions that made what these are given in another order than the reference's, the nearest first."""
+        found: list[RecordedCall] = []
+        open_keys = [key for call in calls for key in call.given]
+        while open_keys and len(found) < MOST_FOLLOWED_CALLS:
+            key = open_keys.pop()
+            maker = self.made.makers.get(key)
+            if maker is not None and maker.is_function and self._is_turned(key) and maker not in (*calls, *found):
+                found.append(maker)
+                open_keys += maker.given
+        return found
+
+    def _is_turned(self, key: TensorKey) -> bool:
+        """Tell whether the reference has a tensor in its shape, and in another order alone."""
+        known, made = self.likeness(key), self.made.values[key]
+        meant = [self.meant.values[one] for one in known.keys if one in self.meant.values] if known else []
+        rights = [one for one in meant if one.shape == made.shape]
+        factor = known.factor if known else 1.0
+        return bool(rights) and not any(self._like.are_one(one * factor, made) for one in rights)
+
+    def passing_before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+        """The functions of several tensors that return one of them, which these are given: a mask of no effect."""
+        given = {key for call in calls for key in call.given}
+        passing = (one for one in self.made.calls.values() if one.is_function and len(one.given) > 1)
+        return [one for one in passing if given.intersection(one.returned).intersection(one.given)]
 
     def is_given_turned(self, call: RecordedCall, other: RecordedCall) -> bool:
         """Tell whether a call is given a tensor of the reference's call in its shape, but in another order."""

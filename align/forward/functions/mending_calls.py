@@ -145,7 +145,8 @@ def function_fault(inside: FollowedCalls, found: Replaced) -> FunctionFault:
     elif difference == "missing step":
         lacking = inside.first_lacking(meant)
         difference, meant = ("other input", meant) if lacking is None else (difference, lacking)
-    lines = tuple(inside.places([one for one, _ in found.values()]))
+    calls = [one for one, _ in found.values()]
+    lines = tuple(inside.places([*calls, *(inside.passing_before(calls) if difference == "missing step" else ())]))
     factor = inside.factor(call, other) if difference == "scaled input" else 1.0
     return FunctionFault(call.name, lines, meant.name, meant.place, difference, factor, "confirmed")
 
@@ -180,7 +181,8 @@ def _result_or_before(inside: FollowedCalls, found: Replaced) -> FunctionFault:
     call, other = next(iter(found.values()))
     calls = [one for one, _ in found.values()]
     before = [*reversed(inside.before(calls))] if not inside.is_first(call) else []
-    lines = tuple(inside.places([*calls, *before, *inside.laid_out_before([*calls, *before])]))
+    laid_out = [*inside.turned_before([*calls, *before]), *inside.laid_out_before([*calls, *before])]
+    lines = tuple(inside.places([*calls, *before, *laid_out]))
     return FunctionFault(call.name, lines, other.call.name, other.call.place, "result or before", sureness="confirmed")
 
 

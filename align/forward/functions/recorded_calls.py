@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.thresholds import MOST_RECORDED_BYTES
+from align.forward.thresholds import MOST_PARTS, MOST_RECORDED_BYTES
 from align.measure.judge_tensors import find_sentinels
 from align.measure.tensor_statistics import axis_orders, relative_rms_distance
 from align.measure.thresholds import SAMPLED_ELEMENTS
@@ -218,6 +218,14 @@ class LikeValues:
             for factor in (size / one.size, -size / one.size):
                 if self._are_near(one, plain / factor):
                     return replace(self.find(plain / factor) or Likeness(), factor=factor)
+        return None if value.size in self._by_count else self._in_parts(value)
+
+    def _in_parts(self, value: Array) -> Likeness | None:
+        """What the parts of a tensor are along an axis, of which the reference has each by itself and no whole."""
+        for axis in (axis for axis, length in enumerate(value.shape) if 1 < length <= MOST_PARTS):
+            parts = [self.find(one) for one in np.moveaxis(value, axis, 0)] if value.ndim > 1 else []
+            if parts and all(one is not None and one.keys and one.factor == 1.0 for one in parts):
+                return Likeness(frozenset().union(*(one.keys for one in parts if one is not None)))
         return None
 
     def are_one(self, one: Array, other: Array) -> bool:

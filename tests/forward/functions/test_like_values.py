@@ -41,6 +41,22 @@ def test_the_same_elements_in_another_order_are_not(value):
     assert likeness(value) is None
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_tensor_of_parts_that_stand_alone_elsewhere_is_known_by_them(axis, count):
+    parts = RNG.standard_normal((count, 5, 7)).astype(np.float32)
+    record = CallRecord(lambda _: True)
+    record.values.update({bytes([number]): part for number, part in enumerate(parts)})
+    like = LikeValues(record, [], 1e-4)
+    whole = np.stack(list(parts), axis)
+    found = like.find(whole)
+    assert found
+    assert found.keys == set(record.values)
+    assert like.find(np.stack([*parts[:-1], parts[-1] + 1], axis)) is None
+    record.values[b"whole"] = np.stack(list(parts[::-1]), axis)  # of a whole the order counts
+    assert LikeValues(record, [], 1e-4).find(whole) is None
+
+
 def test_of_a_tensor_that_varies_nowhere_nothing_is_told():
     found = likeness(np.ones((2, 3, 4), np.float32))
     assert found
