@@ -191,9 +191,13 @@ def first_lines(source: LogSource, most: int) -> LogSource:
 
 
 def _with_lines_cut(piece: bytes) -> bytes:
-    if len(piece) <= LONGEST_READ_LINE:
-        return piece
-    return b"\n".join(line[:LONGEST_READ_LINE] for line in piece.split(b"\n"))
+    start = 0
+    while len(piece) - start > LONGEST_READ_LINE:  # from line end to line end: nearly all blocks are left as they are
+        end = piece.rfind(b"\n", start, start + LONGEST_READ_LINE + 1)
+        if end < 0:
+            return b"\n".join(line[:LONGEST_READ_LINE] for line in piece.split(b"\n"))
+        start = end + 1
+    return piece
 
 
 def _cleaned(text: str, first: int) -> LogBlock:

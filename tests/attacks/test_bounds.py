@@ -46,6 +46,15 @@ def test_a_line_of_megabytes_is_read_up_to_a_bound() -> None:
     assert {number: len(line) for number, line in lines.items()} == {1: 15, 2: LONGEST_READ_LINE, 3: 15}
 
 
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("over", [0, 1])
+def test_only_what_is_longer_than_the_bound_is_cut(place: int, over: int) -> None:
+    lengths = [LONGEST_READ_LINE // 2] * 3
+    lengths[place] = LONGEST_READ_LINE + over
+    source = LogSource.of_text("\n".join("x" * length for length in lengths) + "\n")
+    assert [len(line) for _, line in source.lines()] == [min(length, LONGEST_READ_LINE) for length in lengths]
+
+
 def table(rows: int) -> Table:
     columns = (Column("name", "path"), Column("count", "number"), Column("word"), Column(""))
     cells = ((f"model.layers.{n}.weight", f"{n:,}", "yes" if n % 3 else "a word", "") for n in range(rows))
