@@ -83,6 +83,11 @@ MOST_LOOK_LEVELS: Final = 3
 """So far behind the first unknown tensors results are replaced.
 Choice: what a port computes in another way has two or three calls; farther on, the place says little."""
 
+ATTENTION_TOLERANCE: Final = 0.01
+"""So near, as a share, the steps of a fused attention come to what it returned, if it was told what they assume.
+Choice: bfloat16 has two digits, and another scale or mask is far apart.
+"""
+
 MOST_PARTS: Final = 4
 """Into so many parts along an axis a tensor is taken apart, where the reference has each by itself.
 Choice: query, key and value are three, corners of boxes four; of more parts single ones are too small to tell.

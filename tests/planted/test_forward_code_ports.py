@@ -185,3 +185,20 @@ def test_numbers_that_the_reference_has_one_by_one_are_known_in_one_tensor(compa
     told = told_lines(culprit, lines)
     assert len(told) <= 3
     assert any(new in one for one in told)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(1 - attention_mask.astype(x.dtype)) * -1e9", "attention_mask.astype(x.dtype) * -1e9"),
+        ("scores + hidden.reshape(b, 1, 1, t)", "scores + 0.0"),
+        ("hidden.reshape(b, 1, 1, t)", "ops.flip(hidden, (1,)).reshape(b, 1, 1, t)"),
+    ],
+)
+def test_a_mask_is_named_though_the_reference_attends_in_one_call(compared, old, new):
+    result, lines = compared("Crossed", f"mask_{len(new)}", old, new)
+    (culprit,) = result.culprits
+    assert culprit.inside.reference_function == "masked_fill"
+    told = told_lines(culprit, lines)
+    assert len(told) <= 2
+    assert any(one.startswith("scores = scores + ") for one in told)

@@ -28,7 +28,14 @@ from align.forward.functions.mending_calls import (
     relation_of_results,
     results_instead,
 )
-from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall, owner
+from align.forward.functions.recorded_calls import (
+    ATTENTION,
+    CallRecord,
+    LikeValues,
+    RecordedCall,
+    owner,
+    with_steps_of_attention,
+)
 from align.forward.isolation.isolated_calls import Isolation
 from align.forward.thresholds import (
     LEAST_LOOK_TOLERANCE,
@@ -179,10 +186,22 @@ class _Look:
         return suspects
 
     def at(self, suspect: Suspect) -> Suspect:
-        """Look inside of one suspect."""
+        """Look inside of one suspect; into the steps of a fused attention too, where the whole names no one line."""
         inside = self._followed(suspect.fault)
         if inside is None:
             return suspect
+        found = self._at(suspect, inside)
+        fused = any(call.name == ATTENTION for call in inside.meant.calls.values())
+        place = found.culprit.inside
+        if not fused or found.is_explained or (place is not None and len(place.lines) == 1):
+            return found
+        steps = self._followed(suspect.fault, steps=True)
+        if steps is None:
+            return found
+        closer = self._at(suspect, steps)
+        return closer if closer.culprit.inside else found
+
+    def _at(self, suspect: Suspect, inside: FollowedCalls) -> Suspect:
         if suspect.key in self._modules.dropping and (dropped := inside.first_dropped()):
             return _with_dropped(suspect, dropped)
         if suspect.culprit.sureness == "confirmed":
@@ -204,13 +223,17 @@ class _Look:
                 )
         return None
 
-    def _followed(self, fault: Fault) -> FollowedCalls | None:
-        """What both sides do there; None where that cannot be seen, or is hardly more than rounding."""
+    def _followed(self, fault: Fault, *, steps: bool = False) -> FollowedCalls | None:
+        """What both sides do there; None where that cannot be seen, or is hardly more than rounding.
+
+        With `steps` what the reference does in one call of fused attention stands as its steps.
+        """
         tolerance = _tolerance(fault)
         if tolerance is None:
             return None
         try:
             meant = self._reference_in(fault.pair.reference.module)
+            meant = with_steps_of_attention(meant) if steps else meant
             made = self._run_port(fault)
         except (UserCodeError, CannotRunError):  # a port may not stand right values, a framework not show functions
             return None

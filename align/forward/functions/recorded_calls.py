@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.forward.thresholds import MOST_PARTS, MOST_RECORDED_BYTES
+from align.forward.thresholds import ATTENTION_TOLERANCE, MOST_PARTS, MOST_RECORDED_BYTES
 from align.measure.judge_tensors import find_sentinels
 from align.measure.tensor_statistics import axis_orders, relative_rms_distance
 from align.measure.thresholds import SAMPLED_ELEMENTS
@@ -136,6 +136,12 @@ class CallRecord:
             return right[place] if place < len(right) else None
         return None if self.isolation is None else self.isolation.instead(capture, value)
 
+    def add_step(self, call: RecordedCall, value: Array) -> None:
+        """Keep what a step of a fused call returns."""
+        key = self._kept(value, call, made=True)
+        call.returned.append(key)
+        self.makers.setdefault(key, call)
+
     def part(self, wanted: Callable[[str], bool]) -> CallRecord:
         """What a record of the same run holds that wanted only these modules."""
         found = CallRecord(wanted)
@@ -164,6 +170,53 @@ class CallRecord:
             self._nbytes += value.nbytes
             self.values[key] = np.array(value)
         return key
+
+
+ATTENTION = "scaled_dot_product_attention"
+
+
+def with_steps_of_attention(record: CallRecord) -> CallRecord:
+    """The record, in which the scores, what its mask leaves and the shares of a fused attention are calls before it.
+
+    What a call was told beside tensors is not recorded. So it is computed with and without a causal mask, and where
+    neither gives what the call returned, it stays whole.
+    """
+    calls, record.calls = record.calls, {}
+    for key, call in calls.items():
+        given = [record.values[one] for one in call.given]
+        result = record.values[call.returned[0]] if call.name == ATTENTION and call.returned else None
+        steps = None if result is None else _steps_of_attention(given, result)
+        made = call.given[:2]
+        for name, value in steps or ():
+            step = RecordedCall(f"{call.path}.{name}", call.call, name, call.place, call.callers, made)
+            record.calls[step.path, step.call] = step
+            record.add_step(step, value)
+            made = step.returned
+        record.calls[key] = replace(call, given=[*made, call.given[2]]) if steps else call
+    record.makers |= {one: call for call in record.calls.values() if call.name == ATTENTION for one in call.returned}
+    return record
+
+
+def _steps_of_attention(given: Sequence[Array], result: Array) -> list[tuple[str, Array]] | None:
+    """Names and values of the steps from queries, keys, values and a mask to a result; None if they do not give it."""
+    if len(given) not in (3, 4) or len({one.shape[:-2] for one in given[:3]}) > 1 or given[0].ndim < 2:
+        return None
+    query, keys, values = (one.astype(np.float64) for one in given[:3])
+    if query.shape[-1] != keys.shape[-1] or keys.shape[-2] != values.shape[-2]:
+        return None
+    scores = query @ keys.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    causal = np.tril(np.ones(scores.shape[-2:], np.bool_))
+    for mask in (given[3],) if len(given) == 4 else (None, causal):
+        masked = (
+            scores if mask is None else np.where(mask, scores, -np.inf) if mask.dtype.kind == "b" else scores + mask
+        )
+        with np.errstate(invalid="ignore"):
+            shares = np.exp(masked - masked.max(-1, keepdims=True))
+        shares /= shares.sum(-1, keepdims=True)
+        if relative_rms_distance(shares @ values, result.astype(np.float64)) < ATTENTION_TOLERANCE:
+            steps = {"matmul": scores, **({} if mask is None else {"masked_fill": masked}), "softmax": shares}
+            return [(name, value.astype(result.dtype)) for name, value in steps.items()]
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ def settle_groups(
     reopened = _reopened(choice)
     choice.question(sibling_orders(choice.settled(), trial.observe(choice.settled()), trial.layer_of))
     choice.settle()
-    sure = {p.source: p for p in _confirmed(choice)}
-    new = [*choice.new, *sure.values(), *_corrected(choice, sure)]
+    sure = _confirmed(choice)  # of one source there may be several: the pieces of a fused tensor
+    new = [*choice.new, *sure, *_corrected(choice, {(p.source, p.target): p for p in sure})]
     return SettledGroups(new, choice.reasons, reopened)
 
 
@@ -115,9 +115,9 @@ def _as_trial(pairing: Pairing) -> Pairing:
     return replace(pairing, evidence="trial", confidence=1.0, note="")
 
 
-def _corrected(choice: PartnerChoice, sure: Mapping[str, Pairing]) -> list[Pairing]:
+def _corrected(choice: PartnerChoice, sure: Mapping[tuple[str, str], Pairing]) -> list[Pairing]:
     """Pairs that were not sure, exchanged among layers of one shape if the values then settle each of them."""
-    settled = [sure.get(pairing.source, pairing) for pairing in choice.settled()]
+    settled = [sure.get((pairing.source, pairing.target), pairing) for pairing in choice.settled()]
     layer_of = choice.trial.layer_of
     ambiguous = rivals([p for p in settled if p.confidence < 1 and p.evidence != "user"], layer_of[0])
     if not ambiguous or len({module_of(layer) for layer in layer_of[0].values()}) > MOST_CONFIRMED_LAYERS:

@@ -97,20 +97,21 @@ def _with_more_inputs(
 ) -> NameMap:
     """The map that is `settled`, from the one `before`, with what other inputs tell where the given show nothing.
 
-    They are drawn from the given ones: they may reach an expert that these do not.
+    They are drawn from the given ones, and other values for the models: they may reach an expert that these do not.
     """
     order = TrialSide(sides[0]).parameters.names
     for number in range(MOST_DRAWS_OF_INPUTS):
-        open_names = {name for group in settled.ambiguous for name in group.sources}
-        if not any(BLIND in group.reason for group in settled.ambiguous):
+        unsure = {p.source for p in settled.pairings if not p.sure and UNSEEN in p.note}  # the names alone speak for it
+        open_names = {name for group in settled.ambiguous for name in group.sources} | unsure
+        if not unsure and not any(BLIND in group.reason for group in settled.ambiguous):
             break
         drawn = inputs_drawn_from(inputs, number, times=1 if number % 2 else MORE_SAMPLES)
         try:
-            found = settle_by_trial(*sides, before, drawn, progress)
+            found = settle_by_trial(*sides, before, drawn, progress, number + 1)
         except ModelFailedError:  # a model may take so many samples only
             continue
         seen = {pairing.source for pairing in found.pairings if UNSEEN not in pairing.note}
-        new = [p for p in found.pairings if p.source in open_names]
+        new = [p for p in found.pairings if p.source in open_names - unsure or p.source in unsure & seen]
         reasons = {name: one.reason for one in settled.ambiguous for name in (*one.sources, *one.targets)}
         settled = _with_trial(settled, SettledGroups(new, reasons), order)
         settled = replace(settled, pairings=tuple(_noted(p, seen) for p in settled.pairings))
@@ -126,13 +127,18 @@ def _noted(pairing: Pairing, seen: Set[str]) -> Pairing:
 
 
 def settle_by_trial(
-    source: Side, target: Side, name_map: NameMap, inputs: Mapping[str, Array], progress: Progress = silent
+    source: Side,
+    target: Side,
+    name_map: NameMap,
+    inputs: Mapping[str, Array],
+    progress: Progress = silent,
+    draw: int = 0,
 ) -> NameMap:
     """Return the map with those ambiguous groups settled that a run with distinct values decides.
 
     Both models get random values for the time of the trial and have their own back afterwards, also after a failure.
     Pairs that the user gave stay; others are settled anew where the run contradicts them. What shows in no output is
-    said to be blind.
+    said to be blind. Another `draw` gives the models other values: a router sends rows to other experts with them.
     """
     sides = TrialSide(source), TrialSide(target)
     order = sides[0].parameters.names
@@ -143,7 +149,7 @@ def settle_by_trial(
             sides = sides[::-1]
         first, second = sides
         asked = _inverted_map(name_map, first.parameters, second.parameters) if backwards else name_map
-        trial = TrialRuns(sides, progress)
+        trial = TrialRuns(sides, progress, draw)
         trial.prepare(asked)
         groups = open_groups(asked.ambiguous, *trial.layer_of)
         equal = settle_by_equality(groups, (first.own, second.own))

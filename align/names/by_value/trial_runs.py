@@ -36,11 +36,11 @@ ComparedValue = tuple[str, int, str]  # path of the source's module, number of t
 class TrialRuns:
     """Runs of the second side with assignments, seen beside one run of the first."""
 
-    def __init__(self, sides: tuple[TrialSide, TrialSide], progress: Progress) -> None:
+    def __init__(self, sides: tuple[TrialSide, TrialSide], progress: Progress, draw: int = 0) -> None:
         self.sides = sides
         self.layer_of = sides[0].layer_of, sides[1].layer_of
         self._progress = progress
-        self._generator = np.random.default_rng(TRIAL_SEED)
+        self._generator = np.random.default_rng(TRIAL_SEED + draw)
         self._runs = 0
         self._deviating: dict[str, str] = {}
 
