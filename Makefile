@@ -47,7 +47,7 @@ lint: install  ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-fuzz: install  ## attack every checkpoint reader, FUZZ_SECONDS (60) each; Python 3.11 or newer
+fuzz: install  ## attack every reader of files, FUZZ_SECONDS (60) each; Python 3.11 or newer
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[fuzz]"
 	$(BIN)/python tests/attacks/fuzz_readers.py
 
