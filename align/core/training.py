@@ -160,14 +160,15 @@ class StepTaker(Protocol):
         *,
         loss_scale: float = 1.0,
         rate_zero: bool = False,
+        in_own_mode: bool = False,
     ) -> None:
         """Take one step after another in training mode on fixed random numbers, seen by the sink.
 
         Batches are split as `split_batch` does. The loss is multiplied by `loss_scale` for the way back, unless the
-        step is the user's own. With `rate_zero` optimizers are called at a learning rate of 0. The model, its
-        optimizers and their schedules, modes and random states are left as they were. Raises UserCodeError where the
-        step fails, CannotRunError for a loss that is no scalar and a rate that cannot be set to 0, InputsError for a
-        batch that does not fit.
+        step is the user's own. With `rate_zero` optimizers are called at a learning rate of 0. With `in_own_mode` the
+        mode is that in which the user's code has the model. The model, its optimizers and their schedules, modes and
+        random states are left as they were. Raises UserCodeError where the step fails, CannotRunError for a loss that
+        is no scalar and a rate that cannot be set to 0, InputsError for a batch that does not fit.
         """
 
     def split_batch(self, training: Training, batch: Batch) -> BatchParts:

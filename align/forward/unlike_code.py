@@ -61,7 +61,7 @@ def find_unlike_call(reference: Number, candidate: Number, far: float) -> Unlike
     if right is None or end is None or not (meant.is_whole and made.is_whole):
         return None
     inside = FollowedCalls(meant, made, LikeValues(meant, (), tolerance, numbers=True), (end,))
-    found = _Trials(inside, candidate, right, tolerance).found()
+    found = _Trials(inside, candidate, right, tolerance, _way_to(meant, right)).found()
     if not found:
         return None
     call, other = next(iter(found.values()))
@@ -78,10 +78,13 @@ def results_of_calls(run: Callable[[CaptureSink], object], names: Collection[str
 
 
 class _Trials:
-    """Runs of the candidate with other results of single calls, each tried once."""
+    """Runs of the candidate with other results of single calls, each tried once: those on the reference's `way`."""
 
-    def __init__(self, inside: FollowedCalls, candidate: Number, right: float, tolerance: float) -> None:
+    def __init__(
+        self, inside: FollowedCalls, candidate: Number, right: float, tolerance: float, way: Collection[TensorKey]
+    ) -> None:
         self._inside, self._candidate, self._right, self._tolerance = inside, candidate, right, tolerance
+        self._way = way
         self._tried: set[frozenset[tuple[int, int, float]]] = set()
 
     def found(self) -> Replaced:
@@ -103,18 +106,29 @@ class _Trials:
         return several and any(np.float32(one) == np.float32(self._right) for one in ends)
 
     def _by_name(self, call: RecordedCall, others: Sequence[Counterpart]) -> list[Counterpart]:
-        """Those of the same function first; of whole numbers, as of labels, these alone."""
-        named = [one for one in others if same_function(call.name, one.call.name)]
-        if not self._has_fractions(self._inside.result(call)):
+        """Those of the same function first; of whole numbers, as of labels, these alone.
+
+        A table of one number throughout, as of targets, is no counterpart of a result that varies.
+        """
+        own = self._inside.result(call)
+        others = [one for one in others if not self._way or any(key in self._way for key in one.call.returned)]
+        alike = [one for one in others if _has_fractions(own) == _has_fractions(self._meant(call, one))]
+        named = [one for one in alike if same_function(call.name, one.call.name)]
+        if not _has_fractions(own):
             return named
-        return [*named, *(one for one in others if one not in named and self._is_of_fractions(call, one))]
+        varies = _varies(own)
+        return [*named, *(one for one in alike if one not in named and _varies(self._meant(call, one)) == varies)]
 
-    def _is_of_fractions(self, call: RecordedCall, other: Counterpart) -> bool:
-        return self._has_fractions(self._inside.meant_result(other, self._inside.result(call).shape))
+    def _meant(self, call: RecordedCall, other: Counterpart) -> Array:
+        return self._inside.meant_result(other, self._inside.result(call).shape)
 
-    @staticmethod
-    def _has_fractions(value: Array) -> bool:
-        return value.dtype.kind in "fV"
+
+def _has_fractions(value: Array) -> bool:
+    return value.dtype.kind in "fV"
+
+
+def _varies(value: Array) -> bool:
+    return bool((value != value.reshape(-1)[:1]).any())
 
 
 def _end(made: CallRecord, number: float) -> TensorKey | None:
@@ -125,3 +139,16 @@ def _end(made: CallRecord, number: float) -> TensorKey | None:
             if call.is_function and value is not None and value.size == 1 and np.float32(value) == np.float32(number):
                 return key
     return None
+
+
+def _way_to(meant: CallRecord, number: float) -> set[TensorKey]:
+    """All that the reference makes its number of; nothing where no call returned that number."""
+    end = _end(meant, number)
+    found, left = set[bytes](), [] if end is None else [end]
+    while left:
+        key = left.pop()
+        if key not in found:
+            found.add(key)
+            maker = meant.makers.get(key)
+            left += maker.given if maker else ()
+    return found

@@ -24,6 +24,7 @@ from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.faults.explain_at_rate_zero import explain_at_rate_zero
 from align.training.faults.find_step_culprits import find_step_culprits
 from align.training.faults.gradient_scale import OF_LOSS
+from align.training.faults.loop_faults import mode_findings
 from align.training.freeze import without_dropout
 from align.training.open_training import batch_findings, open_training, open_trainings
 from align.training.step_result import StepComparison
@@ -243,6 +244,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
             *seen.findings,
             *open_names(seen.names),
             *_unjudged_findings(seen),
+            *mode_findings(seen),
             *_call_findings(seen),
             *(_loss_findings(losses, culprits, scale or (seen.scale if seen.scale != 1.0 else None)) if alike else ()),
             *rates,

@@ -8,19 +8,20 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from align.training.thresholds import KEPT_VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.protocols import Batch
     from align.core.training import BatchParts, StepSink, StepTaker, Training
 
 # What has a class of theirs is no bookkeeping of the user's: models and optimizers are put back by their adapters.
 _FRAMEWORKS = frozenset({"torch", "mindspore", "numpy", "align"})
+_PLAIN = (int, float, str, NoneType)
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,13 @@ class StepsFromStart:
         *,
         loss_scale: float = 1.0,
         rate_zero: bool = False,
+        in_own_mode: bool = False,
     ) -> None:
         """Take the steps, and put back what the user's step kept; see StepTaker."""
-        with kept_put_back(training.step):
-            self.taker.take_steps(training, batches, sink, loss_scale=loss_scale, rate_zero=rate_zero)
+        with kept_put_back(training.step, *training.optimizers):
+            self.taker.take_steps(
+                training, batches, sink, loss_scale=loss_scale, rate_zero=rate_zero, in_own_mode=in_own_mode
+            )
 
     def split_batch(self, training: Training, batch: Batch) -> BatchParts:
         """As the taker does; see StepTaker."""
@@ -48,13 +52,15 @@ class StepsFromStart:
 
 
 @contextmanager
-def kept_put_back(step: Callable[..., Any] | None) -> Iterator[None]:
-    """Put back what a function keeps: in its closure, in globals that it names, in lists, tables and objects there.
+def kept_put_back(*keepers: object) -> Iterator[None]:
+    """Put back what functions keep: in their closures, in globals that they name, in lists, tables and objects there.
 
-    They get the values that they held; what happens inside of tensors, iterators and objects of frameworks stays.
+    They get the values that they held. What happens inside of tensors, iterators and objects of frameworks stays; of
+    the user's own modules and optimizers, as one that counts its calls, plain numbers and texts are put back.
     """
     kept = _Kept()
-    kept.visit(step)
+    for keeper in keepers:
+        kept.visit(keeper)
     try:
         yield
     finally:
@@ -109,12 +115,15 @@ class _Kept:
 
     def _of_object(self, value: Any) -> Iterable[Any]:
         """The attributes of an object whose class is the user's own, and what is run when it is called."""
-        bases = type(value).__mro__
-        roots = {base.__module__.partition(".")[0] for base in bases}
+        roots = [base.__module__.partition(".")[0] for base in type(value).__mro__]
         attributes = getattr(value, "__dict__", None)
-        if bases[0].__module__ == "builtins" or roots & _FRAMEWORKS or not isinstance(attributes, dict):
+        if roots[0] in (*_FRAMEWORKS, "builtins") or not isinstance(attributes, dict):
             return ()
-        return attributes, vars(type(value)).get("__call__")
+        if _FRAMEWORKS.isdisjoint(roots):
+            return attributes, vars(type(value)).get("__call__")
+        plain = {name: own for name, own in attributes.items() if isinstance(own, _PLAIN) and not name.startswith("_")}
+        self.named.append((attributes, plain))
+        return ()
 
     def put_back(self) -> None:
         """Give everything that was found what it held."""

@@ -137,6 +137,12 @@ Choice: a value of float32 fits bfloat16 in one of 65,536 cases, but written num
 LOSS_SHARE: Final = 1e-4
 """How far apart two losses may be, relative, where no run in float64 shows their rounding.
 Choice: float32 leaves 1e-6 in a mean of samples; a lower limit calls deep nets faulty, a higher one hides terms."""
+SAME_BATCH_SHARE: Final = 1e-2
+"""How far apart two losses of the same may be, as a share of what is to be explained.
+Choice: as between like tensors in wrong code; another entry of a batch changes a loss by its own size."""
+MOST_UNREAD_ENTRIES: Final = 3
+"""Entries of a batch that are tried with other values, each in a few steps of the reference.
+Choice: labels, masks and weights of one task; more are no slip of a line."""
 LOSS_NOISE_FACTOR: Final = 10.0
 """In how many units of its rounding two losses may differ, where a run in float64 shows it.
 Choice: the rounding is one draw of many; a few times as much is common, a true fault is far beyond."""
@@ -202,6 +208,9 @@ beyond a thousand."""
 AVERAGE_TOLERANCE: Final = 1e-2
 """What a factor may leave of the way of an average of weights (root mean square).
 Choice: the way is a difference of float32 and loses digits; another average than of these weights leaves a tenth."""
+MOST_AVERAGED: Final = 8
+"""Weights of one shape that are tried as what an average is of, those of the likest names first.
+Choice: a copy keeps the names of its weights; layers of one shape are rarely more, and each trial is a few sums."""
 LEAST_LOSS_SCALE: Final = 8.0
 """Factors that are smaller are rather something else than a loss scale.
 Choice: 2 and 4 are common counts of parts or processes, while scales begin at 128."""

@@ -393,6 +393,12 @@ class FollowedCalls:
         passing = (one for one in self.made.calls.values() if one.is_function and len(one.given) > 1)
         return [one for one in passing if given.intersection(one.returned).intersection(one.given)]
 
+    def scaled_before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+        """The calls that made what these are given as a multiple of what the reference has, as with another sign."""
+        scaled = [key for call in calls for key in call.given if (known := self.likeness(key)) and known.factor != 1.0]
+        makers = (self.made.makers.get(key) for key in scaled)
+        return [maker for maker in makers if maker is not None and maker.is_function]
+
     def is_given_turned(self, call: RecordedCall, other: RecordedCall) -> bool:
         """Tell whether a call is given a tensor of the reference's call in its shape, but in another order."""
         for key in call.given:

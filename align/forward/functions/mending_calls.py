@@ -181,8 +181,9 @@ def _result_or_before(inside: FollowedCalls, found: Replaced) -> FunctionFault:
     call, other = next(iter(found.values()))
     calls = [one for one, _ in found.values()]
     before = [*reversed(inside.before(calls))] if not inside.is_first(call) else []
-    laid_out = [*inside.turned_before([*calls, *before]), *inside.laid_out_before([*calls, *before])]
-    lines = tuple(inside.places([*calls, *before, *laid_out]))
+    ways = inside.turned_before, inside.laid_out_before, inside.scaled_before
+    beside = [one for way in ways for one in way([*calls, *before])]
+    lines = tuple(inside.places([*calls, *before, *beside]))
     return FunctionFault(call.name, lines, other.call.name, other.call.place, "result or before", sureness="confirmed")
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from align.errors import CannotRunError, InputsError, UserCodeError
 from align.forward.unlike_code import find_unlike_call
+from align.training.faults.trained_otherwise import NO_GRADIENT
 from align.training.steps.judge_step import StepJudge
 from align.training.thresholds import LOSS_SHARE
 from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.traces import CaptureSink
@@ -31,6 +32,7 @@ def explain_loss_code(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     reference, candidate = seen.live_reference, seen.live
     right, own = seen.traces[0].losses[0], seen.first.loss
     known = culprit.sureness == "confirmed" and not culprit.cause.startswith(OF_GRADIENT)
+    known = known and culprit.cause != NO_GRADIENT
     if known or reference is None or candidate is None or not right or own is None:
         return culprit
     far = abs(own - right) / abs(right)
@@ -64,11 +66,15 @@ def explain_loss_code(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
 
 
 class LossOfStep(StepUnseen):
-    """A StepSink that keeps the loss, and shows another sink the functional calls."""
+    """A StepSink that keeps the loss, of these `values` to begin with, and shows another sink the functional calls."""
 
-    def __init__(self, functions: CaptureSink) -> None:
-        self.functions = functions
+    def __init__(self, functions: CaptureSink | None = None, values: Mapping[str, Array] | None = None) -> None:
+        self.functions, self._values = functions, values or {}
         self.loss: float | None = None
+
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Start from the given values."""
+        return self._values
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
         """Keep the loss."""

@@ -33,6 +33,7 @@ from align.training.faults.gradient_forms import (
     scaled_back,
 )
 from align.training.faults.gradient_scale import OF_LOSS, clipped_by_norm, named_scale, without_loss_scale
+from align.training.faults.loop_faults import explain_loop
 from align.training.faults.loss_terms import OTHER, other_term, value_terms
 from align.training.faults.own_updates import own_update_culprits, own_update_findings
 from align.training.faults.statistic_faults import statistic_culprits
@@ -102,6 +103,8 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     named = [own for one in found if (own := _explained(one, seen)).cause != NO_FAULT]
     culprits = [*known, *named, *_of_loops(given, seen, owners)]
     of_optimizers = _of_optimizers(seen, scale)
+    if seen.meant_after and of_optimizers.culprits:  # behind another update all gradients are others
+        culprits = [one for one in culprits if not _is_of_whole(one)]
     culprits += [*of_optimizers.culprits, *statistic_culprits(seen, owners), *find_recompute_faults(seen)]
     culprits += moved_culprits(seen, culprits)
     culprits += own_update_culprits(seen) if not (seen.sees_updates or culprits) else []
@@ -112,12 +115,17 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     excused = trained_the_same(seen, named)
     culprits = [_without_factor_of_one(one, seen) for one in without_followers(culprits)]
     culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits if one not in excused]
-    culprits = explain_stops(explain_forward(without_what_follows(culprits), seen), seen)
+    culprits = explain_loop(explain_stops(explain_forward(without_what_follows(culprits), seen), seen), seen)
     culprits = folded_culprits(culprits, seen)
     notes = (*(_otherwise(excused) if excused else ()), *own_update_findings(seen))
     return of_optimizers._replace(
         culprits=culprits, findings=(*of_optimizers.findings, *notes), same=bool(excused) and not culprits
     )
+
+
+def _is_of_whole(one: StepCulprit) -> bool:
+    """Tell whether only gradients of the whole step show it, and no layer or code by itself."""
+    return (one.kind, one.part, one.cause) == ("backward", "code", "") and not (one.candidate or one.near)
 
 
 def _given(seen: SeenSteps, alone: Sequence[JudgedValue], known: Sequence[StepCulprit]) -> list[JudgedValue]:

@@ -101,9 +101,10 @@ def wrong_updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], 
 
 
 def _without_fitted_rates(culprits: Sequence[StepCulprit], seen: SeenSteps) -> list[StepCulprit]:
-    """One culprit without a cause for all that rates of single steps would explain, where both sides' rates are equal.
+    """One culprit without a cause for all that rates of single steps would explain, where nothing else speaks for them.
 
-    So many free numbers explain much that is something else.
+    So many free numbers explain much that is something else: where both sides' rates are equal, and all that a single
+    number does.
     """
     sources = {one.target: one.source for one in seen.names.pairings}
     groups = seen.sides[0].groups, seen.sides[1].groups
@@ -113,12 +114,16 @@ def _without_fitted_rates(culprits: Sequence[StepCulprit], seen: SeenSteps) -> l
         rates = [one.rates for one in both if one is not None and not one.rates.problem and one.rates.values]
         return len(rates) == len(both) and first_unlike_rate(rates[0], rates[1]) is None
 
-    fitted = [one for one in culprits if one.cause == FITTED_RATES and all(map(has_equal_rates, one.parameters))]
-    if not fitted:
+    def is_fitted(culprit: StepCulprit) -> bool:
+        numbers = all(name in seen.start and seen.start[name].size == 1 for name in culprit.parameters)
+        return culprit.cause == FITTED_RATES and (numbers or all(map(has_equal_rates, culprit.parameters)))
+
+    if not any(map(is_fitted, culprits)):
         return [*culprits]
-    names = tuple(name for one in fitted for name in one.parameters)
-    whole = replace(fitted[0], cause="", facts={}, parameters=names, sureness="unknown")
-    return [whole if one is fitted[0] else one for one in culprits if one is fitted[0] or one not in fitted]
+    unknown = [one for one in culprits if not one.cause or is_fitted(one)]
+    names = tuple(name for one in unknown for name in one.parameters)
+    whole = replace(unknown[0], cause="", facts={}, parameters=names, sureness="unknown")
+    return [whole if one is unknown[0] else one for one in culprits if one is unknown[0] or one not in unknown]
 
 
 def _instead(sides: tuple[RecordedSteps, RecordedSteps]) -> str:

@@ -6,8 +6,9 @@ What is frozen, or in no optimizer, gets no gradient: that is looked at before a
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from align.training.thresholds import (
     AVERAGE_TOLERANCE,
     EXCUSED_FACTOR,
     LAST_PLACES,
+    MOST_AVERAGED,
     ROUNDED_LIMITS,
 )
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 NO_GRADIENT = "no-gradient"
 MOVED, AVERAGED = "moved-without-gradient", "average-of-weights"
+AVERAGED_EARLY = "average-before-update"
 INSIDE: tuple[FaultyPart, ...] = ("layer", "code", "loss")
 COMPUTES: tuple[FaultKind, ...] = ("loss", "forward", "backward")
 
@@ -96,6 +99,12 @@ def moved_culprits(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> Iterator
             moved["candidate" if ways[1] else "reference"].append(pairing)
         elif ways[0] and _moves(meant, value):
             apart.append((pairing, _decays(start, meant, value)))
+    averages = {one: way for one in (*moved["reference"], *(one for one, _ in apart)) if (way := _average(seen, one))}
+    early = [one for one, way in averages.items() if way == "before"]
+    if early:
+        yield _culprit(AVERAGED_EARLY, early, "update", "step")
+    moved["reference"] = [one for one in moved["reference"] if one not in averages]
+    apart = [one for one in apart if one[0] not in averages]
     for side, pairings in moved.items():
         if pairings:
             yield _culprit(MOVED, pairings, "update", "optimizer", {"only in": side})
@@ -104,6 +113,52 @@ def moved_culprits(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> Iterator
         share = shares[0] if len(set(shares)) == 1 else None
         facts: dict[str, float | int | str] = {} if share is None else {"times the reference's": share}
         yield _culprit(AVERAGED, [one for one, _ in apart], "update", "step", facts)
+
+
+def _average(seen: SeenSteps, pairing: Pairing) -> Literal["", "behind", "before"]:
+    """Tell whether the reference averages a weight here, and the candidate its own, behind or before the update.
+
+    An average is e + a (w - e), with w behind the update in the reference; "" where the candidate does neither.
+    """
+    own = {one.source: one.target for one in seen.names.pairings}
+    mine, before = (seen.traces[0].values(0, what) for what in (AFTER, BEFORE))
+    theirs = seen.traces[1].values(0, AFTER)
+    old, right, start = before[pairing.source], mine[pairing.source], seen.start[pairing.target]
+    names = [name for name, one in mine.items() if one.shape == old.shape and name != pairing.source and name in own]
+    names.sort(key=lambda name: _same_parts_at_end(name, pairing.source), reverse=True)
+    for name in names[:MOST_AVERAGED]:
+        share = _share_of_way(old, right, mine[name])
+        target = own[name]
+        if share is None or target not in theirs or theirs[target].shape != start.shape:
+            continue
+        value = theirs[pairing.target].astype(np.float64) - start
+        ways: tuple[tuple[Literal["behind", "before"], Array], ...]
+        ways = ("behind", theirs[target]), ("before", seen.start[target])
+        for way, weight in ways:
+            meant = share * (weight.astype(np.float64) - start)
+            room = AVERAGE_TOLERANCE * np.abs(right.astype(np.float64) - old).max() + _rounding_of(start)
+            if np.abs(value - meant).max(initial=0.0) <= room:
+                return way
+    return ""
+
+
+def _same_parts_at_end(one: str, other: str) -> int:
+    parts = zip(reversed(one.split(".")), reversed(other.split(".")), strict=False)
+    return sum(1 for _ in takewhile(lambda both: both[0] == both[1], parts))
+
+
+def _share_of_way(old: Array, new: Array, weight: Array) -> float | None:
+    """The share of the way to a weight that an average goes; None where it goes another way."""
+    way, gone = (one.astype(np.float64).reshape(-1) - old.astype(np.float64).reshape(-1) for one in (weight, new))
+    length = float(way @ way)
+    share = float(way @ gone) / length if length else 0.0
+    rest = np.abs(gone - share * way).max(initial=0.0)
+    near = rest <= AVERAGE_TOLERANCE * np.abs(gone).max(initial=0.0) + _rounding_of(old)
+    return share if near and 0.0 < share < 1.0 else None
+
+
+def _rounding_of(value: Array) -> float:
+    return LAST_PLACES * EPSILON[dtype_name(value.dtype)] * float(np.abs(value.astype(np.float64)).max(initial=0.0))
 
 
 def _values(seen: SeenSteps, what: str) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
@@ -124,8 +179,7 @@ def _with_gradient(gradients: Mapping[str, Array]) -> set[str]:
 def _moves(one: Array, other: Array) -> bool:
     """Tell whether two values differ by more than what storing them rounds."""
     wide = one.astype(np.float64), other.astype(np.float64)
-    room = LAST_PLACES * EPSILON[dtype_name(one.dtype)] * np.abs(wide[0]).max(initial=0.0)
-    return bool(np.abs(wide[0] - wide[1]).max(initial=0.0) > room)
+    return bool(np.abs(wide[0] - wide[1]).max(initial=0.0) > _rounding_of(one))
 
 
 def _decays(start: Array, meant: Array, value: Array) -> float | None:

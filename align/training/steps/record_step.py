@@ -85,6 +85,7 @@ class StepWriter(StepUnseen):
         self._awaited: dict[str, Capture] = {}
         self.losses: list[float | None] = []
         self.held: frozenset[str] = frozenset()
+        self._in_order: list[frozenset[str]] = []
         self.repeated = False
 
     @property
@@ -140,6 +141,8 @@ class StepWriter(StepUnseen):
         for name, value in first.items():  # of a parameter in two optimizers, or updated twice, the first counts
             self._write(name, GIVEN, value)
         self._given |= first.keys()
+        if first and not self._step:
+            self._in_order.append(frozenset(first))
         new = self._updated(self._step, first) if first else {}
         return {name: times(value, 1.0 / self.by_optimizers) for name, value in new.items()}
 
@@ -165,6 +168,7 @@ class StepWriter(StepUnseen):
         """Read back what was written, once it is sealed."""
         found = StepTrace(self._folder, self.losses, self.held, repeated=self.repeated)
         steps = range(len(self.losses))
+        found.updates_in_order = self._in_order
         whole = {name: own for name, own in self._rates.items() if len(own) == len(steps)}
         found.rates = {name: [own[step] for step in steps] for name, own in whole.items()}
         return found
@@ -225,6 +229,7 @@ class StepTrace(UpdateTrace):
         self.forward, self.backward = TraceFolder(folder / FORWARD), TraceFolder(folder / BACKWARD)
         self.held, self.repeated = held, repeated
         self.rates: Mapping[str, Sequence[float]] = {}  # of each step, at the update itself; of a live side
+        self.updates_in_order: Sequence[frozenset[str]] = ()  # what each update of the first step moved; of a live side
 
     @cached_property
     def gradients(self) -> dict[str, Capture]:

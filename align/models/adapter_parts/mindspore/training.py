@@ -70,6 +70,7 @@ class MindSporeTrainer:
         *,
         loss_scale: float = 1.0,
         rate_zero: bool = False,
+        in_own_mode: bool = False,
     ) -> None:
         """Take one step after another; see Trainer."""
         model = training.model
@@ -80,7 +81,7 @@ class MindSporeTrainer:
         schedules = [(one, living_schedulers(one)) for one in training.optimizers]
         alone = _left_alone(training, schedules), same_random_numbers(), operators_restarted(model)
         with in_mode(graph=False), layer_by_layer(graph=False), alone[0], alone[1], alone[2]:
-            if not model.training:  # else parts of it may be held in evaluation mode on purpose
+            if not (model.training or in_own_mode):  # else parts of it may be held in evaluation mode on purpose
                 model.set_train(True)
             for number, batch in enumerate(batches):
                 for name, value in sink.begin(number, held).items():

@@ -59,6 +59,7 @@ class TorchTrainer:
         *,
         loss_scale: float = 1.0,
         rate_zero: bool = False,
+        in_own_mode: bool = False,
     ) -> None:
         """Take one step after another; see Trainer."""
         model = training.model
@@ -67,7 +68,7 @@ class TorchTrainer:
         further = dict(model.named_parameters(remove_duplicate=False))
         schedules = [(one, schedulers_of(one)) for one in training.optimizers]
         with _left_alone(training, schedules), same_random_numbers(), uncompiled(), _run_undistributed(model):
-            if not model.training:  # else parts of it may be held in evaluation mode on purpose
+            if not (model.training or in_own_mode):  # else parts of it may be held in evaluation mode on purpose
                 model.train()
             for number, batch in enumerate(batches):
                 _fill(further, tensors, sink.begin(number, _held(training.optimizers, own)))

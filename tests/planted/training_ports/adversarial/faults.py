@@ -80,6 +80,7 @@ FAULTS = [
         "new": '        painter_loss = train_painter(image, batch["noise_g"], y)\n'
         '        critic_loss = train_critic(image, batch["noise_d"], y)',
         "where": "loop",
+        "causes": ["updates-in-other-order"],
         "module": "",
         "answer": "The generator is updated before the discriminator; in the original the discriminator comes first.",
         "moves": True,
@@ -89,6 +90,7 @@ FAULTS = [
         "old": 'train_painter(image, batch["noise_g"], y)',
         "new": 'train_painter(image, batch["noise_d"], y)',
         "where": "loop",
+        "causes": ["batch-entry-not-read"],
         "module": "",
         "answer": "The generator's update uses the noise of the discriminator's update again, not its own.",
         "moves": True,

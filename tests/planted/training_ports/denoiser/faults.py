@@ -68,7 +68,7 @@ FAULTS = [
         "old": "        self.optimizer(self.clip(grads))\n        self.follow(self.count)",
         "new": "        self.follow(self.count)\n        self.optimizer(self.clip(grads))",
         "where": "loop",
-        "causes": ["average-of-weights"],
+        "causes": ["average-before-update"],
         "module": "average",
         "answer": "The moving average is updated before the optimizer's step, so that it lags by one step.",
         "moves": True,
