@@ -1,7 +1,7 @@
 """Wrong code in ports that were written by hand: what `align forward` says of it, each slip by itself.
 
-tests/planted/code_ports has pairs of small models, of which the port is right, `_code_faults.py` has the slips. What is
-said of one:
+tests/planted/code_ports has pairs of small models, of which the port is right, `_code_faults.py` and
+`_other_code_faults.py` have the slips. What is said of one:
     right     a right cause, or a function on the right line, of three at most, and what is different there
     line      the right line, among more than three
     unknown   no cause and no line

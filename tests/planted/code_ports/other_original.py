@@ -247,6 +247,75 @@ class Pyramid(nn.Module):
         return self.last(y)
 
 
+class Sliding(nn.Module):
+    """Attention to the four tokens before, with a sink that all see."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.o = nn.Linear(16, 48), nn.Linear(16, 16)
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        q, k, v = self.qkv(x).view(b, t, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        apart = torch.arange(t)[:, None] - torch.arange(t)[None]
+        seen = ((apart >= 0) & (apart < 4)) | (torch.arange(t)[None] == 0)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=8**-0.5)
+        return self.o(y.transpose(1, 2).reshape(b, t, 16))
+
+
+class Anchored(nn.Module):
+    """Boxes by the distances of their sides from points of a grid."""
+
+    kind = "image"
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.sides = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.Conv2d(8, 4, 1)
+        self.score = nn.Conv2d(8, 1, 1)
+
+    def forward(self, x):
+        y = F.relu(self.conv(x))
+        h, w = y.shape[-2:]
+        rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
+        points = (torch.stack([columns, rows], -1).to(x.dtype) + 0.5) * 2
+        sides = F.softplus(self.sides(y)).permute(0, 2, 3, 1)
+        boxes = torch.cat([points - sides[..., :2], points + sides[..., 2:]], -1)
+        return boxes.flatten(1, 2), self.score(y).sigmoid().flatten(1)
+
+
+class Styled(nn.Module):
+    """A norm of each channel of each image, moved by a style."""
+
+    kind = "image"
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.last = nn.Conv2d(3, 6, 3, padding=1), nn.Conv2d(6, 2, 1)
+        self.style = nn.Linear(3, 12)
+
+    def forward(self, x):
+        y = 0.1 * self.conv(x)
+        gain, shift = self.style(x.mean((2, 3))).unsqueeze(-1).unsqueeze(-1).chunk(2, 1)
+        y = F.instance_norm(y, eps=1e-3) * (1 + gain) + shift
+        y = F.leaky_relu(y, 0.2)
+        return self.last(y / y.pow(2).mean(1, keepdim=True).add(1e-8).sqrt())
+
+
+class Lifted(nn.Module):
+    """A wave made longer, with a snake for its activation."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv1d(12, 8, 3, padding=1), nn.Conv1d(8, 4, 3)
+        self.alpha = nn.Parameter(torch.rand(8) + 0.5)
+
+    def forward(self, x):
+        y = F.interpolate(self.first(x), scale_factor=2, mode="linear", align_corners=False)
+        alpha = self.alpha[:, None]
+        y = y + torch.sin(alpha * y) ** 2 / (alpha + 1e-9)
+        return torch.tanh(self.last(F.pad(y, (1, 1), mode="replicate")))
+
+
 def build(name):
     """A model by the name of its class."""
     torch.manual_seed(0)

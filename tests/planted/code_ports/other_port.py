@@ -299,6 +299,89 @@ class Pyramid(nn.Cell):
         return self.last(y)
 
 
+class Sliding(nn.Cell):
+    """Attention to the four tokens before, written out, its mask made by NumPy."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.o = nn.Dense(16, 48), nn.Dense(16, 16)
+
+    def construct(self, x):
+        b, t, _ = x.shape
+        qkv = self.qkv(x).reshape(b, t, 3, 2, 8).transpose(2, 0, 3, 1, 4)
+        scores = ops.matmul(qkv[0], qkv[1].swapaxes(-1, -2)) / math.sqrt(8)
+        apart = np.arange(t).reshape(-1, 1) - np.arange(t)
+        hidden = (apart < 0) | (apart > 3)
+        hidden[:, 0] = False
+        scores = scores + Tensor(hidden * -1e9, ms.float32)
+        y = ops.matmul(ops.softmax(scores, axis=-1), qkv[2])
+        return self.o(y.transpose(0, 2, 1, 3).reshape(b, t, 16))
+
+
+class Anchored(nn.Cell):
+    """Boxes by the distances of their sides from points of a grid."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, pad_mode="pad", padding=1, has_bias=True)
+        self.sides, self.score = nn.Conv2d(8, 4, 1, has_bias=True), nn.Conv2d(8, 1, 1, has_bias=True)
+
+    def construct(self, x):
+        y = ops.relu(self.conv(x))
+        b, _, h, w = y.shape
+        columns = ops.arange(w).astype(x.dtype) * 2 + 1
+        rows = ops.arange(h).astype(x.dtype) * 2 + 1
+        columns = columns.reshape(1, 1, w).broadcast_to((b, h, w))
+        rows = rows.reshape(1, h, 1).broadcast_to((b, h, w))
+        sides = ops.log(1 + ops.exp(self.sides(y)))
+        left, top = columns - sides[:, 0], rows - sides[:, 1]
+        right, bottom = columns + sides[:, 2], rows + sides[:, 3]
+        boxes = ops.stack([left, top, right, bottom], axis=-1)
+        return boxes.reshape(b, h * w, 4), ops.sigmoid(self.score(y)).reshape(b, h * w)
+
+
+class Styled(nn.Cell):
+    """A norm of each channel of each image, written out, and moved by a style."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 6, 3, pad_mode="pad", padding=1, has_bias=True)
+        self.last = nn.Conv2d(6, 2, 1, has_bias=True)
+        self.style = nn.Dense(3, 12)
+
+    def construct(self, x):
+        y = self.conv(x) * 0.1
+        style = self.style(x.mean((2, 3))).reshape(-1, 12, 1, 1)
+        mean = y.mean((2, 3), keep_dims=True)
+        variance = ops.square(y - mean).mean((2, 3), keep_dims=True)
+        y = (y - mean) / ops.sqrt(variance + 1e-3)
+        y = y * (style[:, :6] + 1) + style[:, 6:]
+        y = ops.maximum(y, 0.2 * y)
+        y = y * ops.rsqrt(ops.square(y).mean(1, keep_dims=True) + 1e-8)
+        return self.last(y)
+
+
+class Lifted(nn.Cell):
+    """A wave made longer by shares of its neighbours, with a snake for its activation."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv1d(12, 8, 3, pad_mode="pad", padding=1, has_bias=True)
+        self.last = nn.Conv1d(8, 4, 3, pad_mode="pad", padding=0, has_bias=True)
+        self.alpha = Parameter(Tensor(np.ones(8), ms.float32))
+
+    def construct(self, x):
+        y = self.first(x)
+        before = ops.concat([y[..., :1], y[..., :-1]], axis=-1)
+        behind = ops.concat([y[..., 1:], y[..., -1:]], axis=-1)
+        y = ops.stack([0.25 * before + 0.75 * y, 0.75 * y + 0.25 * behind], axis=-1)
+        y = y.reshape(y.shape[0], 8, -1)
+        alpha = self.alpha.expand_dims(-1)
+        y = y + (1 - ops.cos(2 * alpha * y)) / (2 * alpha)
+        y = ops.concat([y[..., :1], y, y[..., -1:]], axis=-1)
+        return ops.tanh(self.last(y))
+
+
 def build(name):
     """A port by the name of its class."""
     ms.set_seed(0)
