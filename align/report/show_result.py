@@ -15,6 +15,7 @@ from align.core.progress import collector_paused
 from align.errors import RunFolderError
 from align.report.rendering.blocks import Block, Column, Row, Table, verdict_block
 from align.report.rendering.terminal import print_blocks
+from align.runs.run_folder import schema_of
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -53,9 +54,10 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
     try:
         return _blocks(document, show_all)
     except (KeyError, TypeError) as error:
-        if document.get("mindalign") == __version__:  # it was held to its schema when it was read
-            raise
-        facts = {"kind": _kind(document), "error": repr(error)}
+        kind = _kind(document)
+        if (document.get("mindalign"), document.get("schema")) == (__version__, schema_of(kind)):
+            raise  # it was held to its schema when it was read
+        facts = {"kind": kind, "error": repr(error)}
         raise RunFolderError.of("report_usage.lacks_fields", **facts) from error
 
 

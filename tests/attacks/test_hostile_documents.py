@@ -18,7 +18,7 @@ from align.core.documents import DocumentFault, Form, parse_json, parse_toml
 from align.core.thresholds import LONGEST_TOML_BYTES, MOST_JSON_VALUES
 from align.errors import RunFolderError
 from align.report.show_result import result_blocks
-from align.runs.run_folder import RunFolder
+from align.runs.run_folder import RunFolder, readable_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -238,10 +238,12 @@ def test_every_reader_of_toml_ends_in_one_message(
 
 
 @pytest.mark.parametrize("kind", ["forward", "diff", "map", "loss"])
+@pytest.mark.parametrize("older", ["mindalign", "schema"])
 def test_a_result_of_another_version_that_lacks_a_field_is_refused_or_shown(
-    work: Path, kind: str, tmp_path: Path
+    work: Path, kind: str, older: str, tmp_path: Path
 ) -> None:
-    whole = json.loads((work / "run" / f"{kind}.json").read_text(encoding="utf-8")) | {"mindalign": "0.0.1"}
+    whole = json.loads((work / "run" / f"{kind}.json").read_text(encoding="utf-8"))
+    whole |= {"mindalign": "0.0.1"} if older == "mindalign" else {"schema": readable_schemas(kind)[1]}
     fields = [name for name in whole if name not in ("schema", "mindalign")]
     refused = []
     for lacking in fields:
