@@ -39,12 +39,16 @@ PAIR_OF_MINDSPORE = frozenset({"gamma", "beta"})
 NAMES_OF_TORCH = frozenset({"running_mean", "running_var", "num_batches_tracked"})
 
 Reason = Literal[
-    "optimizer state", "a wrapper's count of averaged models", "averaged copies (EMA) of other weights"
+    "optimizer state",
+    "a count of steps or epochs",
+    "a wrapper's count of averaged models",
+    "averaged copies (EMA) of other weights",
 ]  # by which records are read back
 STATE: Final = "optimizer state"
+COUNT: Final = "a count of steps or epochs"
 COUNTER: Final = "a wrapper's count of averaged models"
 AVERAGED: Final = "averaged copies (EMA) of other weights"
-REASONS: frozenset[Reason] = frozenset({STATE, COUNTER, AVERAGED})
+REASONS: frozenset[Reason] = frozenset({STATE, COUNT, COUNTER, AVERAGED})
 
 
 def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple[FrameworkName, list[str]]:
@@ -71,9 +75,15 @@ def declared_framework(metadata: Mapping[str, str]) -> FrameworkName | None:
 
 
 def state_beside_weights(checkpoint: Checkpoint) -> dict[str, str]:
-    """Name -> reason of what is no weight in a file, which tells whose names it has."""
-    framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
-    return training_state(checkpoint.tensors, training_state_rules(), framework)
+    """Name -> reason of what is no weight in a file, which tells whose names it has.
+
+    In torch's names a lone count may be a buffer of the model: a conversion, which knows one file alone, keeps it.
+    """
+    rules, tensors = training_state_rules(), checkpoint.tensors
+    framework, _ = source_framework(checkpoint.metadata, tensors)
+    found = training_state(tensors, rules, framework)
+    lone = {name: COUNT for name, tensor in tensors.items() if _counts_alone(tensor, rules)}
+    return lone | found if len(lone) < len(tensors) else found
 
 
 def training_notes(checkpoint: Checkpoint) -> Iterator[str]:

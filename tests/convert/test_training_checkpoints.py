@@ -206,3 +206,31 @@ def test_what_is_no_count_must_still_be_a_parameter_of_the_model(tmp_path) -> No
     path = counted(tmp_path, name="other")
     with pytest.raises(InputsError, match="unexpected: other"):
         align.open_side(f"{tmp_path / 'port.py'}:port", path)
+
+
+@pytest.mark.parametrize(("name", "steps"), [("global_step", 77), ("step", [5]), ("epoch", 3)])
+def test_a_lone_count_in_a_file_of_torch_counts_for_nothing_and_is_converted(tmp_path, name, steps) -> None:
+    import align
+
+    weights = {"fc.weight": np.ones((2, 3), np.float32), "fc.bias": np.zeros(2, np.float32)}
+    later = {one: value + 1 for one, value in weights.items()}
+    np.savez(tmp_path / "before.npz", **weights)
+    np.savez(tmp_path / "after.npz", **later, **{name: np.array(steps)})
+    files = [tmp_path / "before.npz", tmp_path / "after.npz"]
+    np.savez(tmp_path / "counted.npz", **weights, **{name: np.array(steps)})
+    diff = align.diff_checkpoints(files[0], tmp_path / "counted.npz")
+    assert (diff.verdict.outcome.value, diff.dropped) == ("aligned", {name: "a count of steps or epochs"})
+    updates = align.diff_updates(files, files)
+    assert (updates.verdict.outcome.value, len(updates.tensors)) == ("aligned", 2)
+    assert align.map_parameters(*files).verdict.outcome.value == "aligned"
+    record = convert_checkpoint(tmp_path / "counted.npz", tmp_path / "counted.ckpt")
+    assert name in [tensor.target for tensor in record.tensors]
+
+
+def test_a_count_that_the_model_has_is_a_parameter_of_the_file(tmp_path) -> None:
+    from align.checkpoints.open_checkpoint import open_checkpoint
+    from align.names.from_file.map_sides import checkpoint_side
+
+    checkpoint = open_checkpoint(counted(tmp_path))
+    names = {wanted: checkpoint_side(checkpoint, wanted).parameters.names for wanted in (("global_step",), ())}
+    assert [("global_step" in own) for own in names.values()] == [True, False]

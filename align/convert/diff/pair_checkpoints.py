@@ -91,10 +91,13 @@ def without_lone_state(sides: Sequence[Checkpoint], two_way: TwoWayMap | None) -
     """
     common = set.intersection(*(set(side.tensors) for side in sides))
     known = {name for pair in two_way.rules.all_names for name in pair[:2]} if two_way else set()
+    ends: tuple[SideName, SideName] = ("source", "target")
     lone: Lone = {}
     left = []
     for side in sides:
         own = {one: why for one, why in state_beside_weights(side).items() if one not in common and one not in known}
+        if two_way is not None:  # what it leaves out has a reason of its own there
+            own = {one: why for one, why in own.items() if not any(two_way.rules.drop_of(end, one) for end in ends)}
         lone |= own
         left.append(replace(side, tensors={one: tensor for one, tensor in side.tensors.items() if one not in own}))
     return left, lone

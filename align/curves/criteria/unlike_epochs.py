@@ -168,17 +168,22 @@ def _have_points(reference: Curve, candidate: Curve, parts: int) -> bool:
 
 
 def _by_shares(curve: Curve, length: int, to: int, parts: int) -> Curve:
-    """Make the mean of each whole share of an epoch, at its end in epochs of `to` steps."""
+    """Make the mean of each whole share of an epoch, at its end in epochs of `to` steps.
+
+    Points that lie early in their shares are of an earlier state: by the slope of the means they are put to the middle.
+    """
     if not len(curve.steps):
         return curve
     shares = _shares(curve, length, parts)
     numbers = np.arange(shares.first, shares.last + 1)
     numbers = numbers[shares.counts[numbers] > 0]
     with np.errstate(invalid="ignore", over="ignore"):
-        values, digits = (
+        values, digits, places = (
             np.bincount(shares.of_points, weights=column)[numbers] / shares.counts[numbers]
-            for column in (curve.values, curve.resolution)
+            for column in (curve.values, curve.resolution, (curve.steps - 0.5) / length * parts)
         )
+        early = (numbers + 0.5 - places) * np.gradient(values, places) if len(numbers) > 1 else np.zeros(len(numbers))
+    values = values + np.where(np.isfinite(early), early, 0.0)
     return replace(
         curve,
         steps=(numbers + 1) * to // parts,

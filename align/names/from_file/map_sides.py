@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.checkpoints.extents import tied_names
-from align.checkpoints.names_in_file import declared_framework, source_framework, training_state
+from align.checkpoints.names_in_file import declared_framework, source_framework, state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.unfinished_weights import refuse_placeholders
 from align.core.checkpoints import StoredTensor
@@ -26,11 +26,10 @@ from align.names.follow_origin import follow_origins
 from align.names.from_file.infer_layers import read_groups
 from align.rules.directed_rules import directed_rules
 from align.rules.layer_rules import layer_rules
-from align.rules.training_rules import training_state_rules
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from align.core.checkpoints import Checkpoint
     from align.core.name_map import FrameworkName
@@ -70,8 +69,8 @@ def open_map_side(side: str | Path | Model | Side | SideRequest) -> MapSide:
     A text that names a file or folder which is there, and is no Python file, is a checkpoint. Raises what opening
     either raises.
     """
-    if isinstance(side, (str, Path)) and _is_file(side):
-        return checkpoint_side(_opened(Path(side)))
+    if _is_file(side):
+        return _of_file(side)
     return _live_side(open_side(side))
 
 
@@ -86,7 +85,10 @@ def open_map_sides(
         for side in (reference, candidate):
             if not _is_file(side):
                 (side if isinstance(side, SideRequest) else SideRequest(side)).check()
-        return open_map_side(reference), open_map_side(candidate)
+        live = [open_map_side(side) for side in (reference, candidate) if not _is_file(side)]
+        wanted = live[0].parameters.names if live else ()
+        sides = [_of_file(side, wanted) if _is_file(side) else live[0] for side in (reference, candidate)]
+        return sides[0], sides[1]
     first, second = open_sides(reference, candidate, "trial" if trial else "names")
     first, second = follow_origins(first, second)
     return _live_side(first), _live_side(second)
@@ -117,18 +119,22 @@ def is_checkpoint(side: str) -> bool:
     return False
 
 
-def _opened(path: Path) -> Checkpoint:
-    checkpoint = open_checkpoint(path)
+def _of_file(side: object, wanted: Container[str] = ()) -> MapSide:
+    checkpoint = open_checkpoint(Path(str(side)))
     refuse_placeholders(checkpoint)
-    return checkpoint
+    return checkpoint_side(checkpoint, wanted)
 
 
 @collector_paused()
-def checkpoint_side(checkpoint: Checkpoint) -> MapSide:
-    """Read as torch's names where neither file nor names tell; the map then does not say whose they are."""
+def checkpoint_side(checkpoint: Checkpoint, wanted: Container[str] = ()) -> MapSide:
+    """Read as torch's names where neither file nor names tell; the map then does not say whose they are.
+
+    What is no weight by itself is one where it is `wanted`, as a parameter of the model on the other side.
+    """
     framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
     named = declared_framework(checkpoint.metadata) or (framework if framework == "mindspore" else None)
-    state = training_state(checkpoint.tensors, training_state_rules(), framework)
+    beside = state_beside_weights(checkpoint)
+    state = {name: reason for name, reason in beside.items() if name not in wanted}
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in state}
     parameters = parameters_of_file(str(checkpoint.path), framework, tensors, layer_rules())
     return MapSide(replace(parameters, framework=named), None, tensors, state)

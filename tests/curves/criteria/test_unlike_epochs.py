@@ -75,6 +75,18 @@ def test_other_batch_sizes_are_compared_by_shares_of_epochs(lengths: tuple[int, 
     assert "compared by means over shares of 1/10 epoch" in comparison.verdict.reason
 
 
+@pytest.mark.parametrize(("lengths", "every"), [((313, 156), 20), ((313, 101), 20), ((250, 120), 25)])
+def test_points_that_lie_early_in_their_shares_are_no_fault(
+    lengths: tuple[int, int], every: int, tmp_path: Path
+) -> None:
+    right, wrong = (
+        _compare(tmp_path, *(_mindcv(length, 4, every, loss) for length, loss in zip(lengths, losses, strict=True)))
+        for losses in ((_loss, _loss), (_loss, lambda done: 1.05 * _loss(done)))
+    )
+    assert right.verdict.outcome is Outcome.ALIGNED
+    assert wrong.verdict.outcome is Outcome.NOT_ALIGNED
+
+
 def test_noise_of_other_batches_is_no_fault(tmp_path: Path) -> None:
     for length in (313, 157):
         texts = _mindcv(314, 4, 10, _loss, 0.04, 5), _mindcv(length, 4, 10, _loss, 0.04, 6)
