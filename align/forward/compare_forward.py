@@ -48,7 +48,7 @@ from align.forward.layers.judge_forward import (
 )
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.unseen_modules import probe_unseen, unseen_findings, with_unseen
-from align.forward.power.further_inputs import telling_inputs
+from align.forward.power.further_inputs import one_signed_layers, telling_inputs
 from align.forward.power.measure_power import answers_alike, power_of, with_power
 from align.forward.power.neutral_values import moved_alike
 from align.forward.running.measure_noise import with_carried, with_functions
@@ -205,17 +205,30 @@ def _further(task: _Task, done: _Done) -> _Further:
                 return _Further(tuple(found), again[1])
         seen = set(values.names) if values is not None and found[-1].outcome == "aligned" else set()
         hidden = {name: why for name, why in neutral.items() if name not in seen}
-    for other in telling_inputs(batches_of(task.inputs[0])) if task.inputs[0] is task.inputs[1] else ():
+    one_signed = [*one_signed_layers(done.gathered.run.reference, names.parameters[0])]
+    one_kind = task.inputs[0] is task.inputs[1]
+    for other in telling_inputs(batches_of(task.inputs[0]), one_signed) if one_kind else ():
         if not other.batches:
             reason = sentence("blind_spot.not_drawn")
             found.append(FurtherRun("other inputs", other.blind_spots, "could not compare", reason))
             continue
         asked = replace(task, inputs=(other.batches, other.batches))
         again = _again(asked, names, "other lengths" if other.lengths else "other inputs", other.blind_spots)
+        if other.signs and again[1] is not None:
+            again = _of_other_signs(again[0], again[1])
         found.append(again[0])
         if again[1] is not None:
             return _Further(tuple(found), again[1], hidden)
     return _Further(tuple(found), None, hidden)
+
+
+def _of_other_signs(run: FurtherRun, done: _Done) -> tuple[FurtherRun, _Done | None]:
+    """What values of other signs show; nothing where the original returns NaN or Inf, as it does not take them."""
+    measured = [one.measurement for one in done.gathered.layers if one.measurement]
+    if any(one.nan_reference or one.inf_reference for one in measured):
+        return replace(run, outcome="could not compare", reason=sentence("blind_spot.signs_not_finite")), None
+    reason = sentence("forward_verdict.hidden_other_signs", subjects=run.subjects, reason=run.reason)
+    return run, replace(done, judged=replace(done.judged, verdict=replace(done.judged.verdict, reason=reason)))
 
 
 def _worded(neutral: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
@@ -228,6 +241,7 @@ def _again(task: _Task, names: _Names, kind: FurtherKind, subjects: tuple[str, .
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         try:
             done = _compared(quiet, names, Path(folder), map_is_final=True)
+            stays = [*one_signed_layers(done.gathered.run.reference, names.parameters[0])]
         except CannotRunError as error:
             return FurtherRun(kind, subjects, "could not compare", error.message), None
     outcome = done.judged.verdict.outcome
@@ -237,6 +251,8 @@ def _again(task: _Task, names: _Names, kind: FurtherKind, subjects: tuple[str, .
         shown = replace(done, judged=replace(done.judged, verdict=verdict))
         return FurtherRun(kind, subjects, "not aligned", done.judged.verdict.reason), shown
     if outcome is Outcome.ALIGNED:
+        if left := tuple(subject for subject in subjects if subject in stays):
+            return FurtherRun(kind, left, "could not compare", sentence("blind_spot.signs_stay")), None
         return FurtherRun(kind, subjects, "aligned"), None
     return FurtherRun(kind, subjects, "could not compare", done.judged.verdict.reason), None
 

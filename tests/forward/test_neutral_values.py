@@ -223,3 +223,54 @@ def test_whole_numbers_and_one_framework_are_told_of() -> None:
     caveats = " ".join(result.verdict.caveats)
     assert "the outputs are whole numbers" in caveats
     assert "both sides are arrays models" in caveats
+
+
+POSITIVE = {"x": RNG.uniform(0.1, 1.0, (4, 6, 3)).astype(np.float32)}
+NEGATIVE = {"x": -POSITIVE["x"]}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "inputs"),
+    [
+        (np.abs, lambda x: np.maximum(x, 0), POSITIVE),
+        (np.tanh, lambda x: np.tanh(np.maximum(x, 0)), POSITIVE),
+        (lambda x: np.minimum(x, 0), lambda x: x, NEGATIVE),
+    ],
+)
+def test_what_values_of_one_sign_hide_shows_with_other_signs(right: Code, wrong: Code, inputs: Any) -> None:
+    def of(code: Code) -> Code:
+        return lambda x, weight: code(x) @ weight
+
+    result = compared(of(right), of(wrong), inputs, weight=WEIGHT)
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert f"no value of x is {'positive' if inputs is NEGATIVE else 'negative'}" in result.verdict.reason
+    same = compared(of(right), of(right), inputs, weight=WEIGHT)
+    assert same.verdict.outcome is Outcome.ALIGNED
+    assert [one.outcome for one in same.further if "no value of x" in one.subjects[0]] == ["aligned"]
+
+
+def test_what_the_reference_does_not_take_is_told_and_accuses_nobody() -> None:
+    def of(least: float) -> Code:
+        return lambda x, weight: np.sqrt(np.maximum(x, least)) @ weight
+
+    with np.errstate(invalid="ignore"):
+        result = compared(of(-9), of(1e-9), POSITIVE, weight=WEIGHT)
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert any("no value of x is negative: what that hides is not known" in one for one in result.verdict.caveats)
+
+
+def test_layers_that_return_one_sign_are_given_inputs_that_turn_it() -> None:
+    def of(code: Code, shift: float) -> ArrayModel:
+        first = ArrayLayer("first", "torch.nn.Linear", lambda x, bias: x + bias, {"bias": np.full(3, shift)})
+        last = ArrayLayer("last", "torch.nn.Linear", lambda x, weight: code(x) @ weight, {"weight": WEIGHT})
+        return ArrayModel((first, last))
+
+    inputs = {"x": RNG.standard_normal((40, 3))}
+    spot = "nothing that first (Linear) returns is negative"
+    for shift, told in ((9.0, Outcome.NOT_ALIGNED), (900.0, Outcome.ALIGNED)):
+        wrong = align.compare_forward(of(np.abs, shift), of(lambda x: np.maximum(x, 0), shift), inputs=inputs)
+        assert wrong.verdict.outcome is told
+        assert spot in " ".join([wrong.verdict.reason, *wrong.verdict.caveats])
+    right = align.compare_forward(of(np.abs, 9.0), of(np.abs, 9.0), inputs=inputs)
+    assert right.verdict.outcome is Outcome.ALIGNED
+    assert not any(spot in one for one in right.verdict.caveats)

@@ -1,7 +1,8 @@
 """Inputs that cannot tell some faults: what they have all alike, and others that would tell, drawn from them.
 
 Samples that are equal hide a batch in another order, tokens that are equal hide their order, values that are symmetric
-hide a flip, one token hides what tokens do with each other, and one length hides a table of that length.
+hide a flip, one token hides what tokens do with each other, and one length hides a table of that length. Values of one
+sign hide which activation they are given to: `relu` and `abs` are one there.
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import is_float
-from align.forward.thresholds import DRAWN_LENGTH, LEAST_OTHER_LENGTH
+from align.forward.thresholds import DRAWN_LENGTH, LEAST_OTHER_LENGTH, LEAST_SATURATED_ELEMENTS
 from align.measure.draw_inputs import drawn_from, is_structure
+from align.rules.layer_rules import role_of
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.dtypes import Array
+    from align.core.parameters import ParameterSet
     from align.core.protocols import Batch
+    from align.core.traces import Trace
 
 _SEED = 3  # no limit: of its own generator
+_LARGER = 8  # no limit: a power of two, by which inputs may outgrow a bias
 TOKENS = 1  # no limit: the axis of tokens, behind that of samples
 
 
@@ -30,16 +35,21 @@ TOKENS = 1  # no limit: the axis of tokens, behind that of samples
 class OtherInputs:
     """Inputs in the place of the given ones: what these cannot tell in words, and whether `lengths` are other ones.
 
+    `signs`: they have signs that the given ones lack, which the model may never be given.
     There are no `batches` where nobody knows which others the model takes.
     """
 
     blind_spots: tuple[str, ...]
     batches: tuple[Batch, ...] = field(repr=False)
     lengths: bool = False
+    signs: bool = False
 
 
-def telling_inputs(batches: Sequence[Batch]) -> Iterator[OtherInputs]:
-    """Yield inputs that tell what the given ones cannot: with unlike values, and of another length."""
+def telling_inputs(batches: Sequence[Batch], one_signed: Sequence[str] = ()) -> Iterator[OtherInputs]:
+    """Yield inputs that tell what the given ones cannot: with unlike values, other signs, and of another length.
+
+    `one_signed` says which layers return values of one sign, as `one_signed_layers` does.
+    """
     names = dict.fromkeys(name for batch in batches for name in batch)
     alike = {name: spots for name in names if (spots := _blind_spots(name, batches))}
     turned = [sentence("blind_spot.turned", name=name) for name in names if _stays_turned(name, batches)]
@@ -52,8 +62,61 @@ def telling_inputs(batches: Sequence[Batch]) -> Iterator[OtherInputs]:
             for batch in batches
         ]
         yield OtherInputs(tuple(spot for spots in alike.values() for spot in spots), tuple(drawn))
+    if (signs := _of_other_signs(batches, names, one_signed)) is not None:
+        yield signs
     if (length := _only_length(batches)) is not None:
         yield _of_other_length(batches, length)
+
+
+def one_signed_layers(trace: Trace, side: ParameterSet) -> Iterator[str]:
+    """Say of the framework's layers with parameters, but for the last, that all they return has one sign."""
+    classes = {module.path: module.classes for module in side.modules}
+    owners = {one.module for one in side.parameters if role_of(classes.get(one.module, ()), one.attribute)}
+    outputs = [one for one in trace.captures if one.module in owners and is_float(one.dtype) and trace.holds(one)]
+    for capture in outputs[:-1]:  # what the last one returns is compared itself
+        value = trace.value(capture)
+        if value.size >= LEAST_SATURATED_ELEMENTS and (lacking := _lacking_sign(value)):
+            yield sentence("blind_spot.layer_signs", name=capture.module, kind=capture.class_name, sign=lacking)
+
+
+def _of_other_signs(batches: Sequence[Batch], names: Iterable[str], one_signed: Sequence[str]) -> OtherInputs | None:
+    """Half of the values with the other sign where an input has one sign; else all, and larger, where layers do."""
+    floats = {name: values for name in names if (values := _signed(name, batches))}
+    lacking = {name: sign for name, values in floats.items() if (sign := _lacking_sign(*values))}
+    spots = [sentence("blind_spot.signs", name=name, sign=sign) for name, sign in lacking.items()]
+    turned = [*lacking] or ([*floats] if one_signed else [])
+    if not turned:
+        return None
+    generator = np.random.default_rng(_SEED)
+    drawn = tuple(
+        {
+            name: _turned(value, generator, half=bool(lacking)) if name in turned else value
+            for name, value in one.items()
+        }
+        for one in batches
+    )
+    return OtherInputs((*spots, *one_signed), drawn, signs=True)
+
+
+def _signed(name: str, batches: Sequence[Batch]) -> list[Array]:
+    """The values of an input of floats in all batches; none where they are constant, a mask, or a number a sample."""
+    values = [batch[name] for batch in batches if name in batch]
+    rows = any(one.ndim > 1 for batch in batches for one in batch.values())
+    usable = all(is_float(one.dtype.name) and not _is_constant(one) and not is_structure(one) for one in values)
+    return values if usable and not (rows and any(one.ndim < 2 for one in values)) else []
+
+
+def _lacking_sign(*values: Array) -> str:
+    """The sign that no value has, "" where both are there, or NaN is."""
+    if all((one >= 0).all() for one in values):
+        return "negative"
+    return "positive" if all((one <= 0).all() for one in values) else ""
+
+
+def _turned(value: Array, generator: np.random.Generator, *, half: bool) -> Array:
+    signs = generator.choice([-1, 1], value.shape) if half else np.full(value.shape, -_LARGER)
+    turned: Array = value * signs.astype(value.dtype)
+    return turned
 
 
 def _blind_spots(name: str, batches: Sequence[Batch]) -> list[str]:
