@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +16,7 @@ from align.convert.diff_checkpoints import diff_checkpoints
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
 from align.errors import NotACheckpointError
+from align.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,21 +119,19 @@ def build():
 EDIT = "open('port_factors.py', 'w').write('SCALE = 3.0 # edited')"  # what a user does in an editor at this moment
 
 
-def test_code_that_is_edited_while_a_run_goes_on_has_not_passed(tmp_path: Path) -> None:
+def test_code_that_is_edited_while_a_run_goes_on_has_not_passed(
+    commands: Callable[..., Any], project: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    project(tmp_path)
     for name, edit in (("original", "pass"), ("port", EDIT)):
         (tmp_path / f"{name}.py").write_text(ORIGINAL.format(factors=f"{name}_factors", edit=edit))
         (tmp_path / f"{name}_factors.py").write_text("SCALE = 1.0\n")
-    np.savez(tmp_path / "x.npz", x=np.ones((4, 3), np.float32))
-    (tmp_path / "align.toml").write_text(
-        '[reference]\nmodel = "original.py:build"\n[candidate]\nmodel = "port.py:build"\n'
-        '[forward]\ninputs = "x.npz"\n[run]\nrungs = ["parameters", "weights", "forward"]\n'
-    )
 
     def run() -> str:
-        command = [sys.executable, "-W", "ignore", "-m", "align.cli.main", "run", "--json"]
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        states = {one["name"]: one["state"] for one in json.loads(ended.stdout)["rungs"]}
-        return f"{ended.returncode} {states['forward']}"
+        code = commands(tmp_path, "run --json").code
+        document = RunFolder(tmp_path / "align-run").read("ladder")
+        assert document is not None
+        return f"{code} {next(one['state'] for one in document['rungs'] if one['name'] == 'forward')}"
 
     assert run() == "0 passed"  # of the code that was loaded
     assert run() == "1 failed"

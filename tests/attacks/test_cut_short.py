@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,12 @@ def whole_file(kind, tmp_path, build):
     return path
 
 
+def write_at(path, place, value):
+    with path.open("r+b", buffering=0) as stream:
+        stream.seek(place)
+        stream.write(bytes([value]))
+
+
 def stored(name, value):
     return StoredTensor(name, value.shape, value.dtype.name, lambda: value)
 
@@ -33,8 +41,9 @@ def test_a_file_cut_at_any_byte_is_refused(kind, tmp_path, build):
     data = whole_file(kind, tmp_path, build).read_bytes()
     path = tmp_path / "cut"
     readable = []
-    for length in range(len(data)):
-        path.write_bytes(data[:length])
+    path.write_bytes(data)
+    for length in reversed(range(len(data))):
+        os.truncate(path, length)
         try:
             readable.append(list(open_checkpoint(path).tensors))
         except REFUSED:
@@ -46,11 +55,10 @@ def test_a_file_cut_at_any_byte_is_refused(kind, tmp_path, build):
 def test_a_file_with_any_byte_changed_is_refused_or_stays_inside_itself(kind, tmp_path, build):
     data = whole_file(kind, tmp_path, build).read_bytes()
     path = tmp_path / "changed"
+    path.write_bytes(data)
     for place in range(len(data)):
-        for change in (0x01, 0x80, 0xFF):
-            changed = bytearray(data)
-            changed[place] ^= change
-            path.write_bytes(changed)
+        for change in (0xFF, 0x80 if place % 2 else 0x01):  # all bits, and in turn the highest and the lowest
+            write_at(path, place, data[place] ^ change)
             try:
                 checkpoint = open_checkpoint(path)
                 for tensor in checkpoint.tensors.values():
@@ -58,6 +66,7 @@ def test_a_file_with_any_byte_changed_is_refused_or_stays_inside_itself(kind, tm
                     assert tensor.load().nbytes == tensor.nbytes
             except REFUSED:
                 continue
+        write_at(path, place, data[place])
 
 
 @pytest.mark.parametrize("kind", [*WRITTEN, "torch"])

@@ -158,10 +158,10 @@ def test_a_gigabyte_of_dims_is_refused_at_once(tmp_path):
 
 @pytest.mark.usefixtures("guarded")
 @pytest.mark.parametrize("what", [b"\x0a\x01w", b"\x12\x00"])
-def test_millions_of_fields_are_refused_at_the_limit(tmp_path, what):
+def test_thousands_of_fields_are_refused_at_the_limit(tmp_path, what, few_fields):
     path = tmp_path / "m.ckpt"
-    path.write_bytes(field(1, field(1, b"w") + what * 5_000_000))
-    with pytest.raises(HostileFileError, match="more than 4194304 fields"):
+    path.write_bytes(field(1, field(1, b"w") + what * 2 * few_fields))
+    with pytest.raises(HostileFileError, match=r"more than [0-9]+ fields"):
         open_checkpoint(path)
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 CLEAR, TITLE, C1, BIDI = "\x1b[2J", "\x1b]0;owned\x07", "\x9b2J", "\u202e"
 STEERING = f"x{CLEAR}{TITLE}{C1}{BIDI}\r\x08"
-HUGE = "n" * 1_000_000
+HUGE = "n" * 200_000
 PAGES = 100_000  # characters of a whole output: some twenty pages
 
 
 def write_log(path: Path, slope: float) -> None:
-    rows = ({"step": n, "loss": 2 - slope * n, STEERING: n / 7, HUGE: 1.0 * slope} for n in range(30))
+    rows = ({"step": n, "loss": 2 - slope * n, STEERING: n / 7, HUGE: 1.0 * slope} for n in range(12))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 

@@ -193,11 +193,11 @@ def test_a_gigabyte_of_dims_is_refused_at_once(tmp_path) -> None:
 
 @pytest.mark.usefixtures("guarded")
 @pytest.mark.parametrize("what", [b"\x0a\x00", b"\x52\x00"])
-def test_millions_of_fields_are_refused_at_the_limit(tmp_path, what) -> None:
-    """Five million empty nodes, or descriptions, in 10 MB: two to four seconds to the limit."""
+def test_thousands_of_fields_are_refused_at_the_limit(tmp_path, what, few_fields) -> None:
+    """Empty nodes, or descriptions."""
     path = tmp_path / "m.onnx"
-    path.write_bytes(b"\x08\x08" + field(7, what * 5_000_000))
-    with pytest.raises(HostileFileError, match="more than 4194304 fields"):
+    path.write_bytes(b"\x08\x08" + field(7, what * 2 * few_fields))
+    with pytest.raises(HostileFileError, match=r"more than [0-9]+ fields"):
         open_checkpoint(path)
 
 

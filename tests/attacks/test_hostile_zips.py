@@ -249,10 +249,24 @@ def zipped(records) -> bytes:
 
 
 def test_more_records_than_a_plain_zip_can_count_are_read(tmp_path):
-    array = array_bytes(np.ones(1, np.int8))
-    path = tmp_path / "m.npz"
-    path.write_bytes(zipped({f"layers.{n}.npy": array for n in range(65_600)}))
-    assert len(open_checkpoint(path).tensors) == 65_600
+    count, path = 65_600, tmp_path / "m.npz"
+    one = zipped({"00000.npy": array_bytes(np.ones(1, np.int8))})
+    start = one.index(b"PK\x01\x02")
+    record, entry = one[:start], one[start : one.index(b"PK\x05\x06")]
+    records = b"".join(record.replace(b"00000", b"%05d" % n) for n in range(count))
+    places = (struct.pack("<L", n * len(record)) + b"%05d" % n for n in range(count))
+    entries = b"".join(entry.replace(bytes(4) + b"00000", place) for place in places)
+    whole = (count, count, len(entries), len(records))
+    end = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, *whole)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(records) + len(entries), 1)
+    path.write_bytes(
+        records
+        + entries
+        + end
+        + locator
+        + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, *[0xFFFF] * 2, *[0xFFFFFFFF] * 2, 0)
+    )
+    assert len(open_checkpoint(path).tensors) == count
 
 
 @pytest.mark.parametrize("damage", ["crc", "length", "stream"])

@@ -32,7 +32,7 @@ TARGETS = FUZZER.document_targets()
 def test_a_changed_document_is_refused_or_read(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
 
-    @hypothesis.settings(max_examples=40, deadline=None, derandomize=True, database=None)
+    @hypothesis.settings(max_examples=25, deadline=None, derandomize=True, database=None)
     @hypothesis.given(MUTATED.mutations(target.seeds))
     def check(data: bytes) -> None:
         target.check(target.place(tmp_path, data))

@@ -61,7 +61,7 @@ def changed_documents(draw: Any, document: Any) -> Any:
 def test_changed_bytes_are_refused_or_read(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
 
-    @hypothesis.settings(max_examples=60, **SETTINGS)
+    @hypothesis.settings(max_examples=40, **SETTINGS)
     @hypothesis.given(MUTATED.mutations(target.seeds))
     def check(data: bytes) -> None:
         target.check(target.place(tmp_path, data))
@@ -73,7 +73,7 @@ def test_changed_bytes_are_refused_or_read(name: str, tmp_path: Path) -> None:
 def test_changed_values_are_refused_or_read(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
 
-    @hypothesis.settings(max_examples=120, **SETTINGS)
+    @hypothesis.settings(max_examples=60, **SETTINGS)
     @hypothesis.given(changed_documents(json.loads(target.seeds[0])))
     def check(document: Any) -> None:
         target.check(target.place(tmp_path, json.dumps(document).encode()))

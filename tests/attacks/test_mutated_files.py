@@ -56,7 +56,7 @@ def mutations(draw, seeds):
 
 
 def check_attacked(target, folder) -> None:
-    @hypothesis.settings(max_examples=150, deadline=None, derandomize=True, database=None)
+    @hypothesis.settings(max_examples=50, deadline=None, derandomize=True, database=None)
     @hypothesis.given(mutations(target.seeds))
     def check(data) -> None:
         FUZZER.check_reader(target.place(folder, data))

@@ -5,12 +5,7 @@ The superuser may do everything, so commands run in a process that has given tha
 
 from __future__ import annotations
 
-import ctypes
-import json
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,39 +13,19 @@ import pytest
 from align.cli.main import main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-DROP, POWERS = 24, (1, 2, 3)  # PR_CAPBSET_DROP; to write, to read and to own whatever it is
-PROGRAM = r"""
-import contextlib, io, json, sys
-from align.cli.main import main
-ended = []
-for words in json.loads(sys.argv[1]):
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
-        try:
-            code = main(words.split())
-        except BaseException as error:
-            code = repr(error)
-    ended.append([code, said.getvalue()])
-print(json.dumps(ended))
-"""
 
+@pytest.fixture
+def ended(commands: Callable[..., Any], folder: Path) -> Callable[[str], tuple[int, str]]:
+    """How a command line ends in the folder, and what it says of errors."""
 
-def give_up_power() -> None:
-    for power in POWERS if os.geteuid() == 0 else ():
-        ctypes.CDLL(None).prctl(DROP, power, 0, 0, 0)
+    def ended(line: str) -> tuple[int, str]:
+        done = commands(folder, line, powerless=True)
+        return done.code, done.said
 
-
-def ended(folder: Path, *lines: str) -> list[tuple[int, str]]:
-    """How command lines end in a folder, and what they say of errors."""
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "closed")}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM, json.dumps(lines)],
-        cwd=folder, env=environment, capture_output=True, text=True, check=True, preexec_fn=give_up_power,
-    )  # fmt: skip
-    return [(code, said) for code, said in json.loads(done.stdout)]
+    return ended
 
 
 @pytest.fixture
@@ -71,7 +46,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_where_nothing_may_be_written_nothing_is_changed(folder: Path) -> None:
+def test_where_nothing_may_be_written_nothing_is_changed(folder: Path, ended: Callable[[str], tuple[int, str]]) -> None:
     before = content(folder)
     (folder / "run").chmod(0o500)
     folder.chmod(0o500)
@@ -81,10 +56,10 @@ def test_where_nothing_may_be_written_nothing_is_changed(folder: Path) -> None:
         "loss a.csv b.csv --run run",
         "convert a.npz o.npz --target torch",
         "map a.npz b.npz --out map.toml",
-        "report run",
         "fix --undo --run run",
     ]
-    for line, (code, said) in zip(lines, ended(folder, *lines), strict=True):
+    for line in lines:
+        code, said = ended(line)
         assert code == 2, (line, said)
         assert "Hint: " in said, line
         assert "cannot be written to" in said or "Permission denied" in said, (line, said)
@@ -92,18 +67,19 @@ def test_where_nothing_may_be_written_nothing_is_changed(folder: Path) -> None:
     assert content(folder) == before
 
 
-def test_what_may_not_be_read_is_named(folder: Path) -> None:
+def test_what_may_not_be_read_is_named(folder: Path, ended: Callable[[str], tuple[int, str]]) -> None:
     for name in ("a.npz", "a.csv", "run/diff.json"):
         (folder / name).chmod(0)
     lines = {"map a.npz b.npz": "a.npz", "loss a.csv b.csv": "a.csv", "report run": "run/diff.json"}
-    for (line, name), (code, said) in zip(lines.items(), ended(folder, *lines), strict=True):
+    for line, name in lines.items():
+        code, said = ended(line)
         assert code == 2, (line, said)
         assert name in said
         assert "Permission denied" in said or "is not readable" in said, said
 
 
-def test_a_cache_that_may_not_be_written_changes_no_verdict(folder: Path) -> None:
-    assert [code for code, _ in ended(folder, "diff a.npz b.npz", "diff a.npz a.npz")] == [1, 0]
+def test_a_cache_that_may_not_be_written_changes_no_verdict(ended: Callable[[str], tuple[int, str]]) -> None:
+    assert [ended(line)[0] for line in ("diff a.npz b.npz", "diff a.npz a.npz")] == [1, 0]
 
 
 def test_a_system_without_a_folder_for_temporary_files_is_told(
