@@ -26,7 +26,15 @@ UnseenState = Literal["bypassed", "never called", "not seen"]
 IsolatedOutcome = Literal["aligned", "not aligned", "not comparable"]
 Part = Literal["layer", "inputs", "code"]
 FunctionDifference = Literal[
-    "result", "result or before", "scaled input", "other table", "other input", "missing step", "dropped result"
+    "result",
+    "result or before",
+    "scaled input",
+    "other table",
+    "other input",
+    "missing step",
+    "missing behind",
+    "extra step",
+    "dropped result",
 ]
 FunctionOutcome = Literal["same", "scaled", "other result", "other input", "no counterpart", "constant"]
 Sureness = Literal["confirmed", "suspected", "unknown"]

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.forward.forward_result import FunctionFault
 from align.forward.functions.calls_followed import FollowedCalls, same_function
 from align.forward.functions.mending_calls import (
+    by_line,
     function_fault,
     mending_calls,
+    mending_calls_from_end,
     relation_of_results,
     results_instead,
 )
@@ -20,19 +23,20 @@ from align.forward.thresholds import (
     LOOK_SHARE_OF_FAULT,
     MOST_CODE_LEVELS,
     MOST_CODE_RUNS,
+    MOST_LEFT_OUT_RUNS,
     MOST_LOOK_TOLERANCE,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.traces import CaptureSink
-    from align.forward.forward_result import FunctionFault
     from align.forward.functions.calls_followed import Counterpart
     from align.forward.functions.mending_calls import Replaced
     from align.forward.functions.recorded_calls import RecordedCall, TensorKey
     from align.forward.relations.relation import Relation
+    from align.traces.module_calls import CallKey
 
     Number = Callable[[CaptureSink], float | None]
 
@@ -61,12 +65,50 @@ def find_unlike_call(reference: Number, candidate: Number, far: float) -> Unlike
     if right is None or end is None or not (meant.is_whole and made.is_whole):
         return None
     inside = FollowedCalls(meant, made, LikeValues(meant, (), tolerance, numbers=True), (end,))
-    found = _Trials(inside, candidate, right, tolerance, _way_to(meant, right)).found()
+    way = _way_to(meant, right)
+    if (lacking := _left_out(inside, end, way)) is not None:
+        return UnlikeCall(lacking, None)
+    trials = _Trials(inside, candidate, right, tolerance, way)
+    found = trials.of_same_functions()
+    if not any(inside.is_first(call) for call, _ in found.values()):
+        if (extra := _one_too_many(inside, trials)) is not None:
+            return UnlikeCall(extra, None)
+        found = trials.of_any_functions(found)
     if not found:
         return None
     call, other = next(iter(found.values()))
     relation = relation_of_results(inside, call, other) if inside.is_first(call) else None
     return UnlikeCall(function_fault(inside, found), relation)
+
+
+def _left_out(inside: FollowedCalls, end: TensorKey, way: Collection[TensorKey]) -> FunctionFault | None:
+    """The call of the reference that goes on with what the port ends with: there a part of the code lacks."""
+    known, maker = inside.likeness(end), inside.made.makers.get(end)
+    if known is None or known.factor != 1.0 or maker is None:
+        return None
+    for call in inside.meant.calls.values():
+        if call.is_function and known.keys.intersection(call.given) and call.returned[0] in way:
+            lines = tuple(inside.places([maker]))
+            return FunctionFault(maker.name, lines, call.name, call.place, "missing behind", sureness="confirmed")
+    return None
+
+
+def _one_too_many(inside: FollowedCalls, trials: _Trials) -> FunctionFault | None:
+    """The call without which the number is right: of known tensors, of which it returns another one."""
+    for group in by_line(inside.firsts):
+        line = group[0].name, group[0].place
+        calls = [one for one in inside.made.calls.values() if one.is_function and (one.name, one.place) == line]
+        for place in range(min(len(call.given) for call in calls)):
+            results = {(call.path, call.call): (inside.made.values[call.given[place]],) for call in calls}
+            own = [inside.result(call) for call in calls]
+            alike = all(
+                (value.shape, value.dtype) == (made.shape, made.dtype)
+                for (value,), made in zip(results.values(), own, strict=True)
+            )
+            if alike and trials.is_right_with(results, (*results, place)):
+                lines = tuple(inside.places(calls))
+                return FunctionFault(calls[0].name, lines, "", "", "extra step", sureness="confirmed")
+    return None
 
 
 def results_of_calls(run: Callable[[CaptureSink], object], names: Collection[str]) -> list[tuple[str, Array]]:
@@ -85,18 +127,32 @@ class _Trials:
     ) -> None:
         self._inside, self._candidate, self._right, self._tolerance = inside, candidate, right, tolerance
         self._way = way
-        self._tried: set[frozenset[tuple[int, int, float]]] = set()
+        self._tried: set[object] = set()
 
-    def found(self) -> Replaced:
-        """Calls that mend all with results of the reference, those of the same functions before others."""
-        return mending_calls(self._inside, self._mends, levels=MOST_CODE_LEVELS, choose=self._by_name)
+    def of_same_functions(self) -> Replaced:
+        """Calls that mend all with results of the same functions of the reference."""
+        return mending_calls(self._inside, self._mends, levels=MOST_CODE_LEVELS, choose=self._of_same_name)
+
+    def of_any_functions(self, known: Replaced) -> Replaced:
+        """The first calls that do so, of those that are known and of what results of any functions find."""
+        ways = mending_calls_from_end, mending_calls
+        found = [way(self._inside, self._mends, levels=MOST_CODE_LEVELS, choose=self._by_name) for way in ways]
+        place = {id(call): number for number, call in enumerate(self._inside.made.calls.values())}
+        each = [one for one in (known, *found) if one]
+        return min(each, key=lambda one: place[id(next(iter(one.values()))[0])], default={})
 
     def _mends(self, replaced: Replaced) -> bool:
         own = frozenset((id(call), id(other.call), other.factor) for call, other in replaced.values())
-        if own in self._tried or len(self._tried) >= MOST_CODE_RUNS or self._ends_so(replaced):
+        if self._ends_so(replaced) or len(self._tried) >= MOST_CODE_RUNS - MOST_LEFT_OUT_RUNS:
+            return False
+        return self.is_right_with(results_instead(self._inside, replaced), own)
+
+    def is_right_with(self, results: Mapping[CallKey, tuple[Array, ...]], own: object) -> bool:
+        """Tell whether the number is right where calls return these results; `own` tells one trial from another."""
+        if own in self._tried or len(self._tried) >= MOST_CODE_RUNS:
             return False
         self._tried.add(own)
-        number = self._candidate(CallRecord(lambda _: True, None, results_instead(self._inside, replaced)))
+        number = self._candidate(CallRecord(lambda _: True, None, results))
         return number is not None and abs(number - self._right) <= self._tolerance * abs(self._right)
 
     def _ends_so(self, replaced: Replaced) -> bool:
@@ -104,6 +160,9 @@ class _Trials:
         ends = [self._inside.meant_result(other, ()) for _, other in replaced.values() if self._inside.is_number(other)]
         several = len({one.place for one in self._inside.followed}) > 1
         return several and any(np.float32(one) == np.float32(self._right) for one in ends)
+
+    def _of_same_name(self, call: RecordedCall, others: Sequence[Counterpart]) -> list[Counterpart]:
+        return [one for one in self._by_name(call, others) if same_function(call.name, one.call.name)]
 
     def _by_name(self, call: RecordedCall, others: Sequence[Counterpart]) -> list[Counterpart]:
         """Those of the same function first; of whole numbers, as of labels, these alone.

@@ -112,3 +112,42 @@ def test_a_dense_layer_in_the_place_of_a_convolution_is_tried_with_its_own_setti
 def test_an_innocent_activation_is_not_named_after_an_addend_that_is_missing(pairs: Any, unpaired: Any) -> None:
     (culprit,) = compared(pairs, unpaired, "Functions", "residual dropped").culprits
     assert (culprit.candidate, culprit.part) == ("both", "code")
+
+
+@pytest.mark.parametrize(("slope", "outcome"), [(0.2, Outcome.ALIGNED), (0.01, Outcome.NOT_ALIGNED)])
+def test_one_activation_that_is_used_at_several_places_is_named_with_both_slopes(
+    slope: float, outcome: Outcome
+) -> None:
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    class Functional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two, self.three = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 4)
+
+        def forward(self, x: Any) -> Any:
+            x = functional.leaky_relu(self.one(x), 0.2)
+            return self.three(functional.leaky_relu(self.two(x), 0.2))
+
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            leak = nn.LeakyReLU(slope)
+            self.body = nn.Sequential(nn.Linear(6, 8), leak, nn.Linear(8, 8), leak, nn.Linear(8, 4))
+
+        def forward(self, x: Any) -> Any:
+            return self.body(x)
+
+    torch.manual_seed(0)
+    reference, port = Functional(), Shared()
+    port.load_state_dict(dict(zip(port.state_dict(), reference.state_dict().values(), strict=True)))
+    inputs = {"x": np.random.default_rng(0).standard_normal((6, 6)).astype(np.float32)}
+    result = compare_forward(reference, port, inputs=inputs)
+    assert result.verdict.outcome is outcome
+    for culprit in result.culprits:
+        assert (culprit.candidate, culprit.cause, culprit.sureness) == ("body.1", "activation-differs", "suspected")
+        assert culprit.facts["reference"] == "leaky-relu 0.2"
+        assert culprit.facts["candidate"] == "leaky-relu 0.01"
+    assert bool(result.culprits) == (slope != 0.2)

@@ -12,7 +12,7 @@ import align
 
 torch = pytest.importorskip("torch")
 mindspore = pytest.importorskip("mindspore")
-nn, ops = mindspore.nn, mindspore.ops
+nn, ops, Tensor = mindspore.nn, mindspore.ops, mindspore.Tensor
 
 generator = np.random.default_rng(0)
 BATCH = {
@@ -20,6 +20,7 @@ BATCH = {
     "wanted": (generator.random((8, 5)) < 0.3).astype(np.float32),
     "seen": (generator.random((8, 5)) < 0.6).astype(np.float32),
 }
+CLASSES = {"x": BATCH["x"], "labels": generator.integers(1, 5, 8)}
 
 
 class Net(torch.nn.Module):
@@ -97,3 +98,56 @@ def test_a_right_loss_that_is_written_otherwise_is_aligned() -> None:
     result = compared("")
     assert result.verdict.exit_code == 0
     assert result.culprits == ()
+
+
+def by_classes(scores: Any, labels: Any) -> Any:
+    """A cross entropy of classes, and one of the scores of the halves of the batch against each other."""
+    rows = torch.nn.functional.one_hot(labels.long(), 5).to(scores.dtype)
+    first = -(torch.log_softmax(scores, 1) * rows).sum(1).mean()
+    apart = torch.nn.functional.mse_loss(scores[:4].mean(0), scores[4:].mean(0))
+    return first + 5.0 * apart
+
+
+def by_classes_ported(fault: str = "") -> Any:
+    """The same by MindSpore's functions, with a fault."""
+    nothing = Tensor(0.0)
+
+    def entropy(scores: Any, rows: Any) -> Any:
+        shares = scores - ops.logsumexp(scores, 1, True)
+        return -(shares * rows).sum(1).mean()  # called
+
+    def loss(scores: Any, labels: Any) -> Any:
+        labels = labels - 1 if fault == "from one" else labels  # from one
+        rows = ops.one_hot(labels, 5, Tensor(1.0), nothing)
+        if fault == "no term":
+            return entropy(scores, rows)  # no term
+        rows = 0.9 * rows + 0.02 if fault == "smooth" else rows  # smooth
+        first = entropy(scores, rows)
+        gap = scores[:4].mean(0) - scores[4:].mean(0)
+        return first + 5.0 * ops.square(gap).mean()
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("fault", "difference"),
+    [("from one", "extra step"), ("no term", "missing behind"), ("smooth", "")],
+)
+def test_labels_terms_and_targets_of_a_loss_are_named_with_their_lines(fault: str, difference: str) -> None:
+    model, other = Net(), Port()
+    first = align.Training(model, by_classes, torch.optim.SGD(model.parameters(), 0.1))
+    second = align.Training(other, by_classes_ported(fault), nn.SGD(other.trainable_params(), 0.1))
+    result = align.compare_training_step(first, second, batch=CLASSES, steps=2)
+    (culprit,) = result.culprits
+    assert (culprit.part, culprit.sureness) == ("loss", "confirmed")
+    assert culprit.inside is not None
+    assert line_of(fault) in {int(one.rpartition(":")[2]) for one in culprit.inside.lines}
+    assert not difference or culprit.inside.difference == difference
+    assert difference != "missing behind" or culprit.inside.reference_function == "add"
+
+
+def test_a_right_loss_of_classes_is_aligned() -> None:
+    model, other = Net(), Port()
+    first = align.Training(model, by_classes, torch.optim.SGD(model.parameters(), 0.1))
+    second = align.Training(other, by_classes_ported(), nn.SGD(other.trainable_params(), 0.1))
+    assert align.compare_training_step(first, second, batch=CLASSES, steps=2).verdict.exit_code == 0

@@ -112,6 +112,29 @@ def averaged(when: str = "behind", share: float = 0.1, *, left: bool = False) ->
     return align.Training(both, None, optimizer, step)
 
 
+def bounded(*, above: float | None = 0.02, held: bool = True) -> Any:
+    """A model whose bias a step keeps in its range."""
+    import torch
+
+    torch.manual_seed(5)
+    model = torch.nn.Linear(WIDTH, WIDTH)
+    optimizer = torch.optim.Adam(model.parameters(), 0.05)
+
+    def step(given: Any) -> Any:
+        optimizer.zero_grad()
+        loss = torch.square(model(given["real"]) - 1.0).mean()
+        loss.backward()
+        optimizer.step()
+        if held and above is not None:
+            with torch.no_grad():
+                model.bias.clamp_(-above, above)
+        return loss.detach()
+
+    with torch.no_grad():
+        model.bias.zero_()
+    return align.Training(model, None, optimizer, step)
+
+
 def normed(*, training: str = "step") -> Any:
     """A model whose mode matters, which its step sets, or whoever builds it, or nobody."""
     import torch
@@ -158,6 +181,8 @@ def compared(mine: Any, theirs: Any, *, steps: int = 2) -> Any:
         (averaged, lambda: averaged("before"), "average-before-update", {}),
         (averaged, lambda: averaged(share=0.2), "average-of-weights", {"times the reference's": 2.0}),
         (averaged, lambda: averaged(left=True), "in-no-optimizer", {}),
+        (bounded, lambda: bounded(held=False), "values-bounded", {"only in": "reference", "bound": 0.02}),
+        (lambda: bounded(held=False), bounded, "values-bounded", {"only in": "candidate", "bound": 0.02}),
     ],
 )
 def test_what_a_loop_does_otherwise_is_the_one_place(
@@ -176,6 +201,7 @@ def test_what_a_loop_does_otherwise_is_the_one_place(
         (lambda: masked(reads=False), lambda: masked(reads=False)),
         (averaged, averaged),
         (lambda: averaged("before"), lambda: averaged("before")),
+        (bounded, bounded),
         (normed, lambda: normed(training="build")),
         (lambda: normed(training="build"), normed),
         (lambda: normed(training="none"), lambda: normed(training="none")),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.traces.module_calls import CallKey, CallPair
 
-WEIGHTS = "weights-differ"
+WEIGHTS, OTHER_FUNCTION = "weights-differ", "activation-differs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +239,9 @@ def guess_causes(bench: Bench, alone: IsolatedLayers, suspects: Sequence[Suspect
 
 def _guessed(bench: Bench, alone: IsolatedLayers, suspect: Suspect) -> Suspect:
     fault, culprit = suspect.fault, suspect.culprit
+    found = _likeliest(bench, fault)
     unpaired_maker = fault.made_by is not None and fault.made_by.counterpart is None
-    found = None if unpaired_maker else _likeliest(bench, fault)
-    if found is None:
+    if found is None or (unpaired_maker and found.id != OTHER_FUNCTION):  # a layer that is one more applies a function
         return suspect
     maker = _applied_by(bench, fault, found, alone.calls)
     return replace(suspect, culprit=with_relation(at_layer(culprit, maker) if maker else culprit, found))
@@ -260,8 +260,10 @@ def _likeliest(bench: Bench, fault: Fault) -> Relation | None:
     else:
         found = explain_layer("", _before(bench.expected.trace, fault), {}, meant, tensor.value, limit)
     whole = [one for one in found if one.explains]
-    more = (one for one in whole if one.id != "input-returned")  # which says where a value comes from, not what lacks
-    return next(more, next(iter((*whole, *found)), None))
+    more = [one for one in whole if one.id != "input-returned"]  # which says where a value comes from, not what lacks
+    nothing = sentence("function_form.nothing")
+    more.sort(key=lambda one: one.facts.get("reference") == nothing)  # so is what the right value itself is among
+    return next(iter((*more, *whole, *found)), None)
 
 
 def _applied_by(
@@ -271,7 +273,7 @@ def _applied_by(
 
     It was given what the reference applies its function to, and what it made of that is what is wrong.
     """
-    if found.id != "activation-differs" or fault.part != "code":
+    if found.id != OTHER_FUNCTION or fault.part != "code":
         return None
     return applied_inside(fault, _before(bench.expected.trace, fault)[str(found.facts["input"])], calls)
 

@@ -51,7 +51,7 @@ def mending_calls(
     """
     calls = inside.firsts
     for _ in range(levels):
-        lines = _by_line(calls)
+        lines = by_line(calls)
         choices = [(group, rank) for group in lines for rank in range(MOST_REPLACED_RESULTS)]
         whole = [inside.beside(group) for group in lines]  # a function of the user's may be called more than once
         choices[1:1] = [(all_, 0) for all_, group in zip(whole, lines, strict=True) if len(all_) > len(group)]
@@ -65,7 +65,7 @@ def mending_calls(
     return {}
 
 
-def _by_line(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
+def by_line(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
     """Calls of one function on one line together."""
     lines: dict[tuple[str, str], list[RecordedCall]] = {}
     for call in calls:
@@ -115,9 +115,24 @@ def last_mending_call(inside: FollowedCalls, mends: Callable[[Replaced], bool]) 
     return found
 
 
+def mending_calls_from_end(
+    inside: FollowedCalls, mends: Callable[[Replaced], bool], *, levels: int, choose: Choose = _all
+) -> Replaced:
+    """The same from the end: what makes the inputs of the last call, then what makes the inputs of that."""
+    calls = inside.followed[-1:]
+    for _ in range(levels):
+        given = {key for call in calls for key in call.given}
+        calls = [call for call in inside.followed if given.intersection(call.returned)]
+        for group in by_line(calls):
+            for rank in range(MOST_REPLACED_RESULTS):
+                if (found := _replaced(inside, group, rank, choose)) and mends(found):
+                    return found
+    return {}
+
+
 def _fewest(found: Replaced, mends: Callable[[Replaced], bool]) -> Replaced:
     """Leave out the lines that need not be replaced."""
-    for group in _by_line([call for call, _ in found.values()]):
+    for group in by_line([call for call, _ in found.values()]):
         gone = {(call.path, call.call) for call in group}
         rest = {key: one for key, one in found.items() if key not in gone}
         if rest and mends(rest):
@@ -157,14 +172,14 @@ def earliest(inside: FollowedCalls, found: Replaced, mends: Callable[[Replaced],
     Those are asked that are made of the same as the results in their place.
     """
     left = MOST_NARROWING_RUNS
-    open_groups = _by_line(inside.before([call for call, _ in found.values()]))
+    open_groups = by_line(inside.before([call for call, _ in found.values()]))
     while open_groups and left > 0:
         group = open_groups.pop()
         others = _replaced(inside, group, 0, _made_of_same(inside))
         left -= bool(others)
         if others and mends(others):
             found = others
-            open_groups = _by_line(inside.before([call for call, _ in found.values()]))
+            open_groups = by_line(inside.before([call for call, _ in found.values()]))
     return found
 
 

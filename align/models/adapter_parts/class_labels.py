@@ -111,11 +111,11 @@ def replaced(places: Iterable[tuple[Any, str, Callable[[Any], Any]]]) -> Iterato
 def looked_at(function: Callable[..., Any], look: Callable[..., None]) -> Callable[..., Any]:
     """Return a function that calls `look` with its arguments first."""
 
-    def calls(*args: Any, **kwargs: Any) -> Any:
+    def passed_on_to_framework(*args: Any, **kwargs: Any) -> Any:
         look(*args, **kwargs)
         return function(*args, **kwargs)
 
-    return calls
+    return passed_on_to_framework
 
 
 def class_count(shape: Sequence[int]) -> int:

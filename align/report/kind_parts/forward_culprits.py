@@ -36,6 +36,8 @@ FUNCTION_TEXTS = {
     "other table": "other_table",
     "other input": "other_input",
     "missing step": "missing_step",
+    "missing behind": "missing_behind",
+    "extra step": "extra_step",
     "dropped result": "dropped_result",
 }
 

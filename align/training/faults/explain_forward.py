@@ -34,7 +34,7 @@ def explain_forward(culprits: Sequence[StepCulprit], seen: SeenSteps) -> list[St
     """
     if seen.live is None or seen.live_reference is None:
         return [*culprits]
-    roots = {one: _root(one, seen.traces[1]) for one in map(_place, filter(_is_open, culprits))}
+    roots = {one: outermost(one, seen.traces[1]) for one in map(_place, filter(_is_open, culprits))}
     found = {root: _compared_alone(root, seen) for root in {*roots.values()} if root is not None}
     return [
         _explained(one, found[root]) if _is_open(one) and (root := roots[_place(one)]) is not None else one
@@ -46,7 +46,7 @@ def _place(one: StepCulprit) -> str:
     return one.near or one.candidate
 
 
-def _root(place: str, trace: StepTrace) -> str | None:
+def outermost(place: str, trace: StepTrace) -> str | None:
     """The outermost module around a place that the step calls itself; None for none."""
     called = {one.module for one in trace.forward.inputs}
     around = sorted((path for path in called if not path or place == path or place.startswith(f"{path}.")), key=len)
@@ -89,7 +89,12 @@ def _compared_alone(root: str, seen: SeenSteps) -> Sequence[Culprit]:
     finally:
         reader.load_values(model, before)
     return [
-        replace(one, reference=_within(roots[0], one.reference), candidate=_within(root, one.candidate))
+        replace(
+            one,
+            reference=_within(roots[0], one.reference),
+            candidate=_within(root, one.candidate),
+            facts={name: _within(root, str(own)) if name == SHOWS_AT else own for name, own in one.facts.items()},
+        )
         for one in found.culprits
     ]
 
@@ -128,7 +133,7 @@ def given_to(root: str, trace: StepTrace) -> dict[str, Array]:
 
 def _explained(one: StepCulprit, found: Sequence[Culprit]) -> StepCulprit:
     """What was found at the place, in the same code, alone inside of it, or alone at all around it, if it says more."""
-    exact = [other for other in found if other.candidate in (one.near, one.candidate)]
+    exact = [other for other in found if {other.candidate, other.facts.get(SHOWS_AT)} & {one.near, one.candidate}]
     code = [other for other in found if one.part == "code" and _module_of_code(other) == one.candidate]
     inside = [other for other in found if one.candidate and other.candidate.startswith(f"{one.candidate}.")]
     around = [other for other in found if _is_around(one.near or one.candidate, other.candidate)]

@@ -11,7 +11,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from align.core.verdicts import Finding
-from align.training.faults.explain_forward import explain_forward, without_what_follows
+from align.training.faults.explain_forward import explain_forward, outermost, without_what_follows
 from align.training.faults.explain_loss import NO_FAULT, explain_loss, explain_loss_inside, explain_outputs
 from align.training.faults.explain_loss_code import explain_loss_code
 from align.training.faults.explain_stops import explain_stops
@@ -204,6 +204,9 @@ def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
         named = explain_loss_inside(culprit, seen)
         named = explain_outputs(named, seen) if named.kind == "forward" else named
         return explain_loss_code(named, seen)
+    if _is_given_by_step(culprit, seen):
+        named = explain_loss_code(replace(culprit, kind="loss", part="loss", candidate="", near=""), seen)
+        return named if named.inside else culprit
     begins = culprit.part == "code" and not culprit.candidate and culprit.cause == "gradient-factor"
     if not begins and (culprit.part != "loss" or culprit.cause == OTHER):
         return culprit
@@ -212,6 +215,14 @@ def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     if begins:  # behind the last layer, where the model's outputs are not paired
         return _sum_of_parts(named, max(seen.runs_a_step))
     return _of_loss(culprit, seen) if named is culprit or _is_of_loss(named, seen) else named
+
+
+def _is_given_by_step(culprit: StepCulprit, seen: SeenSteps) -> bool:
+    """Tell whether the code before a part of the model gives it something else: that of the step, not of the model."""
+    if culprit.kind != "forward" or culprit.cause or not culprit.candidate:
+        return False
+    wrong = {(one.own.module, one.own.call) for one in seen.judge.seen if one.own.role == "input" and one.factor > 1.0}
+    return (culprit.candidate, 0) in wrong and outermost(culprit.candidate, seen.traces[1]) == culprit.candidate
 
 
 def _of_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:

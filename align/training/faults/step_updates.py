@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from align.core.dtypes import EPSILON, dtype_name
 from align.core.verdicts import Finding
 from align.lint.compare_schedules import first_unlike_rate, stretched_by
 from align.rules.training_rules import CONVENTIONS, optimizer_of_rule, update_rule_form
@@ -17,6 +20,7 @@ from align.training.steps.both_steps import optimizer_scale
 from align.training.steps.compare_values import paired_values, values_of_both
 from align.training.steps.record_step import AFTER, GIVEN
 from align.training.steps.recorded_steps import BY_LOOP
+from align.training.thresholds import LAST_PLACES
 from align.training.updates.apply_rule import gradient_norm, moved_norm
 from align.training.updates_result import SteppedParameter, UpdatesResult
 from align.words.catalogue import sentence
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 SCALED_OFF = ("gradient-scale", "did-not-move")  # what an optimizer shows that takes a loss scale off
 LATER = "schedule-later"
 FITTED_RATES = "schedule"
+BOUNDED = "values-bounded"
 
 
 def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[ComparedUpdate, ...]]:
@@ -94,6 +99,7 @@ def wrong_updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], 
     result, updates = compare_step_updates(seen)
     instead = _instead(seen.sides)
     named = _without_fitted_rates(update_culprits(result), seen)
+    named = [_with_bound(one, seen) for one in named]
     found = [_with_change(one, instead) if instead else _with_reason(one, seen.sides[1]) for one in named]
     unscaled = [one for one in found if scaled and one.cause in SCALED_OFF]
     names = {name for one in unscaled for name in one.parameters}
@@ -124,6 +130,45 @@ def _without_fitted_rates(culprits: Sequence[StepCulprit], seen: SeenSteps) -> l
     names = tuple(name for one in unknown for name in one.parameters)
     whole = replace(unknown[0], cause="", facts={}, parameters=names, sureness="unknown")
     return [whole if one is unknown[0] else one for one in culprits if one is unknown[0] or one not in unknown]
+
+
+def _with_bound(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """Name a bound that one side puts on values after its update: with it on the other side's all steps are the same.
+
+    A single number has to stand at the bound in two steps.
+    """
+    if culprit.cause:
+        return culprit
+    own = {one.target: one for one in seen.names.pairings}
+    steps = range(len(seen.traces[0].losses))
+    after = [{**trace.values(step, AFTER)} for step in steps for trace in seen.traces]
+    bounds: set[tuple[str, float]] = set()
+    for name in culprit.parameters:
+        values = [
+            (own[name].transform.apply(after[2 * step][own[name].source]), after[2 * step + 1][name]) for step in steps
+        ]
+        found = _bound_of(values, "reference") or _bound_of([one[::-1] for one in values], "candidate")
+        bounds.add(found or ("", 0.0))
+    if len(bounds) != 1 or ("", 0.0) in bounds:
+        return culprit
+    ((side, bound),) = bounds
+    return replace(culprit, cause=BOUNDED, facts={"only in": side, "bound": bound}, sureness="confirmed")
+
+
+def _bound_of(values: Sequence[tuple[Array, Array]], side: str) -> tuple[str, float] | None:
+    """The number at which the first of two values stand wherever both differ, the second beyond it; None for none."""
+    held: list[Array] = []
+    for one, other in values:
+        if one.shape != other.shape or one.dtype.kind != "f":
+            return None
+        apart = np.abs(one.astype(np.float64) - other) > LAST_PLACES * EPSILON[dtype_name(one.dtype)] * np.abs(one)
+        held.append(one[apart])
+        if apart.any() and not ((one < other)[apart].all() or (one > other)[apart].all()):
+            return None
+    at = np.concatenate([one.reshape(-1) for one in held])
+    if at.size < 2 or len({*at.tolist()}) != 1:
+        return None
+    return side, float(f"{at[0]:.6g}")
 
 
 def _instead(sides: tuple[RecordedSteps, RecordedSteps]) -> str:

@@ -2,9 +2,9 @@
 
 The former are seen through its dispatch mode (PYNATIVE), which is experimental and shows operators (`AddExt`), not the
 functions that ran them: one function may be several. It does not show what an index takes of a tensor (`x[:, ::2]`),
-which is seen by itself, nor what joins a list of tensors, which gets a tuple. Of the latter some kernels are off by far
-more than rounding: on the CPU, MindSpore 2.10's tanh is off by up to 1e-4 (where |x| reaches 5), its exp by 25 units in
-the last place.
+which is seen by itself, nor older operators as `OneHot`, nor what joins a list of tensors, which gets a tuple. Of the
+latter some kernels are off by far more than rounding: on the CPU, MindSpore 2.10's tanh is off by up to 1e-4 (where |x|
+reaches 5), its exp by 25 units in the last place.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib.util import find_spec
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from align.core.traces import OperatorSink
@@ -55,8 +56,11 @@ def captured_operators(model: Model, recorder: CallRecorder) -> AbstractContextM
             return output
         return recorder.function(name, again, args, kwargs, output)
 
+    dispatched = count()
+
     class Operators(MsDispatchMode):  # type: ignore[misc]
         def __ms_dispatch__(self, func: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
+            next(dispatched)
             output = func(*args, **(kwargs or {}))
             if not called_by_user():
                 return output
@@ -64,7 +68,7 @@ def captured_operators(model: Model, recorder: CallRecorder) -> AbstractContextM
             again = func if own is args else lambda *given, **named: func(*args[:2], given, **named)
             return recorded(func.name, again, own, kwargs or {}, output)
 
-    return _with_indices(Operators(), recorded)
+    return _with_others(Operators(), recorded, dispatched)
 
 
 def shows_operators() -> bool:
@@ -102,22 +106,32 @@ def shown_operators(sink: CaptureSink) -> Iterator[None]:
 
 
 @contextmanager
-def _with_indices(operators: AbstractContextManager[Any], recorded: Callable[..., Any]) -> Iterator[None]:
-    """Record what an index takes of a tensor too, as `getitem`."""
+def _with_others(
+    operators: AbstractContextManager[Any], recorded: Callable[..., Any], dispatched: count[int]
+) -> Iterator[None]:
+    """Record what an index takes of a tensor too, as `getitem`, and operators that are not `dispatched` (`OneHot`)."""
     import mindspore
+    from mindspore.ops.primitive import Primitive
 
-    taken = mindspore.Tensor.__getitem__
+    taken, run = mindspore.Tensor.__getitem__, Primitive.__call__
 
     def getitem(self: Any, index: Any) -> Any:
         output = taken(self, index)
         return recorded("getitem", taken, (self, index), {}, output) if called_by_user() else output
 
-    mindspore.Tensor.__getitem__ = getitem
+    def passed_on_to_framework(self: Any, *args: Any) -> Any:
+        before = next(dispatched)
+        output = run(self, *args)
+        if next(dispatched) > before + 1 or not called_by_user():
+            return output
+        return recorded(self.name, partial(run, self), args, {}, output)
+
+    mindspore.Tensor.__getitem__, Primitive.__call__ = getitem, passed_on_to_framework
     try:
         with _joined_as_tuples(), operators:
             yield
     finally:
-        mindspore.Tensor.__getitem__ = taken
+        mindspore.Tensor.__getitem__, Primitive.__call__ = taken, run
 
 
 @contextmanager

@@ -53,6 +53,8 @@ FAULTS = [
         "old": "        ops.assign(temp, ops.clamp(temp, LOWEST, HIGHEST))\n",
         "new": "",
         "where": "loop",
+        "parts": ["optimizer"],
+        "causes": ["values-bounded"],
         "module": "",
         "answer": "The temperature is not clamped after the step and leaves its range.",
         "moves": True,

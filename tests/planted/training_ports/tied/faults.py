@@ -108,6 +108,7 @@ FAULTS = [
         "new": "        return ops.matmul(self.final(x), ops.stop_gradient(self.words).T)",
         "causes": ["gradient-part-stopped"],
         "where": "params",
+        "parts": ["code"],
         "module": "",
         "answer": "The tied table gets no gradient from the output head (stopped there), only from the embedding.",
         "moves": True,
