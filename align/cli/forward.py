@@ -25,6 +25,7 @@ from align.cli.parts.shared import (
     ReferenceCheckpointOption,
     RunOption,
     SeedOption,
+    ThoroughOption,
     batches_source,
     file_or_function,
     finish,
@@ -77,10 +78,9 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     no_power: Annotated[bool, typer.Option("--no-power", help="Do not measure what the inputs can show.")] = False,
     functions: Annotated[
         bool,
-        typer.Option(
-            "--functions", help="Compare every functional call too; look into wrong code however long it takes."
-        ),
+        typer.Option("--functions", help="Compare every functional call too; looks as --thorough does."),
     ] = False,
+    thorough: ThoroughOption = False,
     witness: Annotated[
         str | None,
         typer.Option(metavar="SIDE", help="A third side, such as model.onnx, to say which of the three deviates."),
@@ -111,6 +111,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             "--input": made,
             "--require-dtype": require_dtype,
             "--functions": functions,
+            "--thorough": thorough,
         }
         unfit |= {"--witness": witness, "--emulate": emulate, "--switch": switch, "--no-power": no_power}
         unfit |= {"--seed": seed, "--candidate-inputs": candidate_inputs, "--project": project}
@@ -126,7 +127,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     of_second = {"device": candidate_device, "dtype": candidate_dtype, "mode": candidate_mode}
     first, second = given_side(settings.reference, **of_first), given_side(settings.candidate, **of_second)
     settings = replace(settings, reference=first, candidate=second)
-    looks: dict[str, Any] = {"functions": functions, "witness": witness, "emulate": emulate}
+    looks: dict[str, Any] = {"functions": functions, "thorough": thorough, "witness": witness, "emulate": emulate}
     switches, allowances = given_switches(switch), _allowances(settings, limit, require_dtype)
     placed = (*checkpoints, *of_first.values(), *of_second.values())
     needless = (inputs, made, candidate_inputs, *looks.values(), *placed)

@@ -112,6 +112,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     allowances: Allowances = NO_ALLOWANCES,
     power: bool = True,
     functions: bool = False,
+    thorough: bool = False,
     witness: str | Model | Side | SideRequest | None = None,
     emulate: str | None = None,
     switches: Mapping[str, str] | None = None,
@@ -126,11 +127,12 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     are what the candidate alone is given, batch by batch. Without `name_map` the two models are matched first.
     `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as `traces.part`.
     `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures whether models that
-    agree could have differed. `functions` compares every functional call, and looks into wrong code without a known
-    cause with as many runs as that takes, else with 150. `witness` is a third side, such as an ONNX export, that
-    says which of the three deviates at each layer. `emulate` is a chip (`ascend:910b`): what it is expected to do to
-    the reference, under these `switches`, is the limit, and a port inside is within the prediction. Of a candidate that
-    raises, what ran before is compared; the verdict is "could not compare", and `failure` says where it was.
+    agree could have differed. `functions` compares every functional call. Wrong code without a known cause is
+    looked into with 150 runs, or with as many as that takes if it is `thorough` or compares `functions`. `witness`
+    is a third side, such as an ONNX export, that says which of the three deviates at each layer. `emulate` is a
+    chip (`ascend:910b`): what it is expected to do to the reference, under these `switches`, is the limit, and a
+    port inside is within the prediction. Of a candidate that raises, what ran before is compared; the verdict is
+    "could not compare", and `failure` says where it was.
     Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an allowance that fits none, CannotRunError
     for a model that differs and draws random numbers.
 
@@ -147,7 +149,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     sides = follow_origins(*open_sides(reference, candidate))
     chip = chip_of(emulate, switches, sides)
     given = read_both_inputs(inputs, candidate_inputs)
-    task = _Task(sides, given, allowances, _announced(progress), functions)
+    task = _Task(sides, given, allowances, _announced(progress), functions, thorough=thorough or functions)
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
         done = _compared(task, names, folder, chip, map_is_final=name_map is not None)
@@ -274,7 +276,7 @@ def _to_witness(gathered: _Gathered) -> tuple[BothRuns, CallPairs, tuple[LayerCo
 class _Task:
     """The sides, what they are given and what is allowed; `begun` is called at each stage.
 
-    `functions` says that functional calls are looked at with as many runs as it takes.
+    `functions` says that functional calls are compared, `thorough` that wrong code gets as many runs as it takes.
     """
 
     sides: tuple[Side, Side]
@@ -282,6 +284,7 @@ class _Task:
     allowances: Allowances
     begun: Callable[[], None]
     functions: bool
+    thorough: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +421,7 @@ def _explain(
     names = gathered.names
     suspects = explain_culprits(task.sides[0], bench, alone, names.weights.weights, names.settings)
     suspects = guess_causes(bench, alone, suspects)
-    budget = Budget(None if task.functions else MOST_LOOK_RUNS)
+    budget = Budget(None if task.thorough else MOST_LOOK_RUNS)
     looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget, records)
     lined = with_lines([one.culprit for one in looked.suspects], bench.side.model)
     told = [replace(one, culprit=own) for one, own in zip(looked.suspects, lined, strict=True)]

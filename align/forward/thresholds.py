@@ -140,14 +140,6 @@ MOST_CODE_LEVELS: Final = 8
 Choice: where one side's loss is one call, all of the other's calls lie between, and a loss is a handful of them.
 """
 
-MOST_LEFT_OUT_RUNS: Final = 3
-"""Those of them in which a call is left out, once no result of the reference makes all right.
-Choice: what is done to labels or to a number first is a call or two, as to count classes from 1."""
-
-MOST_CODE_RUNS: Final = 24
-"""Steps that are taken to find the call of a loss that is at fault.
-Choice: code of a loss has a few lines, most with one or two results to try; a step costs more than a run.
-"""
 
 LEAST_CORRELATED_ELEMENTS: Final = 16
 """Parameters of fewer elements are not called unrelated: they correlate by chance.

@@ -22,8 +22,6 @@ from align.forward.thresholds import (
     LEAST_LOOK_TOLERANCE,
     LOOK_SHARE_OF_FAULT,
     MOST_CODE_LEVELS,
-    MOST_CODE_RUNS,
-    MOST_LEFT_OUT_RUNS,
     MOST_LOOK_TOLERANCE,
 )
 
@@ -49,12 +47,14 @@ class UnlikeCall:
     relation: Relation | None
 
 
-def find_unlike_call(reference: Number, candidate: Number, far: float) -> UnlikeCall | None:
+def find_unlike_call(
+    reference: Number, candidate: Number, far: float, may_run: Callable[[], bool]
+) -> UnlikeCall | None:
     """Find the call of the candidate that makes its number another one than the reference's.
 
     Each of the two runs its side, given right values, with a sink that sees functional calls, and returns the number
     that its code makes of them, None for none. `far` is how far the two are apart, as a share. A call is named only if
-    the number is right once it returns what a call of the reference does.
+    the number is right once it returns what a call of the reference does. `may_run` is asked before each trial.
     """
     tolerance = min(MOST_LOOK_TOLERANCE, far * LOOK_SHARE_OF_FAULT)
     if tolerance < LEAST_LOOK_TOLERANCE:
@@ -68,7 +68,7 @@ def find_unlike_call(reference: Number, candidate: Number, far: float) -> Unlike
     way = _way_to(meant, right)
     if (lacking := _left_out(inside, end, way)) is not None:
         return UnlikeCall(lacking, None)
-    trials = _Trials(inside, candidate, right, tolerance, way)
+    trials = _Trials(inside, candidate, right, tolerance, way, may_run)
     found = trials.of_same_functions()
     if not any(inside.is_first(call) for call, _ in found.values()):
         if (extra := _one_too_many(inside, trials)) is not None:
@@ -88,7 +88,7 @@ def _left_out(inside: FollowedCalls, end: TensorKey, way: Collection[TensorKey])
         return None
     for call in inside.meant.calls.values():
         if call.is_function and known.keys.intersection(call.given) and call.returned[0] in way:
-            lines = tuple(inside.places([maker]))
+            lines = tuple(dict.fromkeys((*maker.callers[:1], maker.place)))  # a function of the user's may be right
             return FunctionFault(maker.name, lines, call.name, call.place, "missing behind", sureness="confirmed")
     return None
 
@@ -123,10 +123,16 @@ class _Trials:
     """Runs of the candidate with other results of single calls, each tried once: those on the reference's `way`."""
 
     def __init__(
-        self, inside: FollowedCalls, candidate: Number, right: float, tolerance: float, way: Collection[TensorKey]
+        self,
+        inside: FollowedCalls,
+        candidate: Number,
+        right: float,
+        tolerance: float,
+        way: Collection[TensorKey],
+        may_run: Callable[[], bool],
     ) -> None:
         self._inside, self._candidate, self._right, self._tolerance = inside, candidate, right, tolerance
-        self._way = way
+        self._way, self._may_run = way, may_run
         self._tried: set[object] = set()
 
     def of_same_functions(self) -> Replaced:
@@ -143,13 +149,13 @@ class _Trials:
 
     def _mends(self, replaced: Replaced) -> bool:
         own = frozenset((id(call), id(other.call), other.factor) for call, other in replaced.values())
-        if self._ends_so(replaced) or len(self._tried) >= MOST_CODE_RUNS - MOST_LEFT_OUT_RUNS:
+        if self._ends_so(replaced):
             return False
         return self.is_right_with(results_instead(self._inside, replaced), own)
 
     def is_right_with(self, results: Mapping[CallKey, tuple[Array, ...]], own: object) -> bool:
         """Tell whether the number is right where calls return these results; `own` tells one trial from another."""
-        if own in self._tried or len(self._tried) >= MOST_CODE_RUNS:
+        if own in self._tried or not self._may_run():
             return False
         self._tried.add(own)
         number = self._candidate(CallRecord(lambda _: True, None, results))

@@ -22,6 +22,7 @@ from align.models.user_code import find_function
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.faults.explain_at_rate_zero import explain_at_rate_zero
+from align.training.faults.explain_loss_code import SPENT
 from align.training.faults.find_step_culprits import find_step_culprits
 from align.training.faults.gradient_scale import OF_LOSS
 from align.training.faults.loop_faults import mode_findings
@@ -69,26 +70,28 @@ STAGES = 6  # no limit: what progress is reported of
 UNLIKE = "calls-unlike"
 
 
-def compare_training_step(
+def compare_training_step(  # noqa: PLR0913 - one keyword an option
     reference: str | Path | Training,
     candidate: str | Path | Training,
     *,
     batch: InputsSource | None = None,
     name_map: NameMap | Path | str | None = None,
     steps: int | None = None,
+    thorough: bool = False,
     progress: Progress = silent,
 ) -> StepComparison:
     """Take training steps on both sides, each from the reference's state, and name what is wrong by itself.
 
-    A side is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step]) or a
-    dict of these; or a folder that `capture_training_step` wrote, which brings its batches and the number of steps.
-    `batch` is one batch, or several in a list that follow one another; of one, each step takes it again, 3 times if
-    `steps` does not say. What bears no name of the model's parameters goes to the loss. Before each step a live
-    candidate is given the reference's parameters and buffers, and at each update the reference's gradients. Layers for
-    dropout get the reference's masks on both sides, or are switched off. Neither side is changed. Raises CannotRunError
-    for a model without trainable parameters and a loss that is no scalar, SharedModelError for sides that are one
-    object or share tensors, NothingInCommonError if no layer pairs, UnlikeTracesError for folders of other batches, or
-    other values to begin with.
+    A side is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step])
+    or a dict of these; or a folder that `capture_training_step` wrote, which brings its batches and the number of
+    steps. `batch` is one batch, or several in a list that follow one another; of one, each step takes it again, 3
+    times if `steps` does not say. What bears no name of the model's parameters goes to the loss. Before each step a
+    live candidate is given the reference's parameters and buffers, and at each update the reference's gradients.
+    Layers for dropout get the reference's masks on both sides, or are switched off. Code that is wrong is looked
+    into with 24 steps for a loss and 150 runs for a model, or with as many as that takes if it is `thorough`.
+    Neither side is changed. Raises CannotRunError for a model without trainable parameters and a loss that is no
+    scalar, SharedModelError for sides that are one object or share tensors, NothingInCommonError if no layer pairs,
+    UnlikeTracesError for folders of other batches, or other values to begin with.
 
     >>> from align.core.training import Training
     >>> from align.models.frameworks.arrays import ArrayModel
@@ -102,7 +105,11 @@ def compare_training_step(
     batches = _batches(batch, steps, [one.steps for one in sides if isinstance(one, ReferenceSteps)])
     stages = chain(range(1, STAGES), repeat(STAGES))
     with tempfile.TemporaryDirectory(prefix="align-") as folder, looked_for_once():
-        task = _Task(sides, batches, name_map, Path(folder), lambda: progress("step", next(stages), STAGES))
+
+        def begun() -> None:
+            progress("step", next(stages), STAGES)
+
+        task = _Task(sides, batches, name_map, Path(folder), begun, thorough=thorough)
         live = tuple(one for one in sides if not isinstance(one, ReferenceSteps))
         found = tuple(chain.from_iterable(batch_findings(one, batches[0]) for one in live))
         both = (live[0], live[1]) if len(live) == len(SIDES) else None
@@ -152,6 +159,7 @@ class _Task:
     name_map: NameMap | Path | str | None
     folder: Path
     begun: Callable[[], None]
+    thorough: bool = False
 
 
 def _with_masks(task: _Task, live: tuple[TrainingSide, TrainingSide]) -> StepComparison:
@@ -211,7 +219,8 @@ def _seen(task: _Task) -> SeenSteps:
         theirs = [one for one in second.findings if one.code != UNMEASURED]  # limits are the reference's
         return replace(seen, findings=(*seen.findings, *theirs))
     seen = take_steps_beside(first, second, task.name_map, task.folder / SIDES[1], task.begun)
-    return replace(seen, live_reference=None if isinstance(task.sides[0], ReferenceSteps) else task.sides[0])
+    reference = None if isinstance(task.sides[0], ReferenceSteps) else task.sides[0]
+    return replace(seen, live_reference=reference, thorough=task.thorough)
 
 
 def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
@@ -245,6 +254,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
             *open_names(seen.names),
             *_unjudged_findings(seen),
             *mode_findings(seen),
+            *_spent_findings(culprits),
             *_call_findings(seen),
             *(_loss_findings(losses, culprits, scale or (seen.scale if seen.scale != 1.0 else None)) if alike else ()),
             *rates,
@@ -268,6 +278,14 @@ def _unjudged_findings(seen: SeenSteps) -> Iterator[Finding]:
         if side.recomputes and not (seen.live and seen.live_reference):
             message = sentence("step_finding.recompute_not_compared")
             yield Finding("recompute-not-compared", "note", side.label, message)
+
+
+def _spent_findings(culprits: Sequence[StepCulprit]) -> Iterator[Finding]:
+    """Say that looking into the code of a loss ended with the steps that it gets."""
+    spent = [one for one in culprits if SPENT in one.facts and not one.cause]
+    if spent:
+        message = sentence("step_finding.steps_spent", steps=spent[0].facts[SPENT])
+        yield Finding("search-ended", "note", spent[0].candidate or spent[0].part, message)
 
 
 def _call_findings(seen: SeenSteps) -> Iterator[Finding]:

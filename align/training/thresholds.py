@@ -137,6 +137,9 @@ Choice: a value of float32 fits bfloat16 in one of 65,536 cases, but written num
 LOSS_SHARE: Final = 1e-4
 """How far apart two losses may be, relative, where no run in float64 shows their rounding.
 Choice: float32 leaves 1e-6 in a mean of samples; a lower limit calls deep nets faulty, a higher one hides terms."""
+MOST_CODE_STEPS: Final = 24
+"""Steps that are taken to find the call of a loss that is at fault.
+Choice: code of a loss has a few lines, most with one or two results to try; a step costs more than a run."""
 SAME_BATCH_SHARE: Final = 1e-2
 """How far apart two losses of the same may be, as a share of what is to be explained.
 Choice: as between like tensors in wrong code; another entry of a batch changes a loss by its own size."""

@@ -175,4 +175,4 @@ def test_nothing_is_looked_at_once_all_runs_are_spent(original, ported, monkeypa
     (culprit,) = result.culprits
     assert culprit.inside is None
     (told,) = [one for one in result.findings if one.code == "not-looked-inside"]
-    assert "--functions" in told.message
+    assert "--thorough" in told.message

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import align
+from align.training.faults import explain_loss_code
 
 torch = pytest.importorskip("torch")
 mindspore = pytest.importorskip("mindspore")
@@ -151,3 +152,20 @@ def test_a_right_loss_of_classes_is_aligned() -> None:
     first = align.Training(model, by_classes, torch.optim.SGD(model.parameters(), 0.1))
     second = align.Training(other, by_classes_ported(), nn.SGD(other.trainable_params(), 0.1))
     assert align.compare_training_step(first, second, batch=CLASSES, steps=2).verdict.exit_code == 0
+
+
+def test_where_the_steps_for_a_loss_end_without_a_result_a_note_says_so_and_thorough_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explain_loss_code, "MOST_CODE_STEPS", 0)
+    results = []
+    for thorough in (False, True):
+        model, other = Net(), Port()
+        first = align.Training(model, by_classes, torch.optim.SGD(model.parameters(), 0.1))
+        second = align.Training(other, by_classes_ported("smooth"), nn.SGD(other.trainable_params(), 0.1))
+        results.append(align.compare_training_step(first, second, batch=CLASSES, steps=1, thorough=thorough))
+    codes = [[one.code for one in result.findings if one.code == "search-ended"] for result in results]
+    causes = [[one.cause for one in result.culprits] for result in results]
+    assert codes == [["search-ended"], []]
+    assert causes[0] == [""]
+    assert causes[1] != [""]

@@ -81,6 +81,7 @@ LimitsOption = Annotated[
 ]
 AllLayersOption = Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")]
 AllTensorsOption = Annotated[bool, typer.Option("--all", help="List every tensor, unfolded.")]
+ThoroughOption = Annotated[bool, typer.Option("--thorough", help="Look into wrong code with as many runs as it takes.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of --input.")]
 TrustPickleOption = Annotated[
     bool, typer.Option("--trust-pickle", help="Let torch run the code in the file: only for files you trust.")

@@ -13,6 +13,7 @@ from align.cli.parts.shared import (
     MapOption,
     PortOfTrainingArgument,
     RunOption,
+    ThoroughOption,
     finish,
     progress_bar,
 )
@@ -30,6 +31,7 @@ def step_command(  # noqa: PLR0913 - one parameter an option
         int | None,
         typer.Option(metavar="N", help="How many steps (3), at least one a batch; folders bring theirs."),
     ] = None,
+    thorough: ThoroughOption = False,
     show_all: Annotated[bool, typer.Option("--all", help="List all layers and gradients.")] = False,
     run: RunOption = None,
     json: JsonOption = False,
@@ -42,7 +44,7 @@ def step_command(  # noqa: PLR0913 - one parameter an option
 
     with progress_bar() as progress:
         result = compare_training_step(
-            reference, candidate, batch=batch, name_map=map_file, steps=steps, progress=progress
+            reference, candidate, batch=batch, name_map=map_file, steps=steps, thorough=thorough, progress=progress
         )
     sources = {
         "reference": reference,

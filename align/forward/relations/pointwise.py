@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import erf, expit
 
-from align.forward.relation_thresholds import BISECTIONS, DIGITS_OF_FACTOR, MOST_SOFT_CAP
+from align.forward.relation_thresholds import BISECTIONS, DIGITS_OF_CAP, MOST_SOFT_CAP
 from align.forward.relations.relation import Question, with_facts
 from align.words.catalogue import joined, sentence
 
@@ -85,6 +85,9 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+ROUNDING = ("function_form.round", "function_form.floor")
+
+
 def name_functions(names: Iterable[str]) -> str:
     """Say that it is one of these functions; names of `FUNCTIONS` with a text have the key of it.
 
@@ -119,6 +122,8 @@ def swap_sides(question: Question) -> Question:
 
 def _function(question: Question, name: str) -> Iterator[Relation]:
     likely = [key for key, function in FUNCTIONS.items() if question.fits(function(question.candidate_sample))]
+    if np.unique(question.candidate_sample).size <= np.unique(question.sample).size:
+        likely = [key for key in likely if key not in ROUNDING]  # what joins no two values is not seen to round
     if not likely:
         return
     values = question.candidate.astype(np.float64)
@@ -130,9 +135,13 @@ def _function(question: Question, name: str) -> Iterator[Relation]:
 
 
 def _clipped(question: Question, name: str) -> Iterator[Relation]:
-    """The bounds are the largest and the smallest value; one that nothing reaches beyond is none."""
+    """The bounds are the largest and the smallest value; one that nothing reaches beyond is none.
+
+    Something has to lie between them and stay: two values become any two others.
+    """
     low, high = float(question.reference.min()), float(question.reference.max())
-    if not question.fits(np.clip(question.candidate_sample, low, high)):
+    between = (question.candidate_sample > low) & (question.candidate_sample < high)
+    if not between.any() or not question.fits(np.clip(question.candidate_sample, low, high)):
         return
     beyond = question.limit.max_abs
     reached = {"low": low - question.candidate.min() > beyond, "high": question.candidate.max() - high > beyond}
@@ -142,7 +151,10 @@ def _clipped(question: Question, name: str) -> Iterator[Relation]:
 
 
 def _soft_capped(question: Question, name: str) -> Iterator[Relation]:
-    """`cap * tanh(x / cap)`: the cap is the one that the largest value shows, which must fit all others."""
+    """`cap * tanh(x / cap)`: the cap that the largest value shows, a plain number, which must fit all others.
+
+    Between two soft caps there is nearly a third one: a number that nobody would write.
+    """
     given, capped = question.candidate_sample, question.sample
     place = int(np.abs(given).argmax())
     largest, reached = abs(float(given[place])), abs(float(capped[place]))
@@ -152,7 +164,7 @@ def _soft_capped(question: Question, name: str) -> Iterator[Relation]:
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
         low, high = (middle, high) if middle * np.tanh(largest / middle) < reached else (low, middle)
-    for cap in dict.fromkeys((float(f"{high:.{DIGITS_OF_FACTOR}g}"), high)):
+    for cap in dict.fromkeys((float(f"{high:.{DIGITS_OF_CAP}g}"), float(round(high)) or high)):
         if question.fits(cap * np.tanh(given / cap)):
             values = question.candidate.astype(np.float64)
             found = with_facts(question.confirm(name, cap * np.tanh(values / cap), fitted=1), {"cap": cap})

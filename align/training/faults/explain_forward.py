@@ -83,7 +83,9 @@ def _compared_alone(root: str, seen: SeenSteps) -> Sequence[Culprit]:
         reader.load_values(model, before | {name: value for name, value in seen.start.items() if name in before})
         sides = part_of(seen.live_reference, roots[0]), part_of(seen.live, root)
         names = _names_of(seen.names, sides, roots)
-        found = compare_forward(*sides, inputs=inputs, candidate_inputs=own_inputs, name_map=names, power=False)
+        found = compare_forward(
+            *sides, inputs=inputs, candidate_inputs=own_inputs, name_map=names, power=False, thorough=seen.thorough
+        )
     except AlignError:  # a model that a step alone can run
         return ()
     finally:

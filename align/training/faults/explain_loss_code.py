@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from align.errors import CannotRunError, InputsError, UserCodeError
 from align.forward.unlike_code import find_unlike_call
 from align.training.faults.trained_otherwise import NO_GRADIENT
 from align.training.steps.judge_step import StepJudge
-from align.training.thresholds import LOSS_SHARE
+from align.training.thresholds import LOSS_SHARE, MOST_CODE_STEPS
 from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from align.training.steps.both_steps import SeenSteps
 
 CALL_DIFFERS = "call-differs"
+SPENT = "steps tried"
 OF_GRADIENT = "gradient-"  # causes that say what came of it, and not why
 
 
@@ -54,12 +56,21 @@ def explain_loss_code(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
             return None
         return sink.loss
 
+    taken = count(1)
+    spent: dict[str, float | int | str] = {}
+
+    def may_run() -> bool:
+        if seen.thorough or next(taken) <= MOST_CODE_STEPS:
+            return True
+        spent[SPENT] = MOST_CODE_STEPS
+        return False
+
     try:
-        found = find_unlike_call(meant, made, far)
+        found = find_unlike_call(meant, made, far, may_run)
     except CannotRunError:  # of a framework that does not show functions
         return culprit
     if found is None:
-        return culprit
+        return replace(culprit, facts={**culprit.facts, **spent})
     line = found.fault.lines[0]
     named = replace(culprit, cause=CALL_DIFFERS, inside=found.fault, line=line, sureness="confirmed")
     return replace(named, cause=found.relation.id, facts={**found.relation.facts}) if found.relation else named

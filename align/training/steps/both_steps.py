@@ -82,7 +82,7 @@ class SeenSteps:
     losses that the steps take off again before optimizers get gradients: all that is computed is so much larger. The
     candidate's optimizers multiply gradients by `by_optimizers`, over the reference's; with a live candidate the
     gradients that are given are those after that. With several optimizers, `meant_after` are the candidate's parameters
-    at the end of the reference's first step.
+    at the end of the reference's first step. `thorough` says that wrong code gets as many runs as it takes.
     """
 
     names: NameMap
@@ -99,6 +99,7 @@ class SeenSteps:
     scales: tuple[float, float] = (1.0, 1.0)
     by_optimizers: float = 1.0
     meant_after: Mapping[str, Array] = field(default_factory=dict)
+    thorough: bool = False
 
     def replaced_step(self, seen: Callable[[ReplacedTensor], float]) -> ReplacedStep:
         """A sink for the first step once more with the reference's tensors; see ReplacedStep."""
