@@ -165,6 +165,11 @@ DROPOUT_DEVIATIONS: Final = 5.0
 """The share of zeros and the scale of dropout agree within so many standard deviations of chance.
 Choice: chance goes beyond 5 in one of two million cases."""
 
+DIGITS_OF_CAP: Final = 2
+"""A soft cap that was read off the data is one with so many digits, or a whole number.
+Choice: caps that people write are 5, 30 or 2.5; with more digits one cap in the place of another looks like a third.
+"""
+
 DIGITS_OF_FACTOR: Final = 5
 """A number of the code, times a factor that was read off the data, is tried with so many digits.
 Choice: factors are good to six or seven digits of float32; with fewer a number of a user's is not met.
