@@ -176,3 +176,75 @@ def test_nothing_is_looked_at_once_all_runs_are_spent(original, ported, monkeypa
     assert culprit.inside is None
     (told,) = [one for one in result.findings if one.code == "not-looked-inside"]
     assert "--thorough" in told.message
+
+
+CALLED = """
+import numpy as np
+import torch
+from mindspore import Tensor, nn, ops
+
+def right(net, x):
+    RIGHT
+    return y
+
+def wrong(net, x):
+    WRONG
+    return y
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.fc(right(self, x))
+
+class Port(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Dense(8, 8)
+
+    def construct(self, x):
+        return self.fc(wrong(self, x))
+"""
+WRONG_IN_A_FUNCTION = {
+    "divided_by_another_number": (
+        "y = torch.softmax(x @ x.transpose(1, 2) / 2, -1) @ x",
+        "y = ops.matmul(ops.softmax(ops.matmul(x, x.swapaxes(1, 2)) / 4, -1), x)",
+        "scaled input",
+    ),
+    "other_deviation": (
+        "y = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-5)",
+        "y = (x - x.mean(-1, keep_dims=True)) / (x.std(-1, keepdims=True) + 1e-5)",
+        "scaled input",
+    ),
+    "symmetric_window": (
+        "y = x * torch.hann_window(8)[None, None, :]",
+        "y = x * Tensor(np.hanning(8).astype(np.float32))[None, None, :]",
+        "other table",
+    ),
+    "turned_grid": (
+        "y = x + torch.meshgrid(torch.arange(8.0), torch.arange(8.0) * 2, indexing='ij')[0]",
+        "y = x + ops.meshgrid(ops.arange(0.0, 8.0), ops.arange(0.0, 8.0) * 2, indexing='xy')[0]",
+        "result or before",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_IN_A_FUNCTION)
+def test_the_line_inside_of_a_function_is_named_and_not_the_one_that_called_it(name, tmp_path) -> None:
+    import mindspore
+
+    right, wrong, difference = WRONG_IN_A_FUNCTION[name]
+    path = tmp_path / f"called_{name}.py"
+    path.write_text(CALLED.replace("RIGHT", right).replace("WRONG", wrong), encoding="utf-8")
+    module = load(path)
+    original, port = module.Original(), module.Port()
+    for own in port.get_parameters():
+        own.set_data(mindspore.Tensor(original.state_dict()[own.name].numpy()))
+    inputs = {"x": np.random.default_rng(0).standard_normal((2, 8, 8)).astype(np.float32)}
+    (culprit,) = compare_forward(original, port, inputs=inputs, power=False).culprits
+    assert culprit.inside
+    assert (culprit.inside.difference, culprit.inside.sureness) == (difference, "confirmed")
+    assert path.read_text(encoding="utf-8").splitlines()[int(culprit.line.rpartition(":")[2]) - 1].strip() == wrong

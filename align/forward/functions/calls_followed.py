@@ -237,10 +237,7 @@ class FollowedCalls:
         """What a call is given or does otherwise than the one of the reference whose result makes all right."""
         known = [self.likeness(key) for key in call.given]
         if not other.shares:
-            if self.come_from_one(call, other.call):  # one function of what the other does something to first
-                same = same_function(call.name, other.call.name) and not self._only_moves(call)
-                return "missing step" if same and self.first_lacking(other.call) else "result"
-            return "result" if not known or all(one == Likeness() for one in known) else "missing step"
+            return self._difference_of_unlike(call, other.call, known)
         if None in known:
             return "other table"
         if self._factor(call, other) is not None:
@@ -252,6 +249,19 @@ class FollowedCalls:
             return "missing step"  # what the reference's is given is made of what the port's is given
         return "other input" if beside else "result"
 
+    def _difference_of_unlike(
+        self, call: RecordedCall, other: RecordedCall, known: Sequence[Likeness | None]
+    ) -> FunctionDifference:
+        """The same of calls that are given nothing that is alike."""
+        if self._multiple(call, other) is not None:
+            return "scaled input"
+        if self.come_from_one(call, other):  # one function of what the other does something to first
+            same = same_function(call.name, other.name) and not self._only_moves(call)
+            return "missing step" if same and self.first_lacking(other) else "result"
+        if None in known:
+            return "other table"
+        return "result" if all(one == Likeness() for one in known) else "missing step"
+
     def _only_moves(self, call: RecordedCall) -> bool:
         """Tell whether a call returns the elements of the one tensor that it is given, in whatever order."""
         values = [self.made.values[key].reshape(-1) for key in (*call.given, *call.returned)]
@@ -259,7 +269,24 @@ class FollowedCalls:
 
     def factor(self, call: RecordedCall, other: Counterpart) -> float:
         """The number by which what a call is given is multiplied, and should not be."""
-        return self._factor(call, other) or 1.0
+        multiple = None if other.shares else self._multiple(call, other.call)
+        return multiple or self._factor(call, other) or 1.0
+
+    def _multiple(self, call: RecordedCall, other: RecordedCall) -> float | None:
+        """The number by which what a call is given is what the other is given; None where it is another step's result.
+
+        A port that divides by another number is given a multiple of what the reference divides, too.
+        """
+        scaled = [key for key in call.given if (known := self.likeness(key)) and known.keys and known.factor != 1.0]
+        for own, meant in ((self.made.values[key], self.meant.values[one]) for key in scaled for one in other.given):
+            size = float(np.sqrt(np.mean(np.square(meant.astype(np.float64))))) if own.shape == meant.shape else 0.0
+            if not size or not self._like.tells(meant):
+                continue
+            factor = float(np.sqrt(np.mean(np.square(own.astype(np.float64))))) / size
+            for signed in (factor, -factor) if factor else ():
+                if self._like.are_one(meant, own / signed):
+                    return signed
+        return None
 
     def _factor(self, call: RecordedCall, other: Counterpart) -> float | None:
         """None if there is none; of a tensor that stays scaled, only the sign of others says something."""
@@ -345,8 +372,11 @@ class FollowedCalls:
         """
         of_line = {call.place for call in calls}
         made = [call for call in self.made.calls.values() if call.is_function and call.place in of_line]
-        right = {self._kind(call) for call in made if self._is_right(call)}
-        outside = {call.callers for call in calls if self._kind(call) in right and call.callers}
+        right = {(self._kind(call), call.callers) for call in made if self._is_right(call)}
+        elsewhere = {kind: {callers for one, callers in right if one == kind} for kind, _ in right}
+        outside = {
+            call.callers for call in calls if call.callers and elsewhere.get(self._kind(call), set()) - {call.callers}
+        }
         return list(dict.fromkeys(call.callers[0] if call.callers in outside else call.place for call in calls))
 
     def _kind(self, call: RecordedCall) -> tuple[str, ...]:

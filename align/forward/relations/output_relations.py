@@ -174,7 +174,8 @@ def _scaled(question: Question, axis: int) -> Relation | None:
     if scale <= 0.0:
         return None
     found = question.confirm("softmax-scale", softmax(logarithms[1] * scale, axis), fitted=1)
-    return with_facts(found, {"axis": axis, "scale": 1.0 / scale, "scale_is": known_number(1.0 / scale)})
+    known = known_number(1.0 / scale)
+    return with_facts(found, {"axis": axis, "scale": 1.0 / scale} | ({"scale_is": known} if known else {}))
 
 
 def _other_axis(question: Question, axis: int, other: int) -> Relation | None:

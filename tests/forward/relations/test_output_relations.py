@@ -101,6 +101,13 @@ def test_a_relation_of_all_elements_is_found_first_with_its_figures(name: str) -
     assert facts.items() <= found.facts.items()
 
 
+@pytest.mark.parametrize(("one", "other"), [(3.0, 5.0), (5.0, 3.0), (2.5, 4.0)])
+def test_one_soft_cap_in_the_place_of_another_is_no_lack_of_a_third(one: float, other: float) -> None:
+    small = 0.2 * IMAGE  # so small that a third cap would fit nearly
+    found = explain(one * np.tanh(small / one), other * np.tanh(small / other))
+    assert not [relation for relation in found if relation.id.startswith("soft-cap")]
+
+
 def test_many_equal_slices_hide_no_permutation() -> None:
     reference = np.concatenate([IMAGE, np.zeros((2, 60, 10, 14))], 1)
     (found, *_) = explain(reference, reference[:, np.random.default_rng(1).permutation(72)])
