@@ -107,7 +107,8 @@ def refuse_placeholders(checkpoint: Checkpoint) -> None:
     """Raise CannotRunError for a file in which some weights are left out, and an empty tensor stands for each."""
     if names := placeholders(checkpoint):
         facts = {"count": len(names), "total": len(checkpoint.tensors), "names": names, "path": checkpoint.path}
-        raise CannotRunError.of("unfinished.placeholders", shape=str(checkpoint.tensors[names[0]].shape), **facts)
+        shapes = [*dict.fromkeys(str(checkpoint.tensors[name].shape) for name in names)]
+        raise CannotRunError.of("unfinished.placeholders", shapes=shapes, **facts)
 
 
 def unfinished_error(checkpoint: Checkpoint, *, compare: bool = True) -> CannotRunError | None:
