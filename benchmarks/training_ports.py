@@ -2,7 +2,8 @@
 
 A folder of tests/planted/training_ports holds the original and its port with training(), the batches, the true map, and
 FAULTS: what is replaced in the port, where that is, and what a colleague would answer. `causes` are the ids of causes
-that say so. A cause is right too where the functional call, or the line, that is named stands in what was replaced.
+that say so. A cause is right too where the functional call, or the line, that is named stands in what was replaced, or
+where the line of the original that is named holds what the port `lacks`.
 
 Run: python benchmarks/training_ports.py [NAME ...] [--clean N] [--only PATTERN] [--batches N] [--verbose] [--json]
   --clean N  N clean pairs of batches each, in the place of the faults
@@ -117,7 +118,11 @@ def compared(folder: Path, fault: dict[str, Any], batches: list[int]) -> dict[st
     ]
     right = [one for one in result.culprits if is_at(fault, one)]
     known = set(fault.get("causes", ()))
-    told_so = [one for one in right if known & {*one.cause.split(" + ")} or lines & lines_named(one)]
+    told_so = [
+        one
+        for one in right
+        if known & {*one.cause.split(" + ")} or lines & lines_named(one) or names_what_lacks(fault, one, folder)
+    ]
     return {
         **row,
         "detected": result.verdict.exit_code == 1,
@@ -144,6 +149,15 @@ def lines_named(one: Any) -> set[int]:
     """The lines that a culprit names as those of code at fault."""
     named = one.inside.lines if one.inside else (one.line,) if one.part == "layer" else ()
     return {int(line.rpartition(":")[2]) for line in named if line}
+
+
+def names_what_lacks(fault: dict[str, Any], one: Any, folder: Path) -> bool:
+    """Tell whether a culprit names the line of the original that holds what the port left out."""
+    if "lacks" not in fault or one.inside is None:
+        return False
+    original = Path(folder, "original.py").read_text(encoding="utf-8").splitlines()
+    file, _, line = one.inside.reference_line.rpartition(":")
+    return file.endswith("original.py") and fault["lacks"] in original[int(line) - 1]
 
 
 def as_given(value: Any) -> Any:

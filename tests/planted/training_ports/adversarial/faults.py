@@ -13,6 +13,7 @@ FAULTS = [
         "old": "        return cross_entropy(score, 1.0) + 5.0 * ops.square(gap).mean()",
         "new": "        return cross_entropy(score, 1.0)",
         "where": "loss",
+        "lacks": "mse_loss",
         "module": "",
         "answer": "The feature-matching term is missing from the generator's loss.",
         "moves": True,
