@@ -83,6 +83,8 @@ def _settled(
     A run that the user interrupts leaves what is settled.
     """
     followed, notes = map_by_dataflow(*sides, name_map, inputs, progress)
+    if _crosses_blocks(followed):
+        followed, notes = _flow_of_other_inputs(sides, name_map, inputs, progress)
     seen = {(one.source, one.target) for one in followed.flow}
     unseen = [p for p in followed.pairings if (p.source, p.target) not in seen and p.evidence not in _TOLD]
     whole = followed.pairings and not followed.ambiguous and not unseen and all(p.sure for p in followed.pairings)
@@ -90,6 +92,39 @@ def _settled(
         return followed, notes
     settled = settle_by_trial(*sides, followed, inputs, progress)
     return _with_more_inputs(sides, followed, settled, inputs, progress), notes
+
+
+def _crosses_blocks(followed: NameMap) -> bool:
+    """Tell whether the flow pairs a layer with one of a block that is another one's by all else: it saw too little.
+
+    Of experts that are given few rows, one alone may have what several of the other side compute.
+    """
+    blocks = {_block(p.source): _block(p.target) for p in followed.pairings if p.evidence != "dataflow" and p.sure}
+    known = {target: source for source, target in blocks.items()}
+    of_flow = ((_block(p.source), _block(p.target)) for p in followed.pairings if p.evidence == "dataflow")
+    return any(
+        blocks.get(source, target) != target and known.get(target, source) != source for source, target in of_flow
+    )
+
+
+def _flow_of_other_inputs(
+    sides: tuple[Side, Side], name_map: NameMap, inputs: Mapping[str, Array], progress: Progress
+) -> tuple[NameMap, tuple[Note, ...]]:
+    """What the flow shows of inputs that are drawn from the given ones; the map as it is where none keeps to blocks."""
+    for number in range(MOST_DRAWS_OF_INPUTS):
+        drawn = inputs_drawn_from(inputs, number, times=1 if number % 2 else MORE_SAMPLES)
+        try:
+            followed, notes = map_by_dataflow(*sides, name_map, drawn, progress)
+        except ModelFailedError:
+            continue
+        if not _crosses_blocks(followed):
+            return followed, notes
+    return name_map, ()
+
+
+def _block(name: str) -> str:
+    """The module that holds the layer of a parameter."""
+    return name.rsplit(".", 2)[0]
 
 
 def _with_more_inputs(

@@ -102,3 +102,39 @@ def test_what_names_alone_say_of_an_expert_that_is_not_reached_stays_unsure(seed
     unsure = [one for one in found.pairings if not one.sure]
     assert {one.source for one in unsure} == {"experts.3.gate_proj.weight", "experts.3.up_proj.weight"}
     assert all("blind" in one.note for one in unsure)
+
+
+class OfTwo(torch.nn.Module):
+    """Two experts a row; all of them compute all rows where it is `dense`, and else their own rows."""
+
+    def __init__(self, gate: str, up: str, *, dense: bool = False) -> None:
+        super().__init__()
+        self.dense = dense
+        self.router = torch.nn.Linear(WIDTH, EXPERTS, bias=False)
+        self.experts = torch.nn.ModuleList(Expert((gate, up)) for _ in range(EXPERTS))
+
+    def forward(self, x: Any) -> Any:
+        weights, chosen = torch.softmax(self.router(x), -1).topk(2, -1)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            if self.dense:
+                out = out + expert(x) * (weights * (chosen == number)).sum(-1, keepdim=True)
+                continue
+            rows, places = torch.where(chosen == number)
+            if len(rows):
+                out = out.index_add(0, rows, expert(x[rows]) * weights[rows, places, None])
+        return out
+
+
+@pytest.mark.parametrize("seed", [2, 4, 5])
+def test_experts_of_few_rows_are_never_paired_with_those_of_another_block(seed: int) -> None:
+    torch.manual_seed(seed)
+    sides = OfTwo("w1", "w3"), OfTwo("act", "up", dense=True)
+    x = np.random.default_rng(seed).standard_normal((3 + seed % 3, WIDTH)).astype(np.float32)
+    found = align.map_parameters(*sides, inputs={"x": x}, trial=True).name_map
+    meant = {"w1": "act", "w3": "up", "down": "down"}
+    for one in found.pairings:
+        path = one.source.split(".")
+        path[-2] = meant.get(path[-2], path[-2])
+        assert one.target == ".".join(path)
+    assert len(found.pairings) == 3 * EXPERTS + 1
