@@ -135,6 +135,28 @@ def bounded(*, above: float | None = 0.02, held: bool = True) -> Any:
     return align.Training(model, None, optimizer, step)
 
 
+def partly(*, by_code: bool = True, times: float = 1.0) -> Any:
+    """A body that an optimizer updates, and a head that the loop updates itself, or the optimizer too."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(6)
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
+    optimizer = torch.optim.SGD(model[0].parameters() if by_code else model.parameters(), 0.1)
+
+    def step(given: Any) -> Any:
+        model.zero_grad()
+        loss = torch.square(model(given["real"]) - 1.0).mean()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for one in model[2].parameters() if by_code else ():
+                one -= 0.1 * times * one.grad
+        return loss.detach()
+
+    return align.Training(model, None, optimizer, step)
+
+
 def normed(*, training: str = "step") -> Any:
     """A model whose mode matters, which its step sets, or whoever builds it, or nobody."""
     import torch
@@ -202,6 +224,9 @@ def test_what_a_loop_does_otherwise_is_the_one_place(
         (averaged, averaged),
         (lambda: averaged("before"), lambda: averaged("before")),
         (bounded, bounded),
+        (partly, lambda: partly(by_code=False)),
+        (lambda: partly(by_code=False), partly),
+        (partly, partly),
         (normed, lambda: normed(training="build")),
         (lambda: normed(training="build"), normed),
         (lambda: normed(training="none"), lambda: normed(training="none")),
@@ -213,6 +238,13 @@ def test_loops_that_do_the_same_are_aligned_and_nobody_is_warned(
     result = compared(mine(), theirs())
     assert (result.culprits, result.verdict.exit_code) == ((), 0)
     assert not [one for one in result.findings if one.severity == "warning"]
+
+
+@pytest.mark.parametrize("mine", [partly, lambda: partly(by_code=False)])
+def test_what_a_loop_updates_beside_an_optimizer_is_compared_by_its_change(mine: Callable[[], Any]) -> None:
+    (culprit,) = compared(mine(), partly(times=2.0)).culprits
+    assert (culprit.cause, culprit.facts, culprit.sureness) == ("learning-rate", {"factor": 2.0}, "suspected")
+    assert sorted(culprit.parameters) == ["2.bias", "2.weight"]
 
 
 @pytest.mark.parametrize("mine", ["step", "build"])

@@ -35,7 +35,7 @@ from align.training.faults.gradient_forms import (
 from align.training.faults.gradient_scale import OF_LOSS, clipped_by_norm, named_scale, without_loss_scale
 from align.training.faults.loop_faults import explain_loop
 from align.training.faults.loss_terms import OTHER, other_term, value_terms
-from align.training.faults.own_updates import own_update_culprits, own_update_findings
+from align.training.faults.own_updates import own_update_culprits, own_update_findings, updated_by_code
 from align.training.faults.statistic_faults import statistic_culprits
 from align.training.faults.step_updates import (
     held_by_none,
@@ -107,7 +107,8 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
         culprits = [one for one in culprits if not _is_of_whole(one)]
     culprits += [*of_optimizers.culprits, *statistic_culprits(seen, owners), *find_recompute_faults(seen)]
     culprits += moved_culprits(seen, culprits)
-    culprits += own_update_culprits(seen) if not (seen.sees_updates or culprits) else []
+    if not culprits:
+        culprits += own_update_culprits(seen, updated_by_code(seen) if seen.sees_updates else None)
     if not (culprits and is_half(seen.precision.whole)):  # there a fault of the first step may show in the second only
         culprits += later_gradients(seen, owners, named=bool(culprits))
     if scale is not None and not culprits and scale_of_optimizers(seen) == 1.0:
@@ -131,7 +132,7 @@ def _is_of_whole(one: StepCulprit) -> bool:
 def _given(seen: SeenSteps, alone: Sequence[JudgedValue], known: Sequence[StepCulprit]) -> list[JudgedValue]:
     """What loops make of right gradients, but of parameters that are frozen, or in no optimizer."""
     frozen = [one for one in known if one.kind == "trained"]
-    excluded = {name for one in (*frozen, *held_by_none(seen)) for name in one.parameters}
+    excluded = {name for one in (*frozen, *held_by_none(seen)) for name in one.parameters} | updated_by_code(seen)
     return [one for one in given_by_loops(seen, alone) if one.pairing.target not in excluded]
 
 

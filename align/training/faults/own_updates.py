@@ -16,26 +16,51 @@ from align.core.verdicts import Finding
 from align.training.faults.loss_terms import rms
 from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import carried_over, judge_values, paired_values
-from align.training.steps.record_step import AFTER, COMPUTED
+from align.training.steps.record_step import AFTER, BEFORE, COMPUTED
 from align.training.thresholds import FACTOR_TOLERANCE, OWN_UPDATE_ROUNDINGS, OWN_UPDATE_SHARE, UNEXPLAINED_SHARE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
     from align.training.steps.both_steps import SeenSteps
 
 
-def own_update_culprits(seen: SeenSteps) -> list[StepCulprit]:
+def updated_by_code(seen: SeenSteps) -> frozenset[str]:
+    """The candidate's parameters that a side trains without an optimizer of its framework, beside others that it holds.
+
+    There is a gradient of them on both sides, and the side that holds them in no optimizer moves them all the same.
+    """
+    if not seen.sees_updates or seen.live is None:
+        return frozenset()
+    mine, theirs = (seen.computed(side, 0) for side in range(2))
+    starts = seen.traces[0].values(0, BEFORE), seen.start
+    after = [trace.values(0, AFTER) for trace in seen.traces]
+
+    def by_code(side: int, name: str) -> bool:
+        held = seen.traces[side].held
+        if not held or name in held or name not in starts[side] or name not in after[side]:
+            return False
+        return not np.array_equal(starts[side][name], after[side][name])
+
+    pairs = [one for one in seen.names.pairings if one.source in mine and one.target in theirs]
+    trained = [one for one in pairs if np.any(mine[one.source]) and np.any(theirs[one.target])]
+    return frozenset(one.target for one in trained if by_code(0, one.source) or by_code(1, one.target))
+
+
+def own_update_culprits(seen: SeenSteps, only: Collection[str] | None = None) -> list[StepCulprit]:
     """Parameters that the candidate's own code changes otherwise than the reference's optimizer, of the first step so.
+
+    Of all, or `only` of these.
 
     A factor of all changes of the first step is one of the learning rate, which is suspected: the step's own numbers
     are not seen.
     """
     for step in range(len(seen.traces[0].losses)):
-        changes = _changes(seen, step)
+        found = _changes(seen, step)
+        changes = found if only is None else {name: one for name, one in found.items() if name in only}
         off = [name for name, one in changes.items() if _apart(one.meant, one.made) > one.limit]
         if not off:
             continue
@@ -66,6 +91,9 @@ def own_update_findings(seen: SeenSteps) -> Iterator[Finding]:
     for side in seen.sides:
         if side.own_step and side.trace.held is not None and not side.trace.held:
             yield Finding("own-updates", "note", side.label, sentence("step_finding.own_updates"))
+    if names := sorted(updated_by_code(seen)):
+        message = sentence("step_finding.own_updates_of", names=names, n=len(names))
+        yield Finding("own-updates", "note", seen.sides[1].label, message)
 
 
 @dataclass(frozen=True, slots=True)

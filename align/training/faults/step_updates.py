@@ -15,6 +15,7 @@ from align.core.verdicts import Finding
 from align.lint.compare_schedules import first_unlike_rate, stretched_by
 from align.rules.training_rules import CONVENTIONS, optimizer_of_rule, update_rule_form
 from align.training.compare_updates import explain_updates
+from align.training.faults.own_updates import updated_by_code
 from align.training.step_result import ComparedUpdate, StepCulprit
 from align.training.steps.both_steps import optimizer_scale
 from align.training.steps.compare_values import paired_values, values_of_both
@@ -234,7 +235,8 @@ def held_by_none(seen: SeenSteps) -> list[StepCulprit]:
         return []
     trained = {one.name for one in seen.parameters[1].parameters if one.trainable and not one.tied_to}
     pairs = [one for one in seen.names.pairings if one.source in given and one.target in trained]
-    names = tuple(one.target for one in pairs if held is not None and one.target not in held)
+    by_code = updated_by_code(seen)
+    names = tuple(one.target for one in pairs if held is not None and one.target not in held | by_code)
     if not names:
         return []
     return [StepCulprit("update", "optimizer", "", "", "", "", 0.0, "in-no-optimizer", {}, names, sureness="confirmed")]

@@ -15,6 +15,7 @@ import numpy as np
 from align.core.dtypes import EPSILON, dtype_name
 from align.training.faults.gradient_forms import given_in_step
 from align.training.faults.gradient_scale import OF_LOSS
+from align.training.faults.own_updates import updated_by_code
 from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import owners_of, values_of_both
 from align.training.steps.judge_step import is_half
@@ -82,7 +83,7 @@ def moved_culprits(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> Iterator
 
     A weight decay moves them, or an average that a side keeps of other weights.
     """
-    known = {name for one in culprits for name in one.parameters}
+    known = {name for one in culprits for name in one.parameters} | updated_by_code(seen)
     given = [_with_gradient(trace.values(0, _seen_gradients(seen))) for trace in seen.traces]
     buffers = {one.name for one in seen.parameters[1].parameters if one.buffer}
     before, after = ([{**own} for own in _values(seen, what)] for what in (BEFORE, AFTER))
