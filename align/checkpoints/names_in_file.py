@@ -7,7 +7,6 @@ alone by being an integer in front of all modules. What counts, every reader of 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
@@ -120,6 +119,8 @@ def averaged_copies(tensors: Tensors, rules: TrainingStateRules) -> dict[str, st
     front of all names, or all weights have one.
     """
     marked = {name: bare for name in tensors if (bare := _without_word(name, rules)) is not None}
+    if not marked:
+        return {}
     live = {_squeezed(_words(name), rules): name for name in tensors if name not in marked}
     twins = {name: live[bare] for name, bare in marked.items() if bare in live}
     found = {name: weight for name, weight in twins.items() if tensors[name].shape == tensors[weight].shape}
@@ -142,7 +143,7 @@ def _are_of_all(found: Mapping[str, str], marked: Mapping[str, str], tensors: Te
 
 
 def _words(name: str) -> list[str]:
-    return re.split(r"[._]", name)
+    return name.replace("_", ".").split(".")
 
 
 def _without_word(name: str, rules: TrainingStateRules) -> str | None:

@@ -262,8 +262,8 @@ class _Merged:
             self.places.setdefault(tensor_name, []).append(name)
         for tensor in shard.tensors.values():
             # Storages are numbered in each file anew: equal numbers of two files are no tie.
-            storage = None if tensor.storage is None else f"{name}:{tensor.storage}"
-            self.tensors[tensor.name, name] = replace(tensor, storage=storage)
+            own = tensor if tensor.storage is None else replace(tensor, storage=f"{name}:{tensor.storage}")
+            self.tensors[tensor.name, name] = own
 
     def checkpoint(self, tensors: dict[str, StoredTensor]) -> Checkpoint:
         kinds = " and ".join(sorted({shard.format for shard in self.shards}))

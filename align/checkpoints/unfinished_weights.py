@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -164,11 +165,17 @@ def _ones_for_weights(tensors: Tensors) -> list[str]:
     weights = [name for name in single if name.rpartition(".")[2] == "weight"]
     if len(weights) < FEWEST_PLACEHOLDERS:
         return []
-    ones = [name for name in single if float(np.asarray(tensors[name].load(), np.float64)[0]) == 1.0]
-    floats = [one for one in tensors.values() if is_float(one.dtype)]
-    alone = all(prod(one.shape) <= 1 and one.dtype in _HALVES for one in floats)
-    both = [name for name in weights if name in ones and f"{name.removesuffix('weight')}bias" in ones]
-    return ones if len(both) >= FEWEST_PLACEHOLDERS or (alone and len(ones) == len(single)) else []
+    alone = all(prod(one.shape) <= 1 and one.dtype in _HALVES for one in tensors.values() if is_float(one.dtype))
+    biases = {*single}
+    both = [(name, bias) for name in weights if (bias := f"{name.removesuffix('weight')}bias") in biases]
+    layers = (pair for pair in both if all(_is_one(tensors[name]) for name in pair))
+    if len([*islice(layers, FEWEST_PLACEHOLDERS)]) == FEWEST_PLACEHOLDERS:
+        return [name for name in single if _is_one(tensors[name])]
+    return single if alone and all(_is_one(tensors[name]) for name in single) else []
+
+
+def _is_one(tensor: StoredTensor) -> bool:
+    return float(np.asarray(tensor.load(), np.float64)[0]) == 1.0
 
 
 def _part_error(path: Path, checkpoint: Checkpoint, *, compare: bool) -> CannotRunError | None:

@@ -15,7 +15,7 @@ import pkgutil
 import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -148,7 +148,14 @@ def internal_error(kind: type[BaseException], error: BaseException, trace: Trace
 @functools.cache  # to read the annotations of all commands takes 80 ms
 def _command_tree(_folders: tuple[str, ...]) -> Callable[..., object]:
     """The commands in these folders as click runs them: calling the app itself would replace sys.excepthook."""
-    return typer.main.get_command(build_app())
+    tree: Any = typer.main.get_command(build_app())
+    for parameter in (one for command in tree.commands.values() for one in command.params):
+        # A file that may not be read is told by what reads it, with a hint; typer, or click before it, would have none.
+        described = getattr(parameter, "type_descriptor", None)
+        kind = parameter.type if described is None else described.parameter_info
+        if hasattr(kind, "readable"):
+            kind.readable = False
+    return cast("Callable[..., object]", tree)
 
 
 def build_app() -> typer.Typer:

@@ -102,6 +102,9 @@ def _object(fields: dict[str, Any]) -> dict[str, Any]:
         if type(value) in _AS_THEY_ARE:
             found[name] = value
             continue
+        if type(value) in (tuple, list) and _AS_THEY_ARE.issuperset(map(type, value)):
+            found[name] = [*value]
+            continue
         if isinstance(value, dict):  # its keys may be data, which nothing may stand beside
             found[name] = {str(key): to_json_data(one) for key, one in value.items()}
             if origins := {str(key): _origin(one) for key, one in value.items() if isinstance(one, Sentence)}:

@@ -13,6 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from align.checkpoints.extents import require_unchanged
 from align.checkpoints.names_in_file import state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
 from align.checkpoints.unfinished_weights import unfinished_error
@@ -381,6 +382,7 @@ def _filled(side: Side, checkpoint: Path | str) -> Side:
             raise unfinished from error
         told = texts("model_fault.other_checkpoint", path=checkpoint, label=side.label)
         raise InputsError(*told, faults=error.faults) from error
+    require_unchanged(opened)
     left_out = f"{counted(len(beside), 'tensor')} ({first_few(beside)})" if beside else ""
     return replace(side, unwrapped=wrapper_words(names), not_loaded=left_out)
 

@@ -9,7 +9,7 @@ written with one more brace before it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -178,23 +178,22 @@ def _goes_with(link: tuple[int, ...], links: tuple[tuple[int, ...], ...]) -> boo
 
 
 def _joined(row: list[_Box], link: tuple[int, ...]) -> Iterator[_Box]:
-    current = row[0]
-    for box in row[1:]:
-        if current.slots[0][link[0]][1] + 1 == box.slots[0][link[0]][0]:
-            slots = tuple(
-                (*mine[:i], (mine[i][0], theirs[i][1]), *mine[i + 1 :])
-                for mine, theirs, i in zip(current.slots, box.slots, link, strict=True)
-            )
-            current = _Box(slots, (*current.places, *box.places), current.links)
-        else:
-            yield _linked(current, link)
-            current = box
-    yield _linked(current, link)
+    start = 0
+    for end in range(1, len(row) + 1):
+        if end == len(row) or row[end - 1].slots[0][link[0]][1] + 1 != row[end].slots[0][link[0]][0]:
+            yield _linked(row[start:end], link)
+            start = end
 
 
-def _linked(box: _Box, link: tuple[int, ...]) -> _Box:
-    first, last = box.slots[0][link[0]]
-    return replace(box, links=(*box.links, link)) if last > first else box
+def _linked(row: list[_Box], link: tuple[int, ...]) -> _Box:
+    """Boxes that follow each other as one."""
+    slots = tuple(
+        (*mine[:i], (mine[i][0], theirs[i][1]), *mine[i + 1 :])
+        for mine, theirs, i in zip(row[0].slots, row[-1].slots, link, strict=True)
+    )
+    first, last = slots[0][link[0]]
+    links = (*row[0].links, link) if last > first else row[0].links
+    return _Box(slots, tuple(place for box in row for place in box.places), links)
 
 
 def _texts(parts: tuple[TextParts, ...], box: _Box) -> tuple[str, ...]:

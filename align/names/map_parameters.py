@@ -21,6 +21,7 @@ from align.names.from_file.map_sides import (
     open_map_side,
     open_map_sides,
     require_parameters,
+    require_unchanged_files,
 )
 from align.names.layers.read_layers import LayeredSides
 from align.names.map_export import write_map_file
@@ -106,6 +107,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
                 facts.kept = [*facts.kept, _decided(name_map, time.perf_counter() - start)]
     if given_rules.rules.all_rules:
         name_map, facts.conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
+    require_unchanged_files(sides)
     name_map, facts.doubled = with_doubled_open(name_map)
     warnings = map_warnings(name_map, sides, facts)
     counts = summarize_parameters(source), summarize_parameters(target)

@@ -111,6 +111,9 @@ Choice: wide enough for two paths and four numbers, narrow enough for a mail or 
 LONG_TABLE: Final = 500
 """A table of more rows, each of which fits a line, is drawn line by line.
 Measured: the table of a library takes a millisecond for each row, this a microsecond; both look alike."""
+LINES_AT_ONCE: Final = 500
+"""So many rows of a long table are printed at a time.
+Measured: rich takes each line off the front of what is left, so that 50,000 at once took five seconds."""
 LONGEST_CELL: Final = 500
 """A cell of a table is cut to this many characters.
 Choice: names of layers have a hundred at most, what is said of one four hundred; a longer one pushes all rows away."""

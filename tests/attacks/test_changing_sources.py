@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from align.batch.jobs.input_state import input_state
+from align.checkpoints import extents
 from align.checkpoints.extents import check_whole
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
@@ -16,6 +18,9 @@ from align.convert.diff_checkpoints import diff_checkpoints
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
 from align.errors import NotACheckpointError
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.open_side import open_side
+from align.names.map_parameters import map_parameters
 from align.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -104,6 +109,56 @@ def test_a_shard_that_was_replaced_since_it_was_opened_is_no_whole_file(tmp_path
     shard.write_bytes(content[:-1] + b"\1")
     with pytest.raises(NotACheckpointError, match=CHANGED):
         check_whole(opened)
+
+
+def changed_once(monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None], path: Path) -> None:
+    """Change a file when the first of its tensors is loaded."""
+    left = [change]
+
+    def changing(read: Callable[..., Any]) -> Callable[..., Any]:
+        def first(*arguments: Any) -> Any:
+            found = read(*arguments)
+            if left:
+                left.pop()(path)
+            return found
+
+        return first
+
+    monkeypatch.setattr(extents, "check_crc", changing(extents.check_crc))
+
+
+@pytest.mark.parametrize("change", WAYS, ids=lambda one: one.__name__)
+def test_a_file_that_changes_while_names_are_matched_by_values_makes_no_map(
+    change: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [write(tmp_path / f"{name}.safetensors", 1.0) for name in "ab"]
+    changed_once(monkeypatch, change, both[1])
+    with pytest.raises(NotACheckpointError):
+        map_parameters(*both, out=tmp_path / "map.toml")
+    assert not (tmp_path / "map.toml").exists()
+
+
+@pytest.mark.parametrize("change", WAYS, ids=lambda one: one.__name__)
+def test_weights_that_change_while_a_model_is_filled_are_refused(
+    change: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = {"weight": np.zeros((40, 50), np.float32)}
+    layers = [
+        ArrayLayer(f"layers.{n}", "torch.nn.Linear", lambda x, weight: x @ weight.T, dict(weights)) for n in range(4)
+    ]
+    source = write(tmp_path / "source.safetensors", 1.0)
+    changed_once(monkeypatch, change, source)
+    with pytest.raises(NotACheckpointError):
+        open_side(ArrayModel(tuple(layers)), source)
+
+
+def test_a_batch_compares_again_what_has_another_content_of_the_same_size_and_time(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.safetensors", 1.0)
+    before, times = [*input_state(str(source))], source.stat()
+    assert [*input_state(str(source))] == before
+    write(source, 2.0)
+    os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert [*input_state(str(source))] != before
 
 
 ORIGINAL = """

@@ -68,14 +68,23 @@ def test_where_nothing_may_be_written_nothing_is_changed(folder: Path, ended: Ca
 
 
 def test_what_may_not_be_read_is_named(folder: Path, ended: Callable[[str], tuple[int, str]]) -> None:
-    for name in ("a.npz", "a.csv", "run/diff.json"):
+    (folder / "map.toml").touch()
+    for name in ("a.npz", "a.csv", "run/diff.json", "map.toml"):
         (folder / name).chmod(0)
-    lines = {"map a.npz b.npz": "a.npz", "loss a.csv b.csv": "a.csv", "report run": "run/diff.json"}
+    lines = {
+        "map a.npz b.npz": "a.npz",
+        "diff a.npz b.npz": "a.npz",
+        "diff b.npz b.npz --map map.toml": "map.toml",
+        "batch map.toml": "map.toml",
+        "loss a.csv b.csv": "a.csv",
+        "report run": "run/diff.json",
+    }
     for line, name in lines.items():
         code, said = ended(line)
         assert code == 2, (line, said)
         assert name in said
-        assert "Permission denied" in said or "is not readable" in said, said
+        assert "Permission denied" in said, said
+        assert "Hint: " in said, said
 
 
 def test_a_cache_that_may_not_be_written_changes_no_verdict(ended: Callable[[str], tuple[int, str]]) -> None:

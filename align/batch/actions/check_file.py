@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.batch.actions.fingerprints import stored_print
-from align.checkpoints.extents import byte_blocks, check_whole
+from align.checkpoints.extents import byte_blocks, check_whole, require_unchanged
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.dtypes import numpy_dtype
 from align.words.catalogue import say
@@ -27,12 +27,14 @@ def check_file(paths: list[Path], options: Mapping[str, Any]) -> dict[str, Any]:
     reason = say("batch_task.read", count=len(found.tensors))
     if odd:
         reason = say("batch_task.not_finite", count=len(odd), names=[*odd])
+    prints = [[name, None, stored_print(tensor)] for name, tensor in found.tensors.items()]
+    require_unchanged(found)
     return {
         "outcome": "not aligned" if odd else "aligned",
         "reason": reason,
         "compared": len(found.tensors),
         "rows": [[name, "not aligned" if name in odd else "aligned", odd.get(name)] for name in found.tensors],
-        "prints": [[name, None, stored_print(tensor)] for name, tensor in found.tensors.items()],
+        "prints": prints,
     }
 
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from align.batch.actions.fingerprints import array_print, stored_print
+from align.checkpoints.extents import require_unchanged
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.diff_checkpoints import diff_checkpoints
 
@@ -25,15 +26,17 @@ Prints = list[list[str | None]]
 def compare_checkpoints(paths: list[Path], options: Mapping[str, Any]) -> dict[str, Any]:
     """What `align diff` finds in two checkpoints, with fingerprints of all tensors of both."""
     strip, keys = options.get("strip", ()), (options.get("key_a"), options.get("key_b"))
+    opened = [open_checkpoint(path, key) for path, key in zip(paths, keys, strict=True)]
     found = diff_checkpoints(
         *paths, name_map=options.get("map"), strip=strip, reference_key=keys[0], candidate_key=keys[1]
     )
     rows = [[one.reference, _outcome(one), _relative(one)] for one in found.tensors]
     rows += [[name, "not aligned", None] for name in (*found.missing, *found.extra)]
     mine, theirs = (
-        {_stripped(name, strip): stored_print(tensor) for name, tensor in open_checkpoint(path, key).tensors.items()}
-        for path, key in zip(paths, keys, strict=True)
+        {_stripped(name, strip): stored_print(tensor) for name, tensor in one.tensors.items()} for one in opened
     )
+    for one in opened:
+        require_unchanged(one)
     pairs = {one.candidate: one.reference for one in found.tensors}
     return _figures(found.verdict, rows, _joined_prints(mine, theirs, pairs))
 

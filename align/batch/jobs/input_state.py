@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 _NAMES_OTHERS = (".json", ".onnx", "backward")
 
 
-def input_state(path: str, own: Path | None = None) -> Iterator[str]:
-    """Name, size and time of all files that a path leads to, without those of the run folder `own`."""
+def input_state(path: str, own: Path | None = None, *, entry: bool = True) -> Iterator[str]:
+    """Name, size and times of all files that a path leads to, without those of the run folder `own`.
+
+    The time of a file's content can be set back, that of its entry cannot; it is left out without `entry`.
+    """
     if (url := remote_url(path)) is not None:
         yield from remote_state(url.rpartition("/")[0] if _names_others(url) else url)
         return
     place = Path(path)
     for read in (place, *_named_by(place)):
-        yield from map(_state_of, _files(read, own)) if read.is_dir() else [_state_of(read)]
+        for file in _files(read, own) if read.is_dir() else [read]:
+            yield _state_of(file, entry=entry)
 
 
 def _names_others(path: str) -> bool:
@@ -53,9 +57,9 @@ def _files(place: Path, own: Path | None) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(files))
 
 
-def _state_of(file: Path) -> str:
+def _state_of(file: Path, *, entry: bool) -> str:
     try:
         found = file.stat()
     except OSError:
         return f"{file} absent"
-    return f"{file} {found.st_size} {found.st_mtime_ns}"
+    return f"{file} {found.st_size} {found.st_mtime_ns}" + (f" {found.st_ctime_ns}" if entry else "")

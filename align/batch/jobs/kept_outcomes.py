@@ -94,6 +94,6 @@ def _outputs(task: Task) -> list[str]:
     if task.action != _WRITES:
         return []
     try:
-        return [without_secrets(line) for line in input_state(task.paths[1])]
+        return [without_secrets(line) for line in input_state(task.paths[1], entry=False)]
     except AlignError:
         return []

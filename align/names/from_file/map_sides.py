@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.checkpoints.extents import tied_names
+from align.checkpoints.extents import require_unchanged, tied_names
 from align.checkpoints.names_in_file import declared_framework, source_framework, state_beside_weights
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.unfinished_weights import refuse_placeholders
@@ -29,7 +29,7 @@ from align.rules.layer_rules import layer_rules
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from align.core.checkpoints import Checkpoint
     from align.core.name_map import FrameworkName
@@ -43,13 +43,15 @@ if TYPE_CHECKING:
 class MapSide:
     """The parameters of one side; `live` is its model if it is one, `tensors` are those of its checkpoint.
 
-    `left_out` are tensors of a checkpoint that are no parameters (the state of an optimizer), with the reason.
+    `left_out` are tensors of a checkpoint that are no parameters (the state of an optimizer), with the reason; `file`
+    is the checkpoint.
     """
 
     parameters: ParameterSet
     live: Side | None = None
     tensors: Mapping[str, StoredTensor] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    file: Checkpoint | None = None
 
     @property
     def values(self) -> Mapping[str, StoredTensor]:
@@ -104,6 +106,13 @@ def _live_side(side: Side) -> MapSide:
     return MapSide(side.reader.read_parameters(side.model, side.label), side)
 
 
+def require_unchanged_files(sides: Iterable[MapSide]) -> None:
+    """Raise NotACheckpointError for a checkpoint that was written to, replaced or removed since it was opened."""
+    for side in sides:
+        if side.file is not None:
+            require_unchanged(side.file)
+
+
 def require_parameters(sides: Iterable[MapSide]) -> None:
     """Raise CannotRunError naming the sides that have no parameters."""
     if empty := [side.parameters.label for side in sides if not side.parameters.parameters]:
@@ -137,7 +146,7 @@ def checkpoint_side(checkpoint: Checkpoint, wanted: Container[str] = ()) -> MapS
     state = {name: reason for name, reason in beside.items() if name not in wanted}
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in state}
     parameters = parameters_of_file(str(checkpoint.path), framework, tensors, layer_rules())
-    return MapSide(replace(parameters, framework=named), None, tensors, state)
+    return MapSide(replace(parameters, framework=named), None, tensors, state, checkpoint)
 
 
 def parameters_of_file(
@@ -148,12 +157,13 @@ def parameters_of_file(
     family: TargetFamily = "nn" if framework == "torch" else "torch"
     known = directed_rules(rules, family, alone=not any("." in name for name in shapes))
     readings = read_groups(shapes, known, (), {})
+    classes = _classes_of(readings)
     ties = {name: names[0] for names in tied_names(tensors.values()) for name in names[1:]}
     return ParameterSet(
         label,
         framework,
         tuple(_parameter(tensor, ties.get(name)) for name, tensor in tensors.items()),
-        tuple(_module(reading) for reading in readings),
+        tuple(map(_module, readings, classes)),
         order="file",
     )
 
@@ -163,9 +173,19 @@ def _parameter(tensor: StoredTensor, tied_to: str | None) -> Parameter:
     return Parameter(tensor.name, tensor.shape, tensor.dtype, module, attribute, tied_to=tied_to)
 
 
-def _module(reading: LayerReading) -> Module:
+def _classes_of(readings: Iterable[LayerReading]) -> Iterator[tuple[str, ...]]:
+    """The classes of each layer; those of layers that repeat are found once."""
+    known: dict[tuple[object, ...], tuple[str, ...]] = {}
+    for reading in readings:
+        layer = (bool(reading.odd), *map(id, reading.rules), *reading.group.shapes)
+        if (found := known.get(layer)) is None:
+            found = known[layer] = _classes(reading)
+        yield found
+
+
+def _module(reading: LayerReading, classes: tuple[str, ...]) -> Module:
     group = reading.group
-    return Module(group.prefix, _classes(reading), tuple(group.path(attribute) for attribute in group.shapes))
+    return Module(group.prefix, classes, tuple(group.path(attribute) for attribute in group.shapes))
 
 
 def _classes(reading: LayerReading) -> tuple[str, ...]:

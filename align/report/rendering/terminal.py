@@ -15,6 +15,7 @@ from align.report.rendering.blocks import Facts, Lines, Table
 from align.report.rendering.format_values import shorten_path
 from align.report.thresholds import (
     LABEL_COLUMN_WIDTH,
+    LINES_AT_ONCE,
     LONG_TABLE,
     LONGEST_CELL,
     LONGEST_PASTED,
@@ -128,9 +129,12 @@ def _plain_rows(
     """Rows as the table draws them, a thousand times as fast; those of one tone that follow each other together."""
     signs = [">" if column.kind == "number" else "<" for column in columns]
     line = "  ".join(f"{{:{sign}{one}}}" for sign, one in zip(signs, widths, strict=True))
+    alike = (list(own) for _, own in groupby(rows, key=lambda row: row[0].tone))
+    # The console takes a line at a time off the front of a text.
+    parts = (own[start : start + LINES_AT_ONCE] for own in alike for start in range(0, len(own), LINES_AT_ONCE))
     return [
-        PlainRows("\n".join(line.format(*_cut_cells(cells, cuts)) for _, cells in own), STYLES[tone])
-        for tone, own in groupby(rows, key=lambda row: row[0].tone)
+        PlainRows("\n".join(line.format(*_cut_cells(cells, cuts)) for _, cells in part), STYLES[part[0][0].tone])
+        for part in parts
     ]
 
 
