@@ -202,6 +202,12 @@ def compared(mine: Any, theirs: Any, *, steps: int = 2) -> Any:
         (masked, lambda: masked(reads=False), "batch-entry-not-read", {"entry": "mask", "in its place": "ones"}),
         (averaged, lambda: averaged("before"), "average-before-update", {}),
         (averaged, lambda: averaged(share=0.2), "average-of-weights", {"times the reference's": 2.0}),
+        (
+            lambda: averaged(share=0.9),
+            lambda: averaged(share=0.009),
+            "average-of-weights",
+            {"times the reference's": 0.01},
+        ),
         (averaged, lambda: averaged(left=True), "in-no-optimizer", {}),
         (bounded, lambda: bounded(held=False), "values-bounded", {"only in": "reference", "bound": 0.02}),
         (lambda: bounded(held=False), bounded, "values-bounded", {"only in": "candidate", "bound": 0.02}),

@@ -137,7 +137,7 @@ def _average(seen: SeenSteps, pairing: Pairing) -> Literal["", "behind", "before
         ways = ("behind", theirs[target]), ("before", seen.start[target])
         for way, weight in ways:
             meant = share * (weight.astype(np.float64) - start)
-            room = AVERAGE_TOLERANCE * np.abs(right.astype(np.float64) - old).max() + _rounding_of(start)
+            room = AVERAGE_TOLERANCE * np.abs(value).max(initial=0.0) + _rounding_of(start)
             if np.abs(value - meant).max(initial=0.0) <= room:
                 return way
     return ""
