@@ -86,7 +86,12 @@ def _left_out(inside: FollowedCalls, end: TensorKey, way: Collection[TensorKey])
     known, maker = inside.likeness(end), inside.made.makers.get(end)
     if known is None or known.factor != 1.0 or maker is None:
         return None
+    functions = [one for one in inside.made.calls.values() if one.is_function]
+    given = [(one, [own for key in one.given if (own := inside.likeness(key))]) for one in functions]
+    going_on = [one.name for one, tensors in given if any(own.keys & known.keys for own in tensors)]
     for call in inside.meant.calls.values():
+        if any(same_function(name, call.name) for name in going_on):
+            continue  # the port has that step, and gives it something else beside
         if call.is_function and known.keys.intersection(call.given) and call.returned[0] in way:
             lines = tuple(dict.fromkeys((*maker.callers[:1], maker.place)))  # a function of the user's may be right
             return FunctionFault(maker.name, lines, call.name, call.place, "missing behind", sureness="confirmed")

@@ -121,8 +121,11 @@ class _Kept:
             return ()
         if _FRAMEWORKS.isdisjoint(roots):
             return attributes, vars(type(value)).get("__call__")
-        plain = {name: own for name, own in attributes.items() if isinstance(own, _PLAIN) and not name.startswith("_")}
-        self.named.append((attributes, plain))
+        plain = {name: own for name, own in attributes.items() if isinstance(own, _PLAIN)}
+        hidden = [name for name, own in plain.items() if name.startswith("_") and type(own) not in (int, float)]
+        self.named.append((attributes, {name: own for name, own in plain.items() if name not in hidden}))
+        lists = [own for own in attributes.values() if isinstance(own, list) and len(own) <= KEPT_VALUES]
+        self.lists += [(own, [*own]) for own in lists if all(isinstance(one, _PLAIN) for one in own)]
         return ()
 
     def put_back(self) -> None:

@@ -143,6 +143,9 @@ Choice: code of a loss has a few lines, most with one or two results to try; a s
 SAME_BATCH_SHARE: Final = 1e-2
 """How far apart two losses of the same may be, as a share of what is to be explained.
 Choice: as between like tensors in wrong code; another entry of a batch changes a loss by its own size."""
+ORDER_SHARE: Final = 1e-6
+"""By how much of its size a gradient has to be another one without the updates before it.
+Choice: the same operations on the same values give the same bits, but for sums in another order."""
 MOST_UNREAD_ENTRIES: Final = 3
 """Entries of a batch that are tried with other values, each in a few steps of the reference.
 Choice: labels, masks and weights of one task; more are no slip of a line."""

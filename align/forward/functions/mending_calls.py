@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.forward.forward_result import FunctionFault
 from align.forward.relations.layer_relations import explain_layer
 from align.forward.thresholds import (
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     Replaced = dict[CallKey, tuple[RecordedCall, Counterpart]]
 
 
+FEW_VALUES = 3  # no limit: as a table of zeros and ones has
 HEADS_APART = 4  # no limit: axes of what attention works on, with heads apart: each of them is as a sample
 
 
@@ -209,6 +212,8 @@ def relation_of_results(inside: FollowedCalls, call: RecordedCall, other: Counte
     """
     shape = inside.meant_shape(other)
     made = inside.result(call).reshape(shape)
+    if np.unique(made).size <= FEW_VALUES:  # which become any others under many relations
+        return None
     found = _relation(inside.made_of(call, shape), inside.meant_result(other, shape), made)
     if found is None and inside.is_first(call):
         found = next((one for pair in inside.unlike_given(call, other) if (one := _relation({}, *pair))), None)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 
 Culprit = dict[str, Any]
+# What causes that begin so say of the place, in the words of a kind of their own.
+OF_CAUSES = {"dropout-": "dropout", "loss-term-": "loss-term", "updates-in-": "loop", "batch-entry-": "loop"}
+OF_CAUSES |= {"average-": "average"}
 
 
 def step_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -56,7 +59,7 @@ def _nothing(document: dict[str, Any]) -> list[Block]:
 
 def culprit_facts(one: Culprit) -> list[tuple[str, str]]:
     """Return labels and texts: where it is, what is wrong there, by how much, why, and the line."""
-    kind = next((word for word in ("dropout", "loss-term") if one["cause"].startswith(f"{word}-")), one["kind"])
+    kind = next((own for begin, own in OF_CAUSES.items() if one["cause"].startswith(begin)), one["kind"])
     labelled = [(say("step.where"), _place(one)), (say("step.what"), word("step_kind", kind))]
     if as_float(one["factor"]):
         labelled.append((say("step.off"), _off(one["factor"])))

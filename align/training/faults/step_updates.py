@@ -23,6 +23,7 @@ from align.training.steps.record_step import AFTER, GIVEN
 from align.training.steps.recorded_steps import BY_LOOP
 from align.training.thresholds import LAST_PLACES
 from align.training.updates.apply_rule import gradient_norm, moved_norm
+from align.training.updates.update_rules import read_rule
 from align.training.updates_result import SteppedParameter, UpdatesResult
 from align.words.catalogue import sentence
 
@@ -121,8 +122,13 @@ def _without_fitted_rates(culprits: Sequence[StepCulprit], seen: SeenSteps) -> l
         rates = [one.rates for one in both if one is not None and not one.rates.problem and one.rates.values]
         return len(rates) == len(both) and first_unlike_rate(rates[0], rates[1]) is None
 
+    def has_known_rule(name: str) -> bool:
+        both = groups[0].get(sources.get(name, "")), groups[1].get(name)
+        return all(one is not None and read_rule(one) is not None for one in both)
+
     def is_fitted(culprit: StepCulprit) -> bool:
         numbers = all(name in seen.start and seen.start[name].size == 1 for name in culprit.parameters)
+        numbers = numbers and not all(map(has_known_rule, culprit.parameters))
         return culprit.cause == FITTED_RATES and (numbers or all(map(has_equal_rates, culprit.parameters)))
 
     if not any(map(is_fitted, culprits)):
@@ -138,38 +144,37 @@ def _with_bound(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
 
     A single number has to stand at the bound in two steps.
     """
-    if culprit.cause:
+    if culprit.cause and " + " not in culprit.cause:  # two numbers that were fitted explain much
         return culprit
     own = {one.target: one for one in seen.names.pairings}
     steps = range(len(seen.traces[0].losses))
     after = [{**trace.values(step, AFTER)} for step in steps for trace in seen.traces]
-    bounds: set[tuple[str, float]] = set()
+    bounds: set[tuple[str, str]] = set()
     for name in culprit.parameters:
         values = [
             (own[name].transform.apply(after[2 * step][own[name].source]), after[2 * step + 1][name]) for step in steps
         ]
         found = _bound_of(values, "reference") or _bound_of([one[::-1] for one in values], "candidate")
-        bounds.add(found or ("", 0.0))
-    if len(bounds) != 1 or ("", 0.0) in bounds:
+        bounds.add(found or ("", ""))
+    if len(bounds) != 1 or ("", "") in bounds:
         return culprit
     ((side, bound),) = bounds
     return replace(culprit, cause=BOUNDED, facts={"only in": side, "bound": bound}, sureness="confirmed")
 
 
-def _bound_of(values: Sequence[tuple[Array, Array]], side: str) -> tuple[str, float] | None:
-    """The number at which the first of two values stand wherever both differ, the second beyond it; None for none."""
-    held: list[Array] = []
+def _bound_of(values: Sequence[tuple[Array, Array]], side: str) -> tuple[str, str] | None:
+    """The numbers at which the first of two values stand wherever both differ, the second beyond; None for none."""
+    held: dict[str, list[float]] = {"low": [], "high": []}
     for one, other in values:
         if one.shape != other.shape or one.dtype.kind != "f":
             return None
         apart = np.abs(one.astype(np.float64) - other) > LAST_PLACES * EPSILON[dtype_name(one.dtype)] * np.abs(one)
-        held.append(one[apart])
-        if apart.any() and not ((one < other)[apart].all() or (one > other)[apart].all()):
-            return None
-    at = np.concatenate([one.reshape(-1) for one in held])
-    if at.size < 2 or len({*at.tolist()}) != 1:
+        held["low"] += one[apart & (other < one)].tolist()
+        held["high"] += one[apart & (other > one)].tolist()
+    found = [{*own} for own in held.values() if own]
+    if sum(map(len, held.values())) < 2 or any(len(own) != 1 for own in found):
         return None
-    return side, float(f"{at[0]:.6g}")
+    return side, " to ".join(f"{own.pop():.6g}" for own in found)
 
 
 def _instead(sides: tuple[RecordedSteps, RecordedSteps]) -> str:

@@ -127,6 +127,8 @@ def _average(seen: SeenSteps, pairing: Pairing) -> Literal["", "behind", "before
     old, right, start = before[pairing.source], mine[pairing.source], seen.start[pairing.target]
     names = [name for name, one in mine.items() if one.shape == old.shape and name != pairing.source and name in own]
     names.sort(key=lambda name: _same_parts_at_end(name, pairing.source), reverse=True)
+    if old.size == 1:  # any number is on the way to any other
+        names = [name for name in names if _same_parts_at_end(name, pairing.source)]
     for name in names[:MOST_AVERAGED]:
         share = _share_of_way(old, right, mine[name])
         target = own[name]
@@ -138,9 +140,25 @@ def _average(seen: SeenSteps, pairing: Pairing) -> Literal["", "behind", "before
         for way, weight in ways:
             meant = share * (weight.astype(np.float64) - start)
             room = AVERAGE_TOLERANCE * np.abs(value).max(initial=0.0) + _rounding_of(start)
-            if np.abs(value - meant).max(initial=0.0) <= room:
-                return way
+            if np.abs(value - meant).max(initial=0.0) > room:
+                continue
+            stands = way == "before" and not _moves(start, (start + meant).astype(start.dtype))
+            return way if not stands or _is_early_later(seen, pairing, name) else ""
     return ""
+
+
+def _is_early_later(seen: SeenSteps, pairing: Pairing, weight: str) -> bool:
+    """Tell so by the second step of an average that began as its weights: there an early one moves, a lost one not."""
+    if len(seen.traces[0].losses) < 2:
+        return False
+    first, second = (seen.traces[0].values(step, AFTER) for step in range(2))
+    old, live, value = first[pairing.source], first[weight], seen.traces[1].values(1, AFTER)[pairing.target]
+    share = _share_of_way(old, second[pairing.source], second[weight])
+    if share is None or value.shape != old.shape or not _moves(old, value):
+        return False
+    gone, meant = value.astype(np.float64) - old, share * (live.astype(np.float64) - old)
+    room = AVERAGE_TOLERANCE * np.abs(gone).max(initial=0.0) + _rounding_of(old)
+    return bool(np.abs(gone - meant).max(initial=0.0) <= room)
 
 
 def _same_parts_at_end(one: str, other: str) -> int:
