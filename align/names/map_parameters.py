@@ -14,6 +14,7 @@ from align.core.progress import silent
 from align.errors import CannotRunError, InputsError, ModelFailedError, NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
 from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values
+from align.names.dataflow.settle_by_code import settle_by_code
 from align.names.family_maps import choose_family
 from align.names.from_file.map_sides import (
     MapSide,
@@ -83,20 +84,21 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     known = choose_family(family, source, target)
     rules_of_all = given_rules.rules if known is None else known.beside(given_rules.rules)
     live = _live(sides) if given is not None else None
-    name_map = _with_left_out(sides, _settled(sides, (source, target), rules_of_all))
+    named = _with_left_out(sides, _settled(sides, (source, target), rules_of_all))
+    name_map = named if trial is True else _told_by_code(sides, named, rules_of_all)
     facts, line = MapFacts(), ""
     if given is not None and live is not None and not trial:  # what values do says more than the order of calls
         was_open = bool(name_map.ambiguous)
         name_map, unseen = settle_by_order(name_map, live, (source, target), given, rules_of_all)
         facts.unseen = unseen if was_open else []
     if known is not None:
-        name_map = known.marked(name_map, given_rules.rules)
+        name_map, named = (known.marked(one, given_rules.rules) for one in (name_map, named))
     if trial is True or (trial and not _is_settled(name_map)):
         from align.names.by_value.keep_trial import Trial, map_by_kept_trial
 
         asked, start = Trial((source, target), rules_of_all, given_rules.tried), time.perf_counter()
         try:
-            tried = map_by_kept_trial(live, asked, name_map, given, progress)
+            tried = map_by_kept_trial(live, asked, named, given, progress)
         except (CannotRunError, ModelFailedError, InputsError) as error:
             if trial is True:
                 raise
@@ -116,6 +118,21 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     if out is not None:
         write_map_file(Path(out), result, given_rules.kept)
     return result
+
+
+def _told_by_code(sides: tuple[MapSide, MapSide], name_map: NameMap, rules: NameRules) -> NameMap:
+    """The map with what the code of two live models tells; a trial starts without it, since values say more."""
+    left, right = sides
+    if left.live is None or right.live is None:
+        return name_map
+    told = settle_by_code(name_map, (left.live, right.live), (left.parameters, right.parameters), rules)
+    return told if told is name_map else _with_left_out(sides, replace(told, dropped=_kept_drops(sides, told)))
+
+
+def _kept_drops(sides: tuple[MapSide, MapSide], name_map: NameMap) -> tuple[Dropped, ...]:
+    """What the map drops, without what files hold beside weights, which is told once."""
+    beside = ({*sides[0].left_out}, {*sides[1].left_out})
+    return tuple(one for one in name_map.dropped if one.name not in beside[one.side == "target"])
 
 
 def _is_settled(name_map: NameMap) -> bool:

@@ -236,6 +236,26 @@ Source: the default of `torch.nn.BatchNorm2d` and of `mindspore.nn.BatchNorm2d`.
 
 # Dataflow: dataflow/
 
+MOST_WRITTEN_CALLS: Final = 20_000
+"""Calls of a user's functions that are followed in the code of one model.
+Measured: a model of 300 blocks takes some 3,000, in less than a second; a loop over thousands of steps is given up."""
+
+DEEPEST_WRITTEN_CALLS: Final = 60
+"""So many calls within each other are followed.
+Choice: modules are nested ten deep; each level takes a dozen frames of Python, whose limit is a thousand."""
+
+MOST_WRITTEN_ROUNDS: Final = 1024
+"""Rounds of one loop that are followed.
+Choice: lists of layers are shorter; more would follow a loop over samples."""
+
+MOST_ROUNDS_OF_CODE: Final = 8
+"""How often names are matched again with what the code tells. The rounds end earlier where nothing is added.
+Choice: fewer, and what is learnt late teaches nothing; each matches both sides once."""
+
+MOST_WRITTEN_NODES: Final = 2_000_000
+"""Layers that are looked at in the code of both models, to find what stands before and behind those that are open.
+Choice: a second; a mixture of thousands of experts that names leave open would take minutes."""
+
 MOST_SEEN_ROWS: Final = 4096
 """Marks kept of the rows of a tensor.
 Choice: fewer, and an expert's rows are not found among all; more cost memory for each operator."""

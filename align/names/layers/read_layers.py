@@ -34,7 +34,7 @@ USUAL_ROLES = {
 # A count of batches is bookkeeping: it never tells two layers apart.
 UNTOLD_ROLES = frozenset({"batches"})
 # Words for parts beside the model proper, which repeat its layers: never counterparts of the model's own.
-ASIDE = frozenset({"aux", "auxiliary", "ema", "shadow", "teacher"})
+ASIDE = frozenset({"aux", "auxiliary", "average", "averaged", "ema", "shadow", "teacher"})
 _LIKE_ASIDE = re.compile("|".join(sorted(ASIDE)), re.IGNORECASE)
 _AXES = re.compile(r"([123]d)$")
 Signature = tuple[tuple[str, "Shape"], ...]
