@@ -238,7 +238,7 @@ Source: the default of `torch.nn.BatchNorm2d` and of `mindspore.nn.BatchNorm2d`.
 
 MOST_WRITTEN_CALLS: Final = 20_000
 """Calls of a user's functions that are followed in the code of one model.
-Measured: a model of 300 blocks takes some 3,000, in less than a second; a loop over thousands of steps is given up."""
+Choice: a block makes a few calls, so that models of a thousand blocks are read; a loop over more steps is given up."""
 
 DEEPEST_WRITTEN_CALLS: Final = 60
 """So many calls within each other are followed.
