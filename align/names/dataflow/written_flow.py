@@ -15,7 +15,7 @@ import textwrap
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from align.names.dataflow.written_tensors import (
@@ -479,10 +479,7 @@ class _Reading:
                 return Tensor(frozenset({path}), is_parameter=True)
             if name in (children := _children(held)):
                 return children[name]
-        try:
-            value = inspect.getattr_static(held, name) if isinstance(held, type) else getattr(held, name)
-        except Exception:  # noqa: BLE001 - a property of the user's may raise anything; then nothing is known of it
-            return NOTHING
+        value = plain_attribute(held, name)
         return NOTHING if type(value).__name__ in ("Tensor", "Parameter", "ndarray", "StubTensor") else value
 
     def _item(self, held: Any, index: ast.expr, frame: _Frame) -> Any:  # noqa: PLR0911 - one line a kind of what is held
@@ -625,6 +622,21 @@ def _looked_up(name: str, frame: _Frame) -> Any:
         except ValueError:
             return NOTHING
     return function.__globals__.get(name, getattr(builtins, name, NOTHING))
+
+
+def plain_attribute(held: Any, name: str) -> Any:
+    """An attribute of an object, for which no code of the user's runs; NOTHING for a property of the user's own."""
+    value = inspect.getattr_static(held, name, NOTHING)
+    if isinstance(held, type):
+        return value
+    if isinstance(held, ModuleType):
+        return getattr(held, name, NOTHING)
+    if isinstance(value, FunctionType):
+        return MethodType(value, held)
+    if isinstance(value, property):
+        module = str(getattr(value.fget, "__module__", ""))
+        return getattr(held, name, NOTHING) if module.startswith(_FRAMEWORKS) else NOTHING
+    return getattr(held, name, NOTHING) if hasattr(type(value), "__get__") else value
 
 
 def _called(node: ast.Call) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import align
-from align.names.dataflow.written_flow import read_written_flow
+from align.names.dataflow.written_flow import plain_attribute, read_written_flow
+from align.names.dataflow.written_tensors import NOTHING
 
 torch = pytest.importorskip("torch")
 mindspore = pytest.importorskip("mindspore")
@@ -120,3 +121,14 @@ def test_a_loop_of_too_many_calls_is_given_up():
             return x
 
     assert read_written_flow(Long()) is None
+
+
+def test_no_property_of_the_users_runs_while_code_is_read() -> None:
+    class Loud:
+        @property
+        def width(self) -> int:
+            raise RuntimeError("a property of the user's was run")
+
+    assert plain_attribute(Loud(), "width") is NOTHING
+    assert plain_attribute(Loud(), "lacking") is NOTHING
+    assert plain_attribute([1, 2], "index")(2) == 1
