@@ -15,16 +15,18 @@ import textwrap
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from align.names.dataflow.written_tensors import (
+    FRAMEWORKS,
     NOTHING,
     NUMBERS,
     Tensor,
     is_axis,
     merged,
     moved,
+    plain_attribute,
     reshaped,
     tensor,
     tensors,
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
     from align.core.protocols import Model
 
-_FRAMEWORKS = ("torch.", "mindspore.")
 _CHAINS = ("Sequential", "SequentialCell")
 _LISTS = ("ModuleList", "CellList", "ParameterList", "ModuleDict", "CellDict", "ParameterDict")
 # What joins tensors and multiplies none: a parameter in it is beside the others.
@@ -143,7 +144,7 @@ def _parameters(module: Any) -> dict[str, Any]:
 def _is_own(thing: Any) -> bool:
     """Tell whether a class or function is the user's, not of a framework."""
     home = f"{getattr(thing, '__module__', None) or 'torch'}."
-    return not home.startswith((*_FRAMEWORKS, "numpy.", "builtins.", "math.", "functools.", "itertools."))
+    return not home.startswith((*FRAMEWORKS, "numpy.", "builtins.", "math.", "functools.", "itertools."))
 
 
 def _forward(module: Any) -> Any:
@@ -622,21 +623,6 @@ def _looked_up(name: str, frame: _Frame) -> Any:
         except ValueError:
             return NOTHING
     return function.__globals__.get(name, getattr(builtins, name, NOTHING))
-
-
-def plain_attribute(held: Any, name: str) -> Any:
-    """An attribute of an object, for which no code of the user's runs; NOTHING for a property of the user's own."""
-    value = inspect.getattr_static(held, name, NOTHING)
-    if isinstance(held, type):
-        return value
-    if isinstance(held, ModuleType):
-        return getattr(held, name, NOTHING)
-    if isinstance(value, FunctionType):
-        return MethodType(value, held)
-    if isinstance(value, property):
-        module = str(getattr(value.fget, "__module__", ""))
-        return getattr(held, name, NOTHING) if module.startswith(_FRAMEWORKS) else NOTHING
-    return getattr(held, name, NOTHING) if hasattr(type(value), "__get__") else value
 
 
 def _called(node: ast.Call) -> str:

@@ -1,15 +1,18 @@
-"""What is known of a tensor in code that is followed: where it comes from, and whether it holds features whole."""
+"""What is known of a tensor in code that is followed: where it comes from, what it holds whole; plain attributes."""
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from math import prod
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 NUMBERS = (int, float, bool, str, type(None))
+FRAMEWORKS = ("torch.", "mindspore.")  # with what stands behind the names of their modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +96,18 @@ def merged(values: Sequence[Any]) -> Any:
     if all(isinstance(one, NUMBERS) for one in values) and all(one == first for one in values):
         return first
     return Tensor(frozenset().union(*(tensor(one).nodes for one in values)))
+
+
+def plain_attribute(held: Any, name: str) -> Any:
+    """An attribute of an object, for which no code of the user's runs; NOTHING for a property of the user's own."""
+    value = inspect.getattr_static(held, name, NOTHING)
+    if isinstance(held, type):
+        return value
+    if isinstance(held, ModuleType):
+        return getattr(held, name, NOTHING)
+    if isinstance(value, FunctionType):
+        return MethodType(value, held)
+    if isinstance(value, property):
+        module = str(getattr(value.fget, "__module__", ""))
+        return getattr(held, name, NOTHING) if module.startswith(FRAMEWORKS) else NOTHING
+    return getattr(held, name, NOTHING) if hasattr(type(value), "__get__") else value

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import align
-from align.names.dataflow.written_flow import plain_attribute, read_written_flow
-from align.names.dataflow.written_tensors import NOTHING
+from align.names.dataflow.written_flow import read_written_flow
+from align.names.dataflow.written_tensors import NOTHING, plain_attribute
 
 torch = pytest.importorskip("torch")
 mindspore = pytest.importorskip("mindspore")
