@@ -7,6 +7,7 @@ alone by being an integer in front of all modules. What counts, every reader of 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
@@ -57,14 +58,16 @@ def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple
     """
     if known := declared_framework(metadata):
         return known, []
-    groups: dict[str, set[str]] = {}
-    for name in names:
-        prefix, _, attribute = name.rpartition(".")
-        groups.setdefault(prefix, set()).add(attribute)
-    present = set().union(*groups.values())
+    names = [*names]
+    present = {name.rpartition(".")[2] for name in names}
     telling = sorted(present & NAMES_OF_MINDSPORE)
-    if not telling and not present & NAMES_OF_TORCH and any(own >= PAIR_OF_MINDSPORE for own in groups.values()):
-        telling = sorted(PAIR_OF_MINDSPORE)
+    if not telling and not present & NAMES_OF_TORCH and present >= PAIR_OF_MINDSPORE:
+        groups: dict[str, set[str]] = {}
+        for name in names:
+            prefix, _, attribute = name.rpartition(".")
+            groups.setdefault(prefix, set()).add(attribute)
+        if any(own >= PAIR_OF_MINDSPORE for own in groups.values()):
+            telling = sorted(PAIR_OF_MINDSPORE)
     return "mindspore" if telling else "torch", telling
 
 
@@ -118,7 +121,8 @@ def averaged_copies(tensors: Tensors, rules: TrainingStateRules) -> dict[str, st
     `head.fc.weight`. One of them alone may be a parameter of a layer (`embed_avg`): copies have a place of their own in
     front of all names, or all weights have one.
     """
-    marked = {name: bare for name in tensors if (bare := _without_word(name, rules)) is not None}
+    word = re.compile("|".join(map(re.escape, rules.averaged)) or "(?!)", re.IGNORECASE)  # nearly no name holds one
+    marked = {name: bare for name in filter(word.search, tensors) if (bare := _without_word(name, rules)) is not None}
     if not marked:
         return {}
     live = {_squeezed(_words(name), rules): name for name in tensors if name not in marked}

@@ -57,16 +57,19 @@ def packed_weights(checkpoint: Checkpoint) -> list[PackedWeight]:
     """
     tensors = checkpoint.tensors
     known = dict.fromkeys(checkpoint.elsewhere, "float32") | {name: one.dtype for name, one in tensors.items()}
-    forms = stored_weight_rules().packed
-    packed_dtypes = frozenset[str]().union(*(form.dtypes for form in forms))
-    if packed_dtypes.isdisjoint(known.values()):
+    dtypes, names = {*known.values()}, "\n".join(known)
+    forms = [form for form in stored_weight_rules().packed if form.dtypes & dtypes]
+    if not any(mark in names for form in forms for mark in form.marks):
         return []
+    packed_dtypes = frozenset[str]().union(*(form.dtypes for form in forms))
     modules: dict[str, dict[str, str]] = {}
     for name, own_dtype in known.items():
-        parts = name.split(".")
-        for depth in range(1, min(DEEPEST_COMPANION, len(parts)) + 1):
-            module, below = ".".join(parts[:-depth]), ".".join(parts[-depth:])
-            modules.setdefault(module, {})[below] = own_dtype
+        place = len(name)
+        for _ in range(DEEPEST_COMPANION):
+            place = name.rfind(".", 0, place)
+            modules.setdefault(name[: max(place, 0)], {})[name[place + 1 :]] = own_dtype
+            if place < 0:
+                break
     found = []
     for name, tensor in tensors.items():
         if tensor.dtype not in packed_dtypes:

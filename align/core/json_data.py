@@ -60,7 +60,8 @@ def _compound(value: Any) -> Any:
     if isinstance(value, _TRANSFORMS):
         return value.as_table()
     if dataclasses.is_dataclass(value):
-        return _object({name: getattr(value, name) for name in _shown_fields(value.__class__)})
+        fields = {name: getattr(value, name) for name in _shown_fields(value.__class__)}
+        return fields if _AS_THEY_ARE.issuperset(map(type, fields.values())) else _object(fields)
     raise TypeError(f"no plain form for {type(value).__name__}")
 
 

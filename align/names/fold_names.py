@@ -41,15 +41,17 @@ def fold_alike(rows: Iterable[tuple[str, Hashable]]) -> list[tuple[str, list[int
 
     Returns each folded name, such as `layers.{0…11}.weight`, with the places of its rows.
     """
-    groups: dict[tuple[str, Hashable], list[int]] = {}
-    numbers: list[list[str]] = []
+    groups: dict[tuple[str, Hashable], tuple[list[int], list[set[str]]]] = {}
     for place, (name, alike) in enumerate(rows):
+        numbers = NUMBER.findall(name)
         template = NUMBER.sub("#", name.replace("#", "\0"))
-        groups.setdefault((template, alike), []).append(place)
-        numbers.append(NUMBER.findall(name))
-    return [
-        (_folded(template, [numbers[place] for place in places]), places) for (template, _), places in groups.items()
-    ]
+        if (template, alike) not in groups:
+            groups[template, alike] = ([], [set() for _ in numbers])
+        places, slots = groups[template, alike]
+        places.append(place)
+        for slot, number in zip(slots, numbers, strict=True):
+            slot.add(number)
+    return [(_folded(template, slots), places) for (template, _), (places, slots) in groups.items()]
 
 
 def common_glob(names: Sequence[str]) -> str:
@@ -64,9 +66,9 @@ def common_glob(names: Sequence[str]) -> str:
     return texts[0] + "".join(slot + text for slot, text in zip(slots, texts[1:], strict=True))
 
 
-def _folded(template: str, numbers: list[list[str]]) -> str:
+def _folded(template: str, numbers: list[set[str]]) -> str:
     parts = template.split("#")
-    slots = [_slot(sorted(set(map(int, values)))) for values in zip(*numbers, strict=True)]
+    slots = [_slot(sorted(set(map(int, values)))) for values in numbers]
     text = parts[0] + "".join(slot + part for slot, part in zip(slots, parts[1:], strict=True))
     return text.replace("\0", "#")
 

@@ -39,6 +39,11 @@ class PackedForm:
         """The id as words have it in their keys."""
         return self.id.replace("-", "_")
 
+    @property
+    def marks(self) -> set[str]:
+        """For each glob over what stands beside a packed tensor, letters that a name must hold to fit it."""
+        return {max(re.split(r"\{\w+\}|\[.*\]|[*?]", glob), key=len) for glob in self.beside}
+
     def companions(self, attribute: str, dtype: str, siblings: Mapping[str, str]) -> tuple[str, ...]:
         """What belongs to a packed tensor of this name in its module; () if it is none.
 

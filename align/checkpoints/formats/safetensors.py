@@ -58,7 +58,7 @@ class SafetensorsFormat:
         size = path.stat().st_size
         header, start = _read_header(path, size)
         metadata = _metadata(path, header.pop(METADATA, {}))
-        tensors = {name: _tensor(path, start, name, entry) for name, entry in header.items()}
+        tensors = {name: _tensor(path, start, name, header.pop(name)) for name in [*header]}
         _check_cover(path, tensors.values(), start, size)
         return Checkpoint(path, self.name, tensors, metadata)
 
@@ -118,7 +118,8 @@ def _tensor(path: Path, start: int, name: str, entry: object) -> StoredTensor:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise NotACheckpointError(path, say("safetensors_file.lacks", name=name))
     shape, offsets = entry["shape"], entry["data_offsets"]
-    if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
+    counts = [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) and len(offsets) == 2 else []
+    if {*map(type, counts)} != {int} or min(counts) < 0:
         raise HostileFileError(path, say("safetensors_file.malformed", name=name))
     if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
         raise UnsupportedCheckpointError(
@@ -133,10 +134,6 @@ def _tensor(path: Path, start: int, name: str, entry: object) -> StoredTensor:
         )
     extent = Extent(path, start + begin, expected)
     return StoredTensor(name, shape, dtype, mapped(extent, shape, dtype), extent)
-
-
-def _are_counts(values: object) -> bool:
-    return isinstance(values, list) and {*map(type, values)} <= {int} and min(values, default=0) >= 0
 
 
 def _check_cover(path: Path, tensors: Iterable[StoredTensor], start: int, size: int) -> None:

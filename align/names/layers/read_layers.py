@@ -264,7 +264,8 @@ def _with_layout(layer: Layer, module: Module) -> Layer:
     if module.inputs_first is None or len(weight) != 2:
         return replace(layer, inputs_first=None)
     shapes = layer.shapes | {"weight": weight[::-1] if module.inputs_first else weight}
-    return replace(with_shapes(layer, shapes), kind="linear", inputs_first=module.inputs_first)
+    signature = _signature(tuple(shapes.items()))
+    return replace(layer, shapes=shapes, signature=signature, kind="linear", inputs_first=module.inputs_first)
 
 
 def with_shapes(layer: Layer, shapes: dict[str, Shape]) -> Layer:

@@ -194,7 +194,8 @@ class _KnownLayers:
                 parts = [own[number] for own in (before, known, behind) if number in own]
                 made.append(_child(number, rank, parts[0][0], [layer for _, held in parts for layer in held]))
             else:
-                made.append(replace(children[number], rank=rank))
+                child = children[number]
+                made.append(child if child.rank == rank else replace(child, rank=rank))
         return list(_runs(made))
 
 
@@ -284,7 +285,7 @@ def _positions(paths: Iterable[str], places: dict[str, tuple[list[_Child], int]]
     return {path: position(path) for path in paths}
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 17)
 def without_numbers(path: str) -> str:
     """A path with its numbers left open."""
     return _DIGITS.sub("#", path)

@@ -119,8 +119,10 @@ def _by_dtype(tensors: list[dict[str, Any]]) -> Table:
 
 def _tensors(tensors: list[dict[str, Any]], *, show_all: bool) -> Table:
     """Tensors of one shape and dtype whose names differ only in numbers share a row; its size is that of all."""
-    alike = fold_alike((tensor["name"], (tuple(tensor["shape"]), tensor["dtype"])) for tensor in tensors)
-    folded = [(tensor["name"], [place]) for place, tensor in enumerate(tensors)] if show_all else alike
+    if show_all:
+        folded = [(tensor["name"], [place]) for place, tensor in enumerate(tensors)]
+    else:
+        folded = fold_alike((tensor["name"], (tuple(tensor["shape"]), tensor["dtype"])) for tensor in tensors)
     shown = folded if show_all else folded[:INSPECTED_ENTRIES_SHOWN]
     columns = (
         Column(say("inspect.name"), "path"),
