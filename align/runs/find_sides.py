@@ -20,10 +20,10 @@ from align.errors import AlignError
 from align.runs.find_configurations import constructor, defaults_of, file_configs
 from align.runs.make_recipes import Recipe, recipe_of_call, recipe_of_training
 from align.runs.read_sources import FRAMEWORKS, SideName, Sources, last_return, side_of_name
-from align.runs.thresholds import CONFIG_BYTES, LEAST_SHARE, SEARCH_DEPTH, SEARCHED_FILES
+from align.runs.thresholds import CONFIG_BYTES, IMPORT_STEPS, LEAST_SHARE, SEARCH_DEPTH, SEARCHED_FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from align.runs.find_configurations import Config
@@ -196,7 +196,8 @@ def _in_source(sources: Sources, source: Source, configurations: Sequence[Config
         if name.startswith("_"):
             continue
         side = sources.side(source, node)
-        purpose = _purpose(node) if isinstance(node, ast.FunctionDef) and not defaults_of(node.args)[0] else None
+        is_free = isinstance(node, ast.FunctionDef) and not defaults_of(node.args)[0]
+        purpose = _purpose(sources, source, node) if isinstance(node, ast.FunctionDef) and is_free else None
         if purpose in ("inputs", "batch"):
             yield from _arrays(purpose, f"{source.path}:{name}")
         elif purpose and side:
@@ -207,11 +208,12 @@ def _in_source(sources: Sources, source: Source, configurations: Sequence[Config
 
 
 def _arrays(purpose: Purpose, text: str) -> Iterator[Found]:
-    """Inputs, or a batch; one without labels that is called a batch counts as either, if there is no other."""
-    is_unsure = purpose == "inputs" and "batch" in text.rpartition(":")[2]
-    yield Found(purpose, None, text, UNSURE if is_unsure else FUNCTION)
-    if is_unsure:
-        yield Found("batch", None, text, UNSURE)
+    """Inputs, or a batch; what the name says otherwise counts first, what is returned if there is no other."""
+    name = text.rpartition(":")[2]
+    said: Purpose = "batch" if "batch" in name else "inputs" if "input" in name else purpose
+    yield Found(purpose, None, text, FUNCTION if said == purpose else UNSURE)
+    if said != purpose:
+        yield Found(said, None, text, UNSURE if said == "batch" else FUNCTION)
 
 
 def _model(sources: Sources, source: Source, name: str, configurations: Sequence[Config]) -> Iterator[Found]:
@@ -265,21 +267,28 @@ def _uses(sources: Sources, source: Source, node: ast.AST) -> frozenset[str]:
     return frozenset(found)
 
 
-def _purpose(function: ast.FunctionDef) -> Purpose | None:
-    """What a function returns that can be called without arguments, by its last return; of models others tell."""
+def _purpose(sources: Sources, source: Source, function: ast.FunctionDef, steps: int = 0) -> Purpose | None:
+    """What a function returns that can be called without arguments, by its last return; of models others tell.
+
+    What another function of the folder makes is what that one returns, if it is a dict.
+    """
     value = last_return(function)
     if isinstance(value, ast.Tuple) and len(value.elts) in TRAINING_VALUES:
-        return "training"
+        return "training" if not steps else None
     if isinstance(value, ast.Call) and ast.unparse(value.func) == "dict":
-        values: dict[str, ast.expr] = {one.arg: one.value for one in value.keywords if one.arg}
-    elif isinstance(value, ast.Dict):
-        values = {
-            str(key.value): one
-            for key, one in zip(value.keys, value.values, strict=True)
-            if isinstance(key, ast.Constant)
-        }
-    else:
-        return "inputs" if isinstance(value, ast.DictComp) else None
+        return _purpose_of_values({one.arg: one.value for one in value.keywords if one.arg})
+    if isinstance(value, ast.Dict):
+        named = zip(value.keys, value.values, strict=True)
+        return _purpose_of_values({str(key.value): one for key, one in named if isinstance(key, ast.Constant)})
+    if isinstance(value, ast.Call) and steps < IMPORT_STEPS:
+        made_by = sources.resolve(source, value.func, function)
+        if isinstance(made_by, tuple) and isinstance(made_by[1], ast.FunctionDef):
+            return _purpose(sources, made_by[0], made_by[1], steps + 1)
+    return "inputs" if isinstance(value, ast.DictComp) else None
+
+
+def _purpose_of_values(values: Mapping[str, ast.expr]) -> Purpose | None:
+    """What a dict of these keys is for."""
     if any(key in ("model", "network", "loss", "optimizer", "step") for key in values):
         return "training"
     if values and all(isinstance(one, ast.Constant) for one in values.values()):

@@ -369,9 +369,19 @@ def base_name(base: ast.expr) -> str:
 
 
 def last_return(function: ast.FunctionDef) -> ast.expr | None:
-    """What a function returns at its end."""
-    returns = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
-    return value_of(function, returns[-1]) if returns else None
+    """What a function returns at its end; what the functions inside of it return is theirs."""
+    returns = [node for node in _own_nodes(function) if isinstance(node, ast.Return) and node.value is not None]
+    last = max(returns, key=lambda node: node.lineno, default=None)
+    return value_of(function, last.value) if last and last.value else None
+
+
+def _own_nodes(function: ast.FunctionDef) -> list[ast.AST]:
+    """The nodes of a function's body but for those in functions and classes that it defines."""
+    found: list[ast.AST] = [*function.body]
+    for node in found:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            found += ast.iter_child_nodes(node)
+    return found
 
 
 def value_of(function: ast.AST, value: ast.expr) -> ast.expr:

@@ -139,3 +139,76 @@ def test_models_of_both_sides_that_are_unclear_stand_in_one_message_and_nothing_
         assert said in str(raised.value)
     assert raised.value.hint == "give one with --reference; give one with --candidate"
     assert not (sides / "align.toml").exists()
+
+
+STEP = """
+
+def training():
+    net = model()
+
+    def step(batch):
+        return net(batch["x"])
+
+    return {"model": net, "optimizer": None, "step": step}
+"""
+DATA = """
+import numpy as np
+
+CACHE = {}
+
+
+def _sentences(count):
+    return {"words": np.zeros((count, 4)), "kinds": np.zeros(count)}
+
+
+def inputs():
+    if CACHE:
+        return CACHE["inputs"]
+    return _sentences(2)
+
+
+def batch(number=0):
+    made = _sentences(8)
+    return {**made, "tags": np.zeros(8)}
+"""
+LABELLED = """
+import numpy as np
+
+
+def inputs():
+    return {"noise": np.zeros((2, 4)), "labels": np.zeros(2)}
+
+
+def batch():
+    return {"image": np.zeros((2, 4)), "labels": np.zeros(2)}
+"""
+
+
+@pytest.mark.parametrize("data", [DATA, LABELLED])
+def test_a_training_with_a_step_and_data_from_helpers_are_found(sides, data):
+    for name in ("original.py", "port.py"):
+        (sides / name).write_text((sides / name).read_text() + STEP)
+    (sides / "data.py").write_text(data)
+    written = write_project(sides, {})
+    assert written.left_out == ()
+    assert written.chosen == {
+        "reference model": "original.py:model",
+        "reference training": "original.py:training",
+        "candidate model": "port.py:model",
+        "candidate training": "port.py:training",
+        "forward inputs": "data.py:inputs",
+        "training batch": "data.py:batch",
+    }
+
+
+def test_labelled_inputs_are_the_batch_where_there_is_no_other(sides):
+    (sides / "data.py").write_text(LABELLED.partition("\n\ndef batch")[0])
+    chosen = write_project(sides, {}).chosen
+    assert chosen["forward inputs"] == chosen["training batch"] == "data.py:inputs"
+
+
+def test_what_a_function_returns_early_or_inside_is_not_what_it_makes(sides):
+    early = "def build(cache={}):\n    if cache:\n        for one in cache:\n            return one\n    return Net()\n"
+    inner = "def make():\n    def hook(value):\n        return {'x': value}\n    net = Net()\n    return net\n"
+    (sides / "port.py").write_text(source(["mindspore"], "Cell").partition("def model")[0] + early + inner)
+    assert {"port.py:build", "port.py:make"} <= {*found(sides, "model", "candidate")}
