@@ -19,7 +19,7 @@ from align.curves.criteria.change_test import (
     lasts_longer_than_chance,
     score_points,
 )
-from align.curves.criteria.curve_shapes import fill_non_finite, noise_size, running_median
+from align.curves.criteria.curve_shapes import noise_size, running_median
 from align.curves.criteria.onset_shapes import Cells, even_edges, fit_shapes, shapes_of, take_cells, what_is_left
 from align.curves.criteria_thresholds import (
     AT_ONCE_SHARE,
@@ -66,19 +66,35 @@ class _Located(NamedTuple):
 def find_onset(difference: Floats, limit: Floats, stretch: Stretch | None) -> Onset | None:
     """Find where a difference sets in, shape (points,); None where chance may have made all of it, or points are few.
 
-    `stretch` is where it is beyond its limit. Where its noise is small beside the limit, that is a fact and no test is
-    needed. What follows a stretch that has ended is left out.
+    `stretch` is where it is beyond its limit. Points that are not finite are left out: a value put in the place of one
+    would be one more that agrees with its neighbour.
+    """
+    known = np.flatnonzero(np.isfinite(difference) & np.isfinite(limit))
+    onset = _onset_of_finite(difference[known], limit[known], _stretch_among(known, stretch))
+    if onset is None:
+        return None
+    first = int(known[onset.first - 1]) + 1 if onset.first > 0 else 0
+    return Onset(first, int(known[onset.last]), int(known[onset.likely]), onset.gradual)
+
+
+def _stretch_among(known: Integers, stretch: Stretch | None) -> Stretch | None:
+    """Count a stretch in the points that are known; None if none of them is in it."""
+    if stretch is None:
+        return None
+    first, last = (int(at) for at in np.searchsorted(known, [stretch.first, stretch.last + 1]))
+    return stretch._replace(first=first, last=last - 1) if first < last else None
+
+
+def _onset_of_finite(difference: Floats, limit: Floats, stretch: Stretch | None) -> Onset | None:
+    """Find the same of finite points. Where the noise of a stretch is small beside the limit, no test is needed.
+
+    What follows a stretch that has ended is left out.
     """
     end = len(difference) if stretch is None or not stretch.ended else stretch.last + 1
-    known = np.isfinite(difference[:end]) & np.isfinite(limit[:end])
-    if np.count_nonzero(known) < ONSET_POINTS:
+    scale = float(np.abs(difference[:end]).max(initial=0.0))
+    if end < ONSET_POINTS or scale == 0.0:
         return None
-    values = fill_non_finite(np.where(known, difference[:end], np.nan))
-    allowed = fill_non_finite(np.where(known, limit[:end], np.nan))
-    scale = float(np.abs(values).max())
-    if scale == 0.0:
-        return None
-    values, floor = values / scale, np.maximum(IMMATERIAL_SHARE * allowed / scale, IMMATERIAL_AT_ZERO)
+    values, floor = difference[:end] / scale, np.maximum(IMMATERIAL_SHARE * limit[:end] / scale, IMMATERIAL_AT_ZERO)
     if stretch is not None and _jumps_at(values, floor, stretch.first):
         return Onset(stretch.first, stretch.first, stretch.first)
     located = _fact(values, floor, stretch)

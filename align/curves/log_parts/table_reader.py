@@ -77,7 +77,7 @@ def _find_columns(names: tuple[str, ...], metric: str = "") -> LogColumns | None
     step, epoch, loss, phase = (_first(spelled, known) for known in (STEP_NAMES, EPOCH_NAMES, LOSS_NAMES, PHASE_NAMES))
     if loss is None and {phase_by_name(name) for name in spelled if "loss" in name} == {"validation"}:
         loss = ""
-    if loss is None and metric in names:
+    if loss is None and metric and metric in names:
         loss = metric
     return None if loss is None or (step is None and epoch is None) else LogColumns(step, epoch, loss, phase)
 

@@ -51,6 +51,22 @@ def test_what_is_a_fact_is_told_as_one() -> None:
     assert _judged(spoiled, every=10).divergent_steps == DivergentSteps(561, 570, 570, 1.0)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_no_steps_are_told_before_nan_to_the_end_where_there_is_noise_alone(seed: int) -> None:
+    to_the_end = np.where(STEPS > 20, np.nan, 0.0)
+    for_a_while = np.where((STEPS > 20) & (STEPS < 380), np.nan, 0.0)
+    for spoiled in (to_the_end, for_a_while):
+        found = _judged(spoiled, noise=0.005, seed=seed).divergent_steps
+        assert found == DivergentSteps(21, 21, 21, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_drift_before_nan_is_still_told_with_steps_that_hold_it(seed: int) -> None:
+    between = _judged(np.where(STEPS > 360, np.nan, DRIFT), noise=0.02, seed=seed).divergent_steps
+    assert between is not None
+    assert between.first <= 200 <= between.last < 361
+
+
 def test_a_first_loss_that_differs_is_where_curves_part_unless_noise_does_as_much_later() -> None:
     first = 0.0 * DRIFT
     first[0] = 0.3

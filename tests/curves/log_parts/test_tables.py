@@ -34,6 +34,11 @@ def test_csv_columns_go_by_the_names_in_use(step: str, loss: str, delimiter: str
     assert place_on_axis(log, "lr").values.tolist() == [0.1, 0.1]
 
 
+@pytest.mark.parametrize("text", [",step,acc\n0,1,0.9\n1,2,0.8\n2,3,0.7\n", "epoch,acc,\n1,0.9,\n2,0.8,\n3,0.7,\n"])
+def test_a_column_without_a_name_is_no_loss(text: str) -> None:
+    assert not CSV.recognizes(LogSource.of_text(text))
+
+
 @pytest.mark.parametrize("step", ["step", "global_step", "iter"])
 @pytest.mark.parametrize("loss", ["loss", "train_loss", "train/loss"])
 def test_jsonl_keys_go_by_the_names_in_use(step: str, loss: str) -> None:
