@@ -186,14 +186,15 @@ def _part_error(path: Path, checkpoint: Checkpoint, *, compare: bool) -> CannotR
         return CannotRunError.of(f"part_of_model.{by_name}", path=path, others=[], told="")
     if sizes := {name: size for name, size in checkpoint.told_parts.items() if size > 1}:
         told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        return CannotRunError.of("part_of_model.model_parallel", path=path, others=[], told=told)
+        return CannotRunError.of("part_of_model.model_parallel", path=path, others=[], told=told, number="")
     for form in stored_weight_rules().parts:
         others = _other_parts(path, form)
         if form.proof == "values":
             others = others if compare and any(_holds_other_values(checkpoint, one) for one in _spread(others)) else []
-        if others:
+        number = form.later_number(path)
+        if others or number:
             shown = [_from_common_folder(path, one) for one in others]
-            return CannotRunError.of(f"part_of_model.{form.key}", path=path, others=shown, told="")
+            return CannotRunError.of(f"part_of_model.{form.key}", path=path, others=shown, told="", number=number)
     return None
 
 

@@ -63,12 +63,21 @@ class PackedForm:
 
 @dataclass(frozen=True, slots=True)
 class PartForm:
-    """One way of naming the files of one model's parts; each group of `path` is the number of a part."""
+    """One way of naming the files of one model's parts; each group of `path` is the number of a part.
+
+    `from_zero`: parts are counted from 0, so that another number shows that there are several.
+    """
 
     id: str
     path: re.Pattern[str]
     proof: Proof
     examples: tuple[str, str]
+    from_zero: bool = False
+
+    def later_number(self, path: Path) -> str:
+        """The number in a path which shows by itself that there is an earlier part, "" if none does."""
+        found = self.path.search(path.absolute().as_posix()) if self.from_zero else None
+        return next((number for number in found.groups("0") if int(number) > 0), "") if found else ""
 
     @property
     def key(self) -> str:
@@ -133,4 +142,6 @@ def _part(entry: dict[str, Any]) -> PartForm:
     if entry["proof"] not in get_args(Proof):
         raise ValueError(f"{entry['id']}: proof {entry['proof']!r}")
     part, whole = entry["examples"]
-    return PartForm(entry["id"], re.compile(entry["path"]), entry["proof"], (part, whole))
+    return PartForm(
+        entry["id"], re.compile(entry["path"]), entry["proof"], (part, whole), entry.get("from_zero", False)
+    )

@@ -57,6 +57,7 @@ def test_where_nothing_may_be_written_nothing_is_changed(folder: Path, ended: Ca
         "convert a.npz o.npz --target torch",
         "map a.npz b.npz --out map.toml",
         "fix --undo --run run",
+        "report run",
     ]
     for line in lines:
         code, said = ended(line)
