@@ -8,7 +8,7 @@ alone by being an integer in front of all modules. What counts, every reader of 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
 from math import prod
@@ -134,6 +134,15 @@ def averaged_copies(tensors: Tensors, rules: TrainingStateRules) -> dict[str, st
     if len(own) >= FEWEST_COPIES and len(own) + len(counts) == len(in_front):
         return {name: found.get(name, "") for name in tensors if name in in_front}
     return found if len(found) >= FEWEST_COPIES and _are_of_all(found, marked, tensors) else {}
+
+
+def teacher_copies(tensors: Tensors, rules: TrainingStateRules) -> dict[str, str]:
+    """Copy from which a training learns -> the weight of its name and shape, found as averaged copies are.
+
+    `teacher.fc.weight` beside `fc.weight` or `student.fc.weight`. A port may have it as a part of its own.
+    """
+    likewise = replace(rules, averaged=rules.teachers, wrappers=rules.wrappers | rules.students)
+    return {name: weight for name, weight in averaged_copies(tensors, likewise).items() if weight}
 
 
 def _are_of_all(found: Mapping[str, str], marked: Mapping[str, str], tensors: Tensors) -> bool:

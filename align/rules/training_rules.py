@@ -167,7 +167,8 @@ class TrainingStateRules:
     """`numbers` are globs over the names of what an optimizer or a loss scaler counts and sets.
 
     `counts` are names of what training counts, which are known where they stand alone. `averaged` are words in the
-    names of averaged copies, `wrappers` those in front of names that tell nothing.
+    names of averaged copies, `wrappers` those in front of names that tell nothing; `teachers` are words in the names of
+    copies from which a training learns, `students` those in front of the weights that learn.
     """
 
     optimizers: tuple[OptimizerState, ...]
@@ -176,6 +177,8 @@ class TrainingStateRules:
     counters: tuple[WrapperCounter, ...]
     averaged: tuple[str, ...]
     wrappers: frozenset[str]
+    teachers: tuple[str, ...]
+    students: frozenset[str]
 
 
 @cache
@@ -196,6 +199,8 @@ def _training_state(table: dict[str, Any]) -> TrainingStateRules:
         tuple(WrapperCounter(**entry) for entry in table["counter"]),
         tuple(table["averaged"]["words"]),
         frozenset(table["averaged"]["wrappers"]),
+        tuple(table["averaged"]["teachers"]),
+        frozenset(table["averaged"]["students"]),
     )
 
 

@@ -197,6 +197,26 @@ def test_averaged_copies_are_left_out_and_told(tmp_path: Path, assert_each: Any)
     assert_each(check, ways)
 
 
+def test_a_teacher_beside_the_weights_is_converted_and_told(tmp_path: Path, assert_each: Any) -> None:
+    def check(student: str, teacher: str, told: bool) -> None:
+        arrays = {f"{way}{name}": value for way in (student, teacher) for name, value in LIVE.items()}
+        record = convert_checkpoint(write(tmp_path / "a.safetensors", arrays), tmp_path / "a.ckpt", overwrite=True)
+        assert len(record.tensors) == 2 * (len(LIVE) - 1)  # but for the counts of batches
+        words = "have the names and shapes of other weights, as a model has from which another learns"
+        assert (words in said(record)) == told
+        assert "averaged" not in said(record)
+
+    examples = [
+        ("", "teacher.", True),
+        ("student.", "teacher.", True),
+        ("", "teacher_model.", True),
+        ("online_network.", "target_network.", True),
+        ("a.", "b.", False),
+        ("left.teacher.", "right.teacher.", False),
+    ]
+    assert_each(check, examples)
+
+
 def test_what_is_no_averaged_copy_is_a_weight(tmp_path: Path, assert_each: Any) -> None:
     def check(label: str, arrays: dict[str, Any], options: dict[str, Any]) -> None:
         source = write(tmp_path / "a.safetensors", arrays)

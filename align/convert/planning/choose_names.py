@@ -21,6 +21,7 @@ from align.checkpoints.names_in_file import (
     exporter_warnings,
     naming_direction,
     source_framework,
+    teacher_copies,
     training_state,
 )
 from align.checkpoints.wrapper_prefixes import (
@@ -138,6 +139,10 @@ def _copy_warnings(checkpoint: Checkpoint, paired: Container[str]) -> Iterator[s
         name, weight = found[0]
         key = "convert_warning.copies_stay" if name in paired else "convert_warning.copies_left_out"
         yield sentence(key, count=len(found), copy=name, weight=weight)
+    teachers = teacher_copies(checkpoint.tensors, training_state_rules())
+    if found := [(name, weight) for name, weight in teachers.items() if name in paired]:
+        name, weight = found[0]
+        yield sentence("convert_warning.teachers_stay", count=len(found), copy=name, weight=weight)
 
 
 @dataclass(frozen=True, slots=True)
