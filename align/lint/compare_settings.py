@@ -39,7 +39,8 @@ SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
 class LayerPair:
     """Two layers that correspond; `kinds` are those that the layer rules know, "" if none does.
 
-    `padded` says that a layer or a function that pads stands before one of them alone.
+    `padded` says that a layer or a function that pads stands before one of them alone, `reshaped` that the map gives a
+    weight of the one another number of axes in the other: a matrix product may be written as a convolution.
     """
 
     reference: LayerSettings
@@ -47,6 +48,7 @@ class LayerPair:
     certain: bool = True
     kinds: tuple[str, str] = ("", "")
     padded: bool = False
+    reshaped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +171,13 @@ def _is_padded_before(check: _Check) -> bool:
 
 
 def _other_kind(pair: LayerPair) -> SettingFinding | None:
-    """Two layers of unlike kinds where both sides have one layer."""
+    """Two layers of unlike kinds where both sides have one layer; what may compute the same only a run tells."""
     mine, theirs = pair.kinds
     if not pair.certain or not mine or not theirs or mine == theirs:
         return None
     return SettingFinding(
         rule="other-kind",
-        severity="warning",
+        severity="note" if pair.reshaped else "warning",
         reference=pair.reference.path,
         candidate=pair.candidate.path,
         reference_class=_class_name(pair.reference),
@@ -183,7 +185,7 @@ def _other_kind(pair: LayerPair) -> SettingFinding | None:
         setting=sentence("lint_setting.kind_of_layer"),
         reference_setting=mine,
         candidate_setting=theirs,
-        effect=sentence("lint_effect.other_layer"),
+        effect=sentence("lint_effect.reshaped_layer" if pair.reshaped else "lint_effect.other_layer"),
         change=sentence("lint_change.layer_of_kind", kind=mine),
     )
 
@@ -213,19 +215,32 @@ def pair_layers(
     right = CalledModules(_calls_in_tree_order(sides[1]), sides[1], name_map, "target")
     calls = pair_calls(left, right)
     padded = _behind_padding(left, settings[0]), _behind_padding(right, settings[1])
+    reshaped = _reshaped(sides, name_map)
 
     def layers(pair: CallPair) -> LayerPair:
         mine, theirs = pair.reference, pair.candidate
         certain = pair.certain or bool(left.holds(mine) and mine.kind and mine.kind == theirs.kind)
         behind = (mine.module in padded[0]) != (theirs.module in padded[1])
         both = settings[0][mine.module], settings[1][theirs.module]
-        return LayerPair(*both, certain, (mine.kind, theirs.kind), behind)
+        shared = left.owned[mine.module] & right.owned[theirs.module]
+        return LayerPair(*both, certain, (mine.kind, theirs.kind), behind, bool(shared & reshaped))
 
     alone = (
         [settings[0][one.module] for one in calls.unpaired if one.side == "reference"],
         [settings[1][one.module] for one in calls.unpaired if one.side == "candidate"],
     )
     return [layers(pair) for pair in calls.pairs], alone
+
+
+def _reshaped(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> set[int]:
+    """Numbers of the pairs whose tensors have unlike numbers of axes."""
+    mine, theirs = (side.by_name for side in sides)
+    return {
+        number
+        for number, one in enumerate(name_map.pairings)
+        if one.source in mine and one.target in theirs
+        if len(mine[one.source].shape) != len(theirs[one.target].shape)
+    }
 
 
 def mark_padded_in_code(pair: LayerPair, models: tuple[Model, Model]) -> LayerPair:

@@ -114,6 +114,13 @@ def test_unlike_kinds_at_one_place_are_a_warning() -> None:
     assert compare([LayerPair(*layers, kinds=("tanh", ""))]).findings == ()
 
 
+def test_unlike_kinds_with_one_weight_in_two_shapes_are_a_note() -> None:
+    layers = layer("a", "torch.nn.Linear"), layer("b", "mindspore.nn.Conv2d")
+    for reshaped, severity in ((True, "note"), (False, "warning")):
+        findings = compare([LayerPair(*layers, kinds=("linear", "conv"), reshaped=reshaped)]).findings
+        assert [(one.rule, one.severity) for one in findings if one.rule == "other-kind"] == [("other-kind", severity)]
+
+
 def test_padding_may_stand_in_the_layer_before() -> None:
     values = {"kernel_size": 3, "stride": 2, "dilation": 1, "ceil_mode": False}
     layers = (

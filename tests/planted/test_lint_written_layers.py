@@ -118,6 +118,16 @@ def test_a_written_norm_is_held_against_the_frameworks_own(layers: Any) -> None:
     assert lint(1e-5).findings == ()
 
 
+def test_a_matrix_product_that_is_written_as_a_convolution_is_a_note(layers: Any) -> None:
+    """A run tells whether they are the same."""
+    left = layers.nn.Sequential(layers.nn.Linear(64, 3))
+    right = layers.mnn.SequentialCell(layers.mnn.Conv2d(16, 3, 2, pad_mode="valid", has_bias=True))
+    reshaped = '"0.weight" = { to = "0.weight", op = "reshape", shape = [3, 16, 2, 2] }'
+    result = lint_models(left, right, name_map=write(f'[names]\n{reshaped}\n"0.bias" = "0.bias"\n'))
+    assert ("other-kind", "0", "note") in told(result)
+    assert result.verdict.outcome is not Outcome.NOT_ALIGNED
+
+
 NAMES = [("0.weight", "0.weight"), ("0.bias", "0.bias"), ("1.weight", "1.gamma"), ("1.bias", "1.beta")]
 
 
