@@ -228,6 +228,21 @@ def test_a_step_of_the_users_own_gets_nested_tensors_of_its_framework(framework:
     assert align.check_parameters(maths.side(detected, None, step), batch=DETECTION).sides[0].loss is not None
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_step_of_the_users_own_may_take_its_labels_from_what_the_model_is_given(framework: str) -> None:
+    """As language models do: torch's losses take no int32."""
+    maths = Maths(framework)
+
+    def forward(self: Any, kind: Any) -> Any:
+        return self.stem.weight[kind]
+
+    def step(model: Any) -> Any:
+        return lambda batch: maths.entropy(model(batch["kind"]), batch["kind"])
+
+    given = {"kind": np.array([0, 2, 1], np.int32)}
+    assert align.check_parameters(maths.side(forward, None, step), batch=given).sides[0].loss is not None
+
+
 def test_a_detection_batch_is_compared_captured_and_read_back(tmp_path: Path) -> None:
     sides = []
     for framework in FRAMEWORKS:

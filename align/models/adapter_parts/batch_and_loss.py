@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from align.core.training import BatchParts
 
 
-def tensors_of(batch: Batch, parts: BatchParts, as_tensor: Callable[[Array], Any], label_dtype: str) -> dict[str, Any]:
+def tensors_of(
+    batch: Batch, parts: BatchParts, as_tensor: Callable[[Array], Any], label_dtype: str, *, widened: bool = False
+) -> dict[str, Any]:
     """The tensors of a batch by name, in lists, tuples and dicts as the arrays are; what is no array stays as it is.
 
-    Integers get the dtype in which the framework's losses take labels, but those that the model takes as they are.
+    Integers get the dtype in which the framework's losses take labels, but those that the model takes as they are. Of
+    these int32 are `widened` too: a step of the user's own may take its labels from what the model is given.
     """
 
     def tensor(name: str, leaf: Any) -> Any:
         if not isinstance(leaf, np.ndarray):
             return leaf
-        return as_tensor(leaf if name in parts.inputs and name not in parts.targets else _label(leaf, label_dtype))
+        kept = name in parts.inputs and name not in parts.targets and not (widened and leaf.dtype == np.int32)
+        return as_tensor(leaf if kept else _label(leaf, label_dtype))
 
     return dict(with_leaves(dict(batch), tensor))
 

@@ -74,7 +74,8 @@ class TorchTrainer:
                 _fill(further, tensors, sink.begin(number, _held(training.optimizers, own)))
                 once = _recompute_passed_by() if layers_run_once() else nullcontext()
                 parts = self.split_batch(training, batch)
-                given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
+                as_tensor = partial(self.as_tensor, model=model)
+                given = tensors_of(batch, parts, as_tensor, LABELS, widened=training.step is not None)
                 labels = LabelCheck(parts.targets or batch)
                 with _watched(training, own, sink, rate_zero=rate_zero) as calls, once, _labels_looked_at(labels):
                     step = (
