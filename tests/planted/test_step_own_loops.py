@@ -158,6 +158,31 @@ def partly(*, by_code: bool = True, times: float = 1.0) -> Any:
     return align.Training(model, None, optimizer, step)
 
 
+def headed(*, fused: bool = False, times: float = 1.0) -> Any:
+    """A body that an optimizer updates, and two heads, or one that holds both, that the loop updates itself."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(7)
+    model = nn.ModuleDict({"body": nn.Linear(WIDTH, WIDTH)})
+    heads = {"heads": 2} if fused else {"left": 1, "right": 1}
+    model.update({name: nn.Linear(WIDTH, count) for name, count in heads.items()})
+    optimizer = torch.optim.SGD(model["body"].parameters(), 0.1)
+
+    def step(given: Any) -> Any:
+        model.zero_grad()
+        hidden = torch.tanh(model["body"](given["real"]))
+        loss = torch.square(torch.cat([model[name](hidden) for name in heads], 1) - 1.0).mean()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for one in (one for name in heads for one in model[name].parameters()):
+                one -= 0.1 * times * one.grad
+        return loss.detach()
+
+    return align.Training(model, None, optimizer, step)
+
+
 def normed(*, training: str = "step") -> Any:
     """A model whose mode matters, which its step sets, or whoever builds it, or nobody."""
     import torch
@@ -254,6 +279,34 @@ def test_what_a_loop_updates_beside_an_optimizer_is_compared_by_its_change(mine:
     (culprit,) = compared(mine(), partly(times=2.0)).culprits
     assert (culprit.cause, culprit.facts, culprit.sureness) == ("learning-rate", {"factor": 2.0}, "suspected")
     assert sorted(culprit.parameters) == ["2.bias", "2.weight"]
+
+
+HEADS = """
+[names]
+"body.weight" = "body.weight"
+"body.bias" = "body.bias"
+"left.weight" = { to = "heads.weight", op = "part", axis = 0, start = 0, stop = 1, shape = [2, 6] }
+"left.bias" = { to = "heads.bias", op = "part", axis = 0, start = 0, stop = 1, shape = [2] }
+"right.weight" = { to = "heads.weight", op = "part", axis = 0, start = 1, stop = 2, shape = [2, 6] }
+"right.bias" = { to = "heads.bias", op = "part", axis = 0, start = 1, stop = 2, shape = [2] }
+"""
+
+
+def test_pieces_of_a_tensor_that_a_loop_updates_itself_are_compared_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text(HEADS)
+
+    def faults(times: float) -> list[tuple[str, Any, tuple[str, ...]]]:
+        result = align.compare_training_step(
+            headed(),
+            headed(fused=True, times=times),
+            batch=[batch(0), batch(1)],
+            steps=2,
+            name_map=tmp_path / "map.toml",
+        )
+        return [(one.cause, one.facts, tuple(sorted(one.parameters))) for one in result.culprits]
+
+    assert faults(1.0) == []
+    assert faults(2.0) == [("learning-rate", {"factor": 2.0}, ("heads.bias", "heads.weight"))]
 
 
 @pytest.mark.parametrize("mine", ["step", "build"])

@@ -60,12 +60,12 @@ def own_update_culprits(seen: SeenSteps, only: Collection[str] | None = None) ->
     """
     for step in range(len(seen.traces[0].losses)):
         found = _changes(seen, step)
-        changes = found if only is None else {name: one for name, one in found.items() if name in only}
-        off = [name for name, one in changes.items() if _apart(one.meant, one.made) > one.limit]
+        changes = [one for one in found if only is None or one.name in only]
+        off = [one for one in changes if _apart(one.meant, one.made) > one.limit]
         if not off:
             continue
-        mine = np.concatenate([changes[name].meant.ravel() for name in off])
-        theirs = np.concatenate([changes[name].made.ravel() for name in off])
+        mine = np.concatenate([one.meant.ravel() for one in off])
+        theirs = np.concatenate([one.made.ravel() for one in off])
         length = float(mine @ mine)
         factor = float(mine @ theirs) / length if length else 0.0
         scaled = (
@@ -77,10 +77,11 @@ def own_update_culprits(seen: SeenSteps, only: Collection[str] | None = None) ->
         cause, facts = ("learning-rate", {"factor": float(f"{factor:.4g}")}) if scaled else ("", {})
         if not theirs.any():
             cause = "did-not-move"
+        names, above = tuple(dict.fromkeys(one.name for one in off)), max(one.limit for one in off)
         return [
             StepCulprit(
-                "update", "optimizer", "", "", "", "", _apart(mine, theirs) / max(changes[name].limit for name in off),
-                cause, {**facts}, tuple(off), step=step + 1, sureness="suspected" if cause else "unknown",
+                "update", "optimizer", "", "", "", "", _apart(mine, theirs) / above, cause, {**facts}, names,
+                step=step + 1, sureness="suspected" if cause else "unknown",
             )
         ]  # fmt: skip
     return []
@@ -98,27 +99,28 @@ def own_update_findings(seen: SeenSteps) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What both sides change of a parameter, in float64, and by what share of it they may be apart."""
+    """What both sides change of a parameter or a piece of it, in float64, and by what share of it they may be apart."""
 
+    name: str
     meant: Array
     made: Array
     limit: float
 
 
-def _changes(seen: SeenSteps, step: int) -> dict[str, _Change]:
+def _changes(seen: SeenSteps, step: int) -> list[_Change]:
     """Of each parameter that has a gradient on the reference's side; left out is what has none but rounding."""
     pairs = paired_values(seen.names, seen.computed(0, step), seen.computed(1, step))
     judged = judge_values(pairs, seen.noise.together, (step, COMPUTED), alone=False, coarser=seen.precision_of)
     shares = {one.pairing: _share(one.measurement) for one in judged if not one.is_noise}
-    before = _before(seen, step)
-    found = {}
+    starts = {one.pairing: one.value for one in paired_values(seen.names, {}, _before(seen, step))}
+    found = []
     for one in paired_values(seen.names, *(trace.values(step, AFTER) for trace in seen.traces)):
-        start, share = before.get(one.pairing.target), shares.get(one.pairing)
+        start, share = starts.get(one.pairing), shares.get(one.pairing)
         if share is not None and start is not None and one.meant is not None and one.value is not None:
             meant, made = (value.astype(np.float64) - start for value in (one.meant, one.value))
             rounding = EPSILON[dtype_name(start.dtype)] * rms(start) / max(rms(meant), float(np.finfo(np.float64).tiny))
             limit = max(OWN_UPDATE_SHARE, OWN_UPDATE_ROUNDINGS * share, OWN_UPDATE_ROUNDINGS * rounding)
-            found[one.pairing.target] = _Change(meant, made, limit)
+            found.append(_Change(one.pairing.target, meant, made, limit))
     return found
 
 
