@@ -77,6 +77,25 @@ def test_a_gradient_that_only_the_reference_stops_is_named() -> None:
     assert places(compared(reference, mindspore_side())) == [("backward", "code", "", "gradient-not-stopped")]
 
 
+def test_a_port_that_trains_what_the_reference_cannot_train_does_not_train_the_same() -> None:
+    """All gradients behind a rounding are 0, and none of the others differs: that excuses nothing."""
+
+    def rounded(_: Any, value: Any) -> Any:
+        return (value * 16).round() / 16
+
+    def passed_through(net: Any, value: Any) -> Any:
+        from mindspore import ops
+
+        return value + ops.stop_gradient(rounded(net, value) - value)
+
+    for net in ("mlp", "lstm"):
+        reference = torch_side(net, between=rounded)
+        assert places(compared(reference, mindspore_side(net, between=rounded))) == []
+        result = compared(reference, mindspore_side(net, between=passed_through))
+        assert places(result) == [("backward", "code", "", "gradient-not-stopped")]
+        assert result.verdict.exit_code == 1
+
+
 def test_two_faults_are_both_named_and_nothing_else() -> None:
     from mindspore import nn
 

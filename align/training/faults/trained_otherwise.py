@@ -254,23 +254,30 @@ def trained_the_same(seen: SeenSteps, culprits: Sequence[StepCulprit]) -> list[S
 
 
 def _is_excused(one: StepCulprit, apart: float) -> bool:
-    """By how much farther off it is than what optimizers get, or as a gradient that rounding takes a little far."""
-    return _is_near_rounding(one) or one.factor * EPSILON["float32"] >= EXCUSED_FACTOR * apart
+    """By how much farther off it is than what optimizers get, or as a gradient that rounding takes a little far.
+
+    What should be 0 is off without bounds: as what is off by all of its size.
+    """
+    return _is_near_rounding(one) or min(one.factor * EPSILON["float32"], 1.0) >= EXCUSED_FACTOR * apart
 
 
 def _farthest(seen: SeenSteps) -> float | None:
-    """How far what optimizers get is apart in a step, over its size; None where steps do not train the same."""
+    """How far what optimizers get is apart in a step, over its size; None where steps do not train the same.
+
+    What is rounding on the reference's side has no limit of its own, and counts: the port may train by it.
+    """
     losses = [*compared_losses(seen)]
     steps = len(losses) if seen.live else 1  # sides apart are at other places from the second step on
     apart = 0.0
     for step, loss in enumerate(losses[:steps]):
         if loss.reference is None or loss.candidate is None or loss.limit is None:
             return None
-        judged = [one for one in given_in_step(seen, step) if not one.is_noise]
-        known = [one.measurement for one in judged if one.measurement is not None]
-        if not abs(loss.reference - loss.candidate) <= loss.limit or len(known) < len(judged) or not known:
+        given = given_in_step(seen, step)
+        judged = [one for one in given if not one.is_noise]
+        known = [one.measurement for one in given if one.measurement is not None]
+        if not abs(loss.reference - loss.candidate) <= loss.limit or not judged:
             return None
-        if any(one.factor > 1.0 for one in judged):
+        if any(one.factor > 1.0 or one.measurement is None for one in judged):
             return None
         size = sum(one.reference_rms**2 * one.count for one in known)
         apart = max(apart, sqrt(sum(one.rmse**2 * one.count for one in known) / size) if size else 0.0)
