@@ -191,7 +191,7 @@ def _checkpoint_in(folder: Path) -> Path:
             raise CannotRunError.of(f"part_of_model.{part}", path=path, others=[], told="")
     found = [path for path in found if path not in parts]
     if len(found) > 1:
-        names = [path.name for path in found]
+        names = [_with_absent_shards(path, indexes.get(path, ())) for path in found]
         raise UsageError.of("checkpoint_file.several_in_folder", folder=folder, count=len(found), names=names)
     if not found:
         inner = sorted(path.name for path in folder.iterdir() if path.is_dir())
@@ -199,6 +199,16 @@ def _checkpoint_in(folder: Path) -> Path:
             raise CannotRunError.of("unfinished.folder_of_parts", folder=folder, names=ranks)
         raise NotACheckpointError(folder, say("checkpoint_file.none_in_folder"), sorted(suffixes))
     return found[0]
+
+
+def _with_absent_shards(path: Path, shards: Iterable[str]) -> str:
+    """The name of a file, and of an index also which of its shards are not there."""
+    absent = sorted(name for name in shards if not (path.parent / name).is_file())
+    return (
+        sentence("checkpoint_note.absent_shards", index=path.name, names=absent, count=len(absent))
+        if absent
+        else path.name
+    )
 
 
 def _shard_note(path: Path) -> Iterator[str]:

@@ -17,11 +17,12 @@ import numpy as np
 from align.core.registry import check_packages
 from align.curves.line_formats.last_resort import LinesFormat
 from align.curves.line_formats.line_reader import PatternFormat
+from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, loss_rank
 from align.curves.line_formats.numeric_series import numeric_series
 from align.curves.line_formats.write_pattern import suggest_pattern
 from align.curves.log_format import log_formats
 from align.curves.log_parts.cut_line import without_cut_line
-from align.curves.loss_log import find_window
+from align.curves.loss_log import RAW, find_window
 from align.curves.reading.jobs import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of, shown_lines
 from align.curves.reading.overflow_lines import with_overflow_lines
@@ -95,7 +96,18 @@ def read_log(
     if not paths:
         raise UsageError.of("log_usage.no_log")
     whole = _read_known(paths, wanted)
-    return whole if declared is None else declare_window(whole, declared)
+    whole = whole if declared is None else declare_window(whole, declared)
+    return whole.with_notes(_mean_notes(whole, metric))
+
+
+def _mean_notes(log: LossLog, metric: str) -> tuple[str, ...]:
+    """Say of another loss that was asked for that it has the name of a mean, where the log tells of none."""
+    series = log.table.metrics.get(metric)
+    if series is None or metric == log.loss_name or series.window != RAW or series.phase != "training":
+        return ()
+    rank = loss_rank(metric)
+    by_name = rank is not None and rank % PART_RANK >= MEAN_RANK
+    return (sentence("logs_note.mean_by_name", metric=metric),) if by_name else ()
 
 
 def _read_known(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:

@@ -85,6 +85,14 @@ def test_a_checkpoint_beside_an_index_that_does_not_list_it_is_named(folder) -> 
     assert open_checkpoint(folder / "model.safetensors").notes == ()
 
 
+def test_an_index_whose_shards_are_not_there_is_named_so_beside_a_whole_file(tmp_path) -> None:
+    write(tmp_path / "model.safetensors", VALUES)
+    write_index(tmp_path / INDEX, dict(zip(VALUES, ("a.safetensors", "b.safetensors"), strict=False)))
+    words = f"{INDEX}, whose a.safetensors, b.safetensors are not there"
+    with pytest.raises(UsageError, match=words):
+        open_checkpoint(tmp_path)
+
+
 def test_the_only_shard_of_an_index_is_no_second_checkpoint(tmp_path) -> None:
     write(tmp_path / "model.safetensors", VALUES)
     write_index(tmp_path / INDEX, dict.fromkeys(VALUES, "model.safetensors"))

@@ -204,3 +204,24 @@ def test_formats_are_asked_about_a_line_of_each_layout_but_about_all_of_a_docume
     rows = ",\n".join(f'{{"step": {step}, "loss": 2.5}}' for step in range(900))
     document = LogSource.of_text(f"[\n{rows}\n]\n")
     assert shown_lines(document) is document
+
+
+@pytest.mark.parametrize("name", ["average_loss", "avg_loss", "running_loss"])
+def test_a_mean_that_was_asked_for_is_said_to_be_one_by_its_name(tmp_path: Path, name: str) -> None:
+    line = "iteration {} {} : {} step_loss : {} learning_rate : 0.1\n"
+    _write(
+        tmp_path, a__log="".join(line.format(step, name, 2 - step / 999, 2 - step / 777) for step in range(10, 90, 10))
+    )
+    words = f"'{name}' may be a mean over several steps, by its name"
+    assert [note for note in read_log(tmp_path / "a.log", metric=name).notes if words in note]
+    for other in ("loss", "learning_rate"):
+        assert not [note for note in read_log(tmp_path / "a.log", metric=other).notes if "by its name" in note]
+
+
+@pytest.mark.parametrize(
+    "stamp", ["[ Wed Jun  6 16:05:30 2018 ]", "Jun 16 16:05:30 host", "Wednesday, June 6 16:05:30 UTC 2018"]
+)
+def test_a_date_in_words_is_no_metric(tmp_path: Path, stamp: str) -> None:
+    lines = "".join(f"{stamp} Batch({step}/400) Loss: {3 - step / 999:.4f} lr:0.1\n" for step in range(0, 400, 50))
+    log = read_log(_write(tmp_path, a__log=lines) / "a.log")
+    assert sorted(log.table.metrics) == ["loss", "lr"]
