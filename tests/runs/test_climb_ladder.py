@@ -15,10 +15,11 @@ from align.core.import_user_code import import_user_code, note_opened_files
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import FolderInUseError, ProjectFileError, RunFolderError, UsageError
 from align.models.user_code import run_user_code
-from align.report.kind_parts.ladder_commands import climb_again, climb_from
+from align.report.kind_parts.ladder_commands import climb_again, climb_from, next_steps
 from align.report.kinds.ladder import ladder_blocks
 from align.runs.climb_ladder import LOCK, Climb, Executed, _line_of, climb_ladder
 from align.runs.evidence import loaded_sources
+from align.runs.ladder_result import RungResult
 from align.runs.project_file import Project, read_project
 from align.runs.run_folder import RunFolder
 from align.runs.rung import Culprit, Plan, rungs, setting_culprit
@@ -525,6 +526,19 @@ def test_what_to_type_next_names_the_project_file_that_was_given(port: Port) -> 
     assert climb_from(document | {"made_from": {"project": {"path": "align.toml"}}}, "weights") == (
         "align run --from weights"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "named"), [("map", "", True), ("map", "nn.CellList", False), ("check", "", False)]
+)
+def test_the_map_is_named_where_what_is_left_is_to_be_paired(kind: str, change: str, named: bool) -> None:
+    """Not where a line of the port is at fault, nor where the user's own map was held against both sides."""
+    rung = RungResult(
+        "parameters", "failed", kind=kind, culprits=(Culprit("fc.weight", "nothing is left", "", change),)
+    )
+    steps = next_steps([rung], {"run_folder": "my runs"})
+    assert any(step.endswith("cat 'my runs/map.toml'") for step in steps) is named
+    assert steps[-1].startswith("correct that, then:")
 
 
 def test_an_environment_with_other_switches_is_looked_at_again(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def next_steps(rungs: Sequence[RungResult], climb: Mapping[str, Any]) -> tuple[s
     faulty = [rung for rung in rungs if rung.state in ("failed", "could not compare")]
     if any(rung.asked for rung in faulty):
         again = climb_again(climb, [rung.name for rung in faulty if rung.asked])
-        return (*_fix(climb, faulty), again)
+        return (*_fix(climb, faulty), *_pair(climb, faulty), again)
     beside = (climb_again(climb, [rung.name for rung in faulty]),) if faulty else ()
     barring = [rung.blocked_by for rung in rungs if rung.state == "blocked"]
     waiting = [rung.name for rung in rungs if rung.state in WAITING and rung.asked]
@@ -44,6 +44,13 @@ def _fix(climb: Mapping[str, Any], faulty: Sequence[RungResult]) -> tuple[str, .
     """The command that makes changes of layers, where a rung knows what to write, and in which line."""
     known = [one for rung in faulty if rung.name in FIXED for one in rung.culprits if one.change and one.line]
     return (say("ladder_table.fix", options=_options(climb, folder="--run")),) if known else ()
+
+
+def _pair(climb: Mapping[str, Any], faulty: Sequence[RungResult]) -> tuple[str, ...]:
+    """The map that the climb made, where parameters are left that no line of the port is at fault for."""
+    left = [one for rung in faulty if rung.kind == "map" for one in rung.culprits if not (one.change or one.line)]
+    file = f"{climb.get('run_folder', RUN_FOLDER)}/map.toml"
+    return (say("ladder_table.pair", file=shlex.quote(file)),) if left else ()
 
 
 def climb_again(climb: Mapping[str, Any], names: Sequence[str] = ()) -> str:
