@@ -166,7 +166,7 @@ def parameter_values(name: str, shape: tuple[int, ...]) -> Array:
 
 def _torch_names(layer: Any, prefix: str) -> Iterator[tuple[str, str, int | None, Any]]:
     """Each parameter of a cell: the path and the name that torch gives it, and the axis that torch's lacks."""
-    from align.models.adapter_parts.mindspore.settings import public_classes
+    from align.models.adapter_parts.mindspore.optimizers import public_classes
     from align.rules.layer_rules import rule_for
 
     claim = rule_for(public_classes(type(layer)))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from align.batch.task import Task
+    from align.batch.job import Task
 
 
 def run_task(task: Task) -> dict[str, Any]:

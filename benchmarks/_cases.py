@@ -96,7 +96,7 @@ class Case:
     def _original_on(self, batch: dict[str, np.ndarray], *, wide: bool) -> list[np.ndarray]:
         import torch
 
-        from align.models.adapter_parts.torch.copies import widened_model
+        from align.models.adapter_parts.torch.layers import widened_model
 
         dtype = getattr(torch, {"float32": "float64"}.get(self.dtype, "float32") if wide else self.dtype)
         width = {torch.float64: "double", torch.float32: "float"}[dtype] if wide else ""

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING
 
 from dumps import SHAPE, write_dump
 
+from align.batch.job import Task
 from align.batch.open_workers import open_dask, open_pool
-from align.batch.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from align.batch.job import TaskOutcome
     from align.batch.open_workers import Workers
-    from align.batch.task import TaskOutcome
 
 FUNCTION = "_batch_tasks:run_task"
 LAYERS = 50  # of 1 MB

@@ -23,7 +23,7 @@ import resnet
 from align.core.registry import model_readers
 from align.core.trace_metadata import KeptValues, TraceHead
 from align.traces.capture_trace import CallWriter
-from align.traces.stored.manifest import MANIFEST, TENSORS
+from align.traces.manifest import MANIFEST, TENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

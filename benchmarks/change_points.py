@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.signal import lfilter
 
-from align.curves.criteria.change_test import find_stretch
-from align.curves.criteria.onset_interval import find_onset
+from align.curves.change_test import find_onset, find_stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.curves.criteria.onset_interval import Onset
+    from align.curves.change_test import Onset
 
 POINTS = 400
 DONE = np.arange(POINTS) / POINTS

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.measure.choose_kernel import load_loops
-from align.measure.kernels.compiled_kernel import CompiledKernel
+from align.measure.compiled_kernel import CompiledKernel
 from align.measure.measure_arrays import RunningSums, measure
 
 if TYPE_CHECKING:

@@ -118,8 +118,8 @@ def count_pairs(model: Any, file: Path) -> tuple[int, int, int]:
     An initializer could be paired if it is floating, has more than one element, and a node uses it.
     """
     from align.models.open_side import open_sides
-    from align.names.follow_origin import follow_origins
     from align.names.map_parameters import match_sides
+    from align.names.map_sides import follow_origins
     from align.names.user_rules import NameRules
 
     sides = follow_origins(*open_sides(model, str(file)))

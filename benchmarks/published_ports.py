@@ -22,7 +22,7 @@ from _cases import Case, case_names, in_process, open_case
 from align.core.atomic_files import write_text
 from align.forward.compare_forward import compare_forward
 from align.names.fold_names import fold_names
-from align.report.kind_parts.forward_culprits import cause_words
+from align.report.kinds.culprits import cause_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

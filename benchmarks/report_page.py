@@ -18,7 +18,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from align.report.page.page_html import page_html
+from align.report.page_html import page_html
 from align.runs.run_folder import RunFolder
 
 RUNS = 5

@@ -87,7 +87,7 @@ def scan_case(folder: Path, name: str) -> dict[str, Any]:
     warnings.filterwarnings("ignore")
     import torch
 
-    from align.models.adapter_parts.torch.watched_calls import watch_calls
+    from align.models.adapter_parts.torch.functions import watch_calls
     from align.scan.scan_model import scan_model
 
     module = _cases.load_case(folder, name)

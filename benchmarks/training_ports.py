@@ -183,7 +183,7 @@ def true_map(folder: Path) -> Any:
     """The true map of a folder as a NameMap."""
     from align.core.name_map import Dropped, NameMap, Pairing
     from align.core.transforms import Identity
-    from align.names.parse_transform import parse_transform
+    from align.names.map_file import parse_transform
     from align.words.catalogue import sentence
 
     truth = module_at(folder / "true_map.py")

@@ -65,7 +65,7 @@ def pytest_collection_finish() -> None:
 def _blocking(request: pytest.FixtureRequest) -> None:
     """Set MindSpore up as the adapter does: it reports errors where they happen only if it is told so at first."""
     if request.node.get_closest_marker("frameworks"):
-        from align.models.adapter_parts.mindspore.arrays import launched
+        from align.models.adapter_parts.mindspore.state import launched
 
         launched()
 

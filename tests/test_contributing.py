@@ -18,17 +18,15 @@ from align.core import registry
 from align.core.name_map import LayerChoice
 from align.core.parameters import Parameter
 from align.core.protocols import CheckpointFormat, ModelReader, ModelRunner
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.compare_losses import compare_losses
-from align.curves.line_formats.console_lines import console_formats, read_console_table
-from align.curves.line_formats.console_reader import read_console
-from align.curves.log_format import LogFormat
-from align.curves.log_parts.format_tables import read_format_tables
-from align.curves.log_sources import LogSource
+from align.curves.line_formats.console_reader import console_formats, read_console, read_console_table
+from align.curves.log_parts.table_reader import read_format_tables
+from align.curves.log_sources import LogFormat, LogSource
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError, NotACheckpointError
 from align.models.frameworks import arrays
-from align.names.family_maps import map_from_family, recognise_families
 from align.names.infer_names import infer_names
+from align.names.map_one_side import map_from_family, recognise_families
 from align.rules import model_families as families
 from align.rules import training_rules
 from align.rules.layer_rules import LayerFamily, mappings_folder, read_layer_rules

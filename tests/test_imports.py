@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 import re
 import subprocess
 import sys
@@ -13,16 +11,11 @@ import pytest
 
 import align
 import align.cli
-from align.cli.main import COMMAND_FOLDERS
+from align.cli.main import _commands
 
 FRAMEWORKS = ("torch", "mindspore", "mindcv", "transformers", "onnx", "onnxruntime")
 HEAVY = (*FRAMEWORKS, "numpy", "pandas", "scipy", "typer", "rich", "ml_dtypes")
-VERBS = sorted(
-    info.name.replace("_", "-")
-    for folder in COMMAND_FOLDERS
-    for info in pkgutil.iter_modules(importlib.import_module(folder).__path__)
-    if info.name != "main" and not info.ispkg
-)
+VERBS = sorted(name.replace("_", "-") for name, _ in _commands())
 
 BLOCK = f"""
 import sys

@@ -13,7 +13,7 @@ import pytest
 
 import align
 from align.core.progress import silent
-from align.report.notebook.execute_notebook import execute_notebook
+from align.report.write_report import execute_notebook
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 TEMPLATE = "report_template.ipynb"

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from align.checkpoints.extents import check_whole, overlapping_names, tied_names
 from align.checkpoints.names_in_file import declared_framework, training_notes
-from align.checkpoints.open_checkpoint import open_checkpoint
-from align.checkpoints.open_trusted import open_trusted
-from align.checkpoints.unfinished_weights import unfinished_notes
+from align.checkpoints.open_checkpoint import open_checkpoint, open_trusted
+from align.checkpoints.thresholds import (
+    DEEPEST_COMPANION,
+    FEWEST_PLACEHOLDERS,
+    MOST_COMPARED_PARTS,
+    MOST_COMPARED_TENSORS,
+)
+from align.core.dtypes import is_float
 from align.core.progress import collector_paused
 from align.core.verdicts import ShownResult
-from align.errors import SeveralEntriesError
+from align.errors import CannotRunError, SeveralEntriesError
+from align.rules.training_rules import part_by_name, stored_weight_rules
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.checkpoints import Checkpoint, Entry, StoredTensor
     from align.core.parameters import Shape
+    from align.rules.training_rules import PartForm
+
+    Tensors = Mapping[str, StoredTensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +145,233 @@ def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection
 def _facts(tensor: StoredTensor) -> TensorFacts:
     contiguous = tensor.extent is not None or bool(tensor.pieces) or tensor.nbytes == 0
     return TensorFacts(tensor.name, tensor.shape, tensor.dtype, tensor.nbytes, contiguous)
+
+
+# Tensors that are no weights by themselves: stored in fewer bits, placeholders, or a part of what several files hold.
+#
+# Converted as they stand they would be read back bit for bit, and be wrong. What shows each kind is asked of names,
+# dtypes, shapes, the values of single elements, and of what a training said of itself; a part is known by its path
+# and by the other parts that lie beside it. `mappings/stored_weights.toml` has the names.
+
+_WEIGHT = re.compile(r"(?:.*[._])?(?:weight|kernel|embedding_table)(?:[_.].*)?")
+_HALVES = frozenset({"float16", "bfloat16"})  # of the ones that ZeRO-3 left in the place of weights
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """A weight in fewer bits: its values are made with its `companions`; `form` is the key of the rule."""
+
+    name: str
+    dtype: str
+    companions: tuple[str, ...]
+    form: str
+
+
+def packed_weights(checkpoint: Checkpoint) -> list[PackedWeight]:
+    """The weights whose numbers are not their values, with what stands beside them, in the file's order.
+
+    What stands beside them may lie in another shard, whose dtypes are not known: it is taken for a scale.
+    """
+    tensors = checkpoint.tensors
+    known = dict.fromkeys(checkpoint.elsewhere, "float32") | {name: one.dtype for name, one in tensors.items()}
+    dtypes, names = {*known.values()}, "\n".join(known)
+    forms = [form for form in stored_weight_rules().packed if form.dtypes & dtypes]
+    if not any(mark in names for form in forms for mark in form.marks):
+        return []
+    packed_dtypes = frozenset[str]().union(*(form.dtypes for form in forms))
+    modules: dict[str, dict[str, str]] = {}
+    for name, own_dtype in known.items():
+        place = len(name)
+        for _ in range(DEEPEST_COMPANION):
+            place = name.rfind(".", 0, place)
+            modules.setdefault(name[: max(place, 0)], {})[name[place + 1 :]] = own_dtype
+            if place < 0:
+                break
+    found = []
+    for name, tensor in tensors.items():
+        if tensor.dtype not in packed_dtypes:
+            continue
+        module, dot, attribute = name.rpartition(".")
+        siblings = {below: dtype for below, dtype in modules[module].items() if below != attribute}
+        for form in forms if siblings else ():
+            if own := form.companions(attribute, tensor.dtype, siblings):
+                companions = tuple(module + dot + below for below in own)
+                found.append(PackedWeight(name, tensor.dtype, companions, form.key))
+                break
+    return found
+
+
+def packed_error(checkpoint: Checkpoint, packed: Sequence[PackedWeight]) -> CannotRunError:
+    """What to say where the values would be lost."""
+    first = packed[0]
+    facts = {"path": checkpoint.path, "name": first.name, "dtype": first.dtype, "companions": [*first.companions]}
+    return CannotRunError.of(f"packed_weights.{first.form}", count=len(packed), **facts)
+
+
+def packed_note(packed: Sequence[PackedWeight]) -> str:
+    """What to say where weights and what belongs to them stay together, as they are."""
+    first = packed[0]
+    return sentence("unfinished_note.packed", count=len(packed), name=first.name, companions=[*first.companions])
+
+
+def refuse_unfinished(checkpoint: Checkpoint, *, compare: bool = True) -> None:
+    """Raise CannotRunError for a file that holds placeholders, or a part of a model only.
+
+    What only the values of other files tell is found where they are to be compared.
+    """
+    refuse_placeholders(checkpoint)
+    if (error := _part_error(checkpoint.path, checkpoint, compare=compare)) is not None:
+        raise error
+
+
+def refuse_placeholders(checkpoint: Checkpoint) -> None:
+    """Raise CannotRunError for a file in which some weights are left out, and an empty tensor stands for each."""
+    if names := placeholders(checkpoint):
+        facts = {"count": len(names), "total": len(checkpoint.tensors), "names": names, "path": checkpoint.path}
+        shapes = [*dict.fromkeys(str(checkpoint.tensors[name].shape) for name in names)]
+        raise CannotRunError.of("unfinished.placeholders", shapes=shapes, **facts)
+
+
+def unfinished_error(checkpoint: Checkpoint, *, compare: bool = True) -> CannotRunError | None:
+    """What makes the tensors of a file no weights, whichever kind it is; None if nothing does."""
+    try:
+        refuse_unfinished(checkpoint, compare=compare)
+    except CannotRunError as error:
+        return error
+    packed = packed_weights(checkpoint)
+    return packed_error(checkpoint, packed) if packed else None
+
+
+def unfinished_notes(checkpoint: Checkpoint) -> Iterator[str]:
+    """The same, for whoever only looks at the headers of a file."""
+    if (error := unfinished_error(checkpoint, compare=False)) is not None:
+        yield sentence("unfinished_note.error", message=error.message, hint=error.hint)
+
+
+def placeholders(checkpoint: Checkpoint) -> list[str]:
+    """The tensors that only stand for a weight: ZeRO-3 leaves one of shape (0,), in older versions a one, in its place.
+
+    A file of a training may tell the true shapes. Else an empty `weight` shows it, which no layer has, or ones where
+    both a weight and a bias are of one element, in several layers, or nothing else in half precision. A bias of no
+    elements is its layer's own where its weight is empty in one of its axes.
+    """
+    tensors = checkpoint.tensors
+    told = [
+        name
+        for name, shape in checkpoint.told_shapes.items()
+        if name in tensors and prod(tensors[name].shape) <= 1 < prod(shape)
+    ]
+    if told:
+        shapes = {tensors[name].shape for name in told}
+        return [
+            name
+            for name, one in tensors.items()
+            if name in told or (one.shape in shapes and name not in checkpoint.told_shapes and is_float(one.dtype))
+        ]
+    empty = [name for name, one in tensors.items() if one.shape == (0,) and is_float(one.dtype)]
+    if any(_WEIGHT.fullmatch(name) for name in empty):
+        return [name for name in empty if not _beside_empty_matrix(name, tensors)]
+    return [] if checkpoint.told_shapes else _ones_for_weights(tensors)
+
+
+def _beside_empty_matrix(name: str, tensors: Tensors) -> bool:
+    module, dot, _ = name.rpartition(".")
+    weight = tensors.get(f"{module}{dot}weight")
+    return weight is not None and len(weight.shape) > 1
+
+
+def _ones_for_weights(tensors: Tensors) -> list[str]:
+    single = [name for name, one in tensors.items() if one.shape == (1,) and is_float(one.dtype)]
+    weights = [name for name in single if name.rpartition(".")[2] == "weight"]
+    if len(weights) < FEWEST_PLACEHOLDERS:
+        return []
+    alone = all(prod(one.shape) <= 1 and one.dtype in _HALVES for one in tensors.values() if is_float(one.dtype))
+    biases = {*single}
+    both = [(name, bias) for name in weights if (bias := f"{name.removesuffix('weight')}bias") in biases]
+    layers = (pair for pair in both if all(_is_one(tensors[name]) for name in pair))
+    if len([*islice(layers, FEWEST_PLACEHOLDERS)]) == FEWEST_PLACEHOLDERS:
+        return [name for name in single if _is_one(tensors[name])]
+    return single if alone and all(_is_one(tensors[name]) for name in single) else []
+
+
+def _is_one(tensor: StoredTensor) -> bool:
+    return float(np.asarray(tensor.load(), np.float64)[0]) == 1.0
+
+
+def _part_error(path: Path, checkpoint: Checkpoint, *, compare: bool) -> CannotRunError | None:
+    if by_name := part_by_name(path):
+        return CannotRunError.of(f"part_of_model.{by_name}", path=path, others=[], told="")
+    if sizes := {name: size for name, size in checkpoint.told_parts.items() if size > 1}:
+        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        return CannotRunError.of("part_of_model.model_parallel", path=path, others=[], told=told, number="")
+    for form in stored_weight_rules().parts:
+        others = _other_parts(path, form)
+        if form.proof == "values":
+            others = others if compare and any(_holds_other_values(checkpoint, one) for one in _spread(others)) else []
+        number = form.later_number(path)
+        if others or number:
+            shown = [_from_common_folder(path, one) for one in others]
+            return CannotRunError.of(f"part_of_model.{form.key}", path=path, others=shown, told="", number=number)
+    return None
+
+
+def _other_parts(path: Path, form: PartForm) -> list[Path]:
+    """The files that are to this one as another number is to its own; for `values` only where one has the number 0."""
+    text = path.absolute().as_posix()
+    match = form.path.search(text)
+    if match is None or form.proof == "name":
+        return []
+    start = text.rfind("/", 0, match.start(1)) + 1
+    end = text.find("/", match.start(1))
+    end = len(text) if end < 0 else end
+    name = _numbered(text[start:end], [match.span(n) for n in range(1, 1 + len(match.groups()))], start)
+    alike = ((one, name.fullmatch(one.name)) for one in sorted(Path(text[:start]).iterdir()))
+    numbers = {one: found[1] for one, found in alike if found is not None}
+    beside = {one: number for one, number in numbers.items() if one.name != text[start:end]}
+    if form.proof == "beside":
+        return [one for one in beside if one.is_file() or any(one.iterdir())]
+    if not any(int(number) == 0 for number in numbers.values()):
+        return []
+    others = [Path(f"{one}{_with_number(text[end:], match[1], number)}") for one, number in beside.items()]
+    return [one for one in others if one.is_file()]
+
+
+def _numbered(text: str, spans: Iterable[tuple[int, int]], start: int) -> re.Pattern[str]:
+    """What the text looks like with any number in these places of it, counted from `start`."""
+    made, at = "", 0
+    for first, last in spans:
+        if first >= 0:
+            made += re.escape(text[at : first - start]) + r"(\d+)"
+            at = last - start
+    return re.compile(made + re.escape(text[at:]))
+
+
+def _with_number(rest: str, own: str, other: str) -> str:
+    """What stands behind the folder of a rank, where files may have its number too: `rank_0/net_rank_0-1_10.ckpt`."""
+    return re.sub(rf"(?i)(rank[_-]?){own}(?!\d)", rf"\g<1>{other}", rest)
+
+
+def _spread(others: list[Path]) -> list[Path]:
+    """Some of the other parts, the first and the last among them."""
+    step = max(len(others) // MOST_COMPARED_PARTS, 1)
+    return list(dict.fromkeys([*others[::step], *others[-1:]]))
+
+
+def _holds_other_values(checkpoint: Checkpoint, other: Path) -> bool:
+    """Whether another rank has other tensors, or other values in the largest matrices; running statistics differ."""
+    try:
+        tensors = open_checkpoint(other, checkpoint.key or None).tensors
+    except CannotRunError:
+        return False
+    own = checkpoint.tensors
+    if own.keys() != tensors.keys() or any(one.shape != tensors[name].shape for name, one in own.items()):
+        return True
+    matrices = sorted((one for one in own.values() if len(one.shape) > 1), key=lambda one: -one.nbytes)
+    chosen = matrices[:MOST_COMPARED_TENSORS]
+    return any(one.load().tobytes() != tensors[one.name].load().tobytes() for one in chosen)
+
+
+def _from_common_folder(path: Path, other: Path) -> str:
+    own, theirs = path.absolute().parts, other.parts
+    same = next((n for n, both in enumerate(zip(own, theirs, strict=False)) if both[0] != both[1]), 0)
+    return "/".join(theirs[same:])

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from align.checkpoints.format_parts.onnx_tensors import TYPES
-from align.checkpoints.format_parts.protobuf import NUMBER, ProtobufScan, field_key, number_bytes, scanned
+from align.checkpoints.onnx_tensors import NUMBER, TYPES, ProtobufScan, field_key, number_bytes, scanned
 from align.checkpoints.thresholds import DEEPEST_GRAPH
 from align.core.atomic_files import existing_file
 from align.errors import HostileFileError, NotACheckpointError

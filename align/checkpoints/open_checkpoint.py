@@ -8,37 +8,63 @@ they are linked, and every tensor must be where it says.
 
 from __future__ import annotations
 
+import io
 import re
 import traceback
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.extents import file_state
-from align.checkpoints.format_parts.claims import external_file, parse_json
-from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_INDEX_BYTES, MOST_SHARDS
+import numpy as np
+
+from align.checkpoints.extents import file_state, mapped
+from align.checkpoints.pickled_tensors import Made, mapping_of, read_pickle
+from align.checkpoints.sound_records import (
+    MAGIC,
+    ZIP_HEAD,
+    FilesBeside,
+    external_file,
+    parse_json,
+    read_npy_header,
+    read_record,
+    zip_records,
+)
+from align.checkpoints.thresholds import (
+    HEAD_BYTES,
+    LONGEST_DUMP_BYTES,
+    LONGEST_INDEX_BYTES,
+    LONGEST_PICKLE_BYTES,
+    MOST_SHARDS,
+)
+from align.checkpoints.torch_entries import choose_entry, describe_plain, read_others, read_tensors
 from align.core.atomic_files import existing_file
-from align.core.checkpoints import Checkpoint, StoredTensor, require_plain
+from align.core.checkpoints import Checkpoint, Extent, OddTensor, StoredTensor, require_plain
+from align.core.dtypes import dtype_name, in_numpy, numpy_dtype
+from align.core.import_user_code import put_first
 from align.core.progress import collector_paused
-from align.core.registry import checkpoint_formats
+from align.core.registry import check_packages, checkpoint_formats, tensor_files, trusted_loaders
 from align.errors import (
     CannotRunError,
     HostileFileError,
     MissingEntryError,
+    NeedsItsCodeError,
     NotACheckpointError,
     ShardsError,
     UnsupportedCheckpointError,
     UsageError,
 )
-from align.rules.stored_weights import part_by_name, part_of_model
+from align.rules.training_rules import part_by_name, part_of_model
 from align.words.catalogue import say, sentence, texts
 from align.words.message_words import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from align.checkpoints.sound_records import NpyHeader
+    from align.core.dtypes import Array
     from align.core.protocols import CheckpointFormat
+
 
 WEIGHT_MAP = "weight_map"
 PIECE = ".distcp"  # of a file that torch.distributed.checkpoint writes
@@ -342,3 +368,197 @@ def _check_names(index: Path, tensors: Iterable[str], shards: set[str]) -> None:
         raise HostileFileError(index, say("index_file.outside", count=len(outside), names=outside))
     if len(shards) > MOST_SHARDS:
         raise HostileFileError(index, say("index_file.too_many_shards", count=len(shards), most=MOST_SHARDS))
+
+
+# Files that are no checkpoints but hold tensors or tell of them: one tensor, JSON, a file that another one names.
+#
+# They come from other tools, and are believed as far as checkpoints are: sizes are held against the file, pickles are
+# never run, and a name in a file leads nowhere but below the folder that the file lies in.
+
+__all__ = ["FilesBeside", "array_of_bytes", "npy_bytes", "open_tensor", "read_json", "torch_tensor_bytes"]
+
+
+def open_tensor(path: Path) -> StoredTensor:
+    """The tensor that a file holds alone: `.npy`, or what `torch.save(tensor, path)` writes; only its header is read.
+
+    Raises MissingFileError, NotACheckpointError or UnsupportedCheckpointError.
+    """
+    found = existing_file(path, "file")
+    try:
+        with found.open("rb") as stream:
+            head = stream.read(HEAD_BYTES)
+            if head.startswith(MAGIC):
+                return _npy(found, stream.read, head)
+        for plugin in tensor_files():
+            if plugin.recognizes(found, head):
+                return plugin.read_tensor(found)
+    except OSError as error:
+        raise NotACheckpointError(path, error.strerror or str(error)) from error
+    raise UnsupportedCheckpointError(path, *texts("single_file.no_tensor"))
+
+
+def read_json(path: Path) -> Any:
+    """The JSON of a file; raises MissingFileError, or NotACheckpointError for damage, too much of it, or too deep."""
+    found = existing_file(path, "file")
+    try:
+        size = found.stat().st_size
+        if size > LONGEST_DUMP_BYTES:
+            raise UnsupportedCheckpointError(path, *texts("single_file.too_long", size=size, most=LONGEST_DUMP_BYTES))
+        return parse_json(found.read_bytes())
+    except OSError as error:
+        raise NotACheckpointError(path, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise NotACheckpointError(path, say("single_file.no_json", error=error)) from error
+
+
+def torch_tensor_bytes(value: Array) -> bytes:
+    """The bytes of the file that `torch.save(tensor, path)` would write."""
+    stream = io.BytesIO()
+    tensor = StoredTensor(
+        "", value.shape, dtype_name(value.dtype), lambda: np.ascontiguousarray(value).reshape(value.shape)
+    )
+    next(iter(tensor_files())).write_tensor(stream, tensor)
+    return stream.getvalue()
+
+
+def npy_bytes(value: Array) -> bytes:
+    """The bytes of an `.npy` file; bfloat16 and float8, which it cannot hold, in float32."""
+    stream = io.BytesIO()
+    plain = value if in_numpy(dtype_name(value.dtype)) else value.astype(np.float32)
+    np.save(stream, plain, allow_pickle=False)
+    return stream.getvalue()
+
+
+def array_of_bytes(path: Path, name: str, data: bytes) -> Array:
+    """The array of the bytes of an `.npy` file inside of the file at `path`; raises as `open_tensor` does."""
+    header = read_npy_header(path, name, len(data), lambda count: data[:count])
+    if header.dtype.kind in "SU":
+        raise UnsupportedCheckpointError(path, *texts("single_file.no_tensor"))
+    value: Array = np.ndarray(header.shape, header.dtype, data, header.length, order="F" if header.fortran else "C")
+    return value.astype(numpy_dtype(dtype_name(header.dtype)), copy=False)
+
+
+def _npy(path: Path, more: Any, head: bytes) -> StoredTensor:
+    size = path.stat().st_size
+    header = read_npy_header(path, path.name, size, lambda count: (head + more(max(count - len(head), 0)))[:count])
+    if header.dtype.kind in "SU":
+        raise UnsupportedCheckpointError(path, *texts("single_file.no_tensor"))
+    dtype, shape = dtype_name(header.dtype), header.shape
+    little, rows_first = numpy_dtype(dtype), not header.fortran or len(shape) <= 1
+    extent = Extent(path, header.length, size - header.length)
+    if header.dtype == little and rows_first:
+        return StoredTensor(path.name, shape, dtype, mapped(extent, shape, dtype), extent)
+    return StoredTensor(path.name, shape, dtype, lambda: _other_order(header, extent))
+
+
+def _other_order(header: NpyHeader, extent: Extent) -> Array:
+    raw = mapped(extent, (extent.nbytes,), "uint8")()
+    value: Array = np.ndarray(header.shape, header.dtype, raw.data, order="F" if header.fortran else "C")
+    return value.astype(numpy_dtype(dtype_name(header.dtype)), copy=False)
+
+
+# Opening a file that only its own code can: whole pickled modules, TorchScript, the oldest form of torch.save.
+#
+# What the safe readers can open is never run, however much the user trusts it: they are lazy, and faster. What they
+# cannot is loaded whole into memory by the framework, at the one boundary where foreign code runs.
+
+
+def open_trusted(path: Path | str, key: str | None = None, *, odd_too: bool = False) -> Checkpoint:
+    """Open a checkpoint, running the code that it names only if there is no other way; `notes` then say so.
+
+    Whole modules are taken as their state_dict, so that `key` may name one. Modules are also looked for in the current
+    folder. Raises FrameworkMissingError where torch is missing, MissingClassError for a class that cannot be imported,
+    UserCodeError for what the file's code raises, and all that `open_checkpoint` does.
+
+    >>> import numpy, tempfile
+    >>> path = Path(tempfile.mkdtemp(), "model.npz")
+    >>> numpy.savez(path, w=numpy.ones(2))
+    >>> open_trusted(path).notes
+    ()
+    """
+    path = Path(path)
+    try:
+        return open_checkpoint(path, key, odd_too=odd_too)
+    except NeedsItsCodeError as error:
+        if error.path != path:  # a shard; its index vouches for names that only the safe readers can check
+            raise
+    loader = trusted_loaders()["torch"]
+    check_packages(loader)
+    put_first(Path.cwd())
+    tree, look = loader.load_trusted(path), _LoadedTreeReader()
+    chosen = choose_entry(path, tree, look, key)
+    tensors, odd = read_tensors(chosen, look, lambda _, tensor: tensor)
+    others, counts = read_others(path, tree, chosen, {*tensors, *odd}, look)
+    notes = (sentence("checkpoint_note.trusted", path=str(path)),)
+    found = Checkpoint(
+        path, loader.name, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd, notes=notes
+    )
+    return printable_checkpoint(found if odd_too else require_plain(found))
+
+
+class _LoadedTreeReader:
+    """Looks at a tree of plain data and tensors in memory."""
+
+    def mapping(self, value: Any) -> dict[Any, Any] | None:
+        return value if isinstance(value, dict) else None
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, (StoredTensor, OddTensor))
+
+    def size(self, _name: str, tensor: Any) -> tuple[int, int]:
+        return (0, 0) if isinstance(tensor, OddTensor) else (tensor.load().size, tensor.nbytes)
+
+    def module(self, _value: Any) -> str:
+        return ""
+
+    def describe(self, value: Any) -> str:
+        if isinstance(value, StoredTensor):
+            return sentence("entry_note.tensor", shape=str(value.shape))
+        return "tensor" if isinstance(value, OddTensor) else describe_plain(value)
+
+    def parts(self, value: Any) -> Iterable[Any]:
+        if isinstance(value, dict):
+            return value.values()
+        return value if isinstance(value, list) else ()
+
+
+# Settings that `torch.save` kept, such as training_args.bin: the pickle is looked at and never run.
+
+PICKLE = "data.pkl"
+PLAIN = (str, int, float, bool, type(None))
+
+
+def is_kept_by_torch(head: bytes) -> bool:
+    """Tell the beginning of a file of `torch.save`."""
+    return head.startswith(ZIP_HEAD)
+
+
+def read_kept_settings(path: Path) -> dict[str, Any]:
+    """The fields of the one object that the file holds: plain values, lists of such, and values of enums.
+
+    Raises NotACheckpointError for a file that holds something else, or is damaged.
+    """
+    records = zip_records(path)
+    found = next((record for name, record in records.items() if name.rpartition("/")[2] == PICKLE), None)
+    if found is None:
+        raise NotACheckpointError(path, say("settings_fault.no_object"))
+    value = read_pickle(path, read_record(found, LONGEST_PICKLE_BYTES)).value
+    fields = value.state if isinstance(value, Made) else mapping_of(value)
+    if isinstance(fields, tuple):
+        fields = next((one for one in fields if isinstance(one, dict)), None)
+    if not isinstance(fields, dict):
+        raise NotACheckpointError(path, say("settings_fault.no_object"))
+    plain = {str(name): _plain(one) for name, one in fields.items()}
+    return {name: one for name, one in plain.items() if one is not NotImplemented}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, PLAIN):
+        return value
+    if isinstance(value, (list, tuple)) and all(isinstance(one, PLAIN) for one in value):
+        return tuple(value)
+    if (
+        isinstance(value, Made) and isinstance(value.arguments, tuple) and len(value.arguments) == 1
+    ):  # a value of an enum
+        return value.arguments[0] if isinstance(value.arguments[0], PLAIN) else NotImplemented
+    return NotImplemented

@@ -19,11 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from align.cli.parts.given_files import require_given_files
-from align.cli.parts.output import open_streams, tell
-from align.cli.parts.own_options import own_hints, refuse_twice, typed_options
-from align.cli.parts.remote_paths import local_paths
-from align.cli.parts.run_folder import claimed_folder
+from align.cli.given import claimed_folder, local_paths, own_hints, refuse_twice, require_given_files, typed_options
+from align.cli.output import open_streams, tell
 from align.core.about import __version__
 from align.core.atomic_files import NO_SPACE
 from align.errors import AlignError, UserCodeError
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
-COMMAND_FOLDERS = ("align.cli", "align.cli.training")
 OF_A_FILE = "Hint: check the path, its permissions and the disk"
 # What a call without a file is refused with where the system is at fault: no disk space, no folder for temporary files.
 OF_THE_SYSTEM = NO_SPACE | {errno.ENOENT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -169,18 +165,22 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(_options)
-    for name, module in sorted(_command_modules()):
-        command = getattr(importlib.import_module(module), f"{name}_command")
+    for name, command in sorted(_commands()):
         app.command(name.replace("_", "-"))(_exiting(command))
     return app
 
 
-def _command_modules() -> Iterator[tuple[str, str]]:
-    """The name of each command and of its module."""
-    for folder in map(importlib.import_module, COMMAND_FOLDERS):
-        for info in pkgutil.iter_modules(folder.__path__):
-            if not info.ispkg and info.name != "main":
-                yield info.name, f"{folder.__name__}.{info.name}"
+def _commands() -> Iterator[tuple[str, Callable[..., int]]]:
+    """The name and the function of each command: `NAME_command` in a module beside this one."""
+    package = str(__package__)
+    for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        if info.name != "main":
+            module = importlib.import_module(f"{package}.{info.name}")
+            yield from (
+                (name.removesuffix("_command"), value)
+                for name, value in vars(module).items()
+                if name.endswith("_command") and value.__module__ == module.__name__
+            )
 
 
 def _exiting(command: Callable[..., int]) -> Callable[..., None]:

@@ -19,9 +19,9 @@ from align.core.atomic_files import atomic_path
 from align.core.transforms import IDENTITY
 from align.errors import CannotRunError, DestinationError, InputsError
 from align.models.open_side import SideRequest, open_side
-from align.names.follow_origin import followed_side
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides, read_checkpoint_side
+from align.names.map_sides import followed_side
 from align.names.user_rules import NameRules, check_shapes
 from align.words.catalogue import say, texts
 from align.words.message_words import first_few

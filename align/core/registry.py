@@ -39,7 +39,7 @@ PACKAGES: dict[PluginKind, str] = {
     "foreign": "align.traces.foreign",
     "settings": "align.hyperparameters.readers",
 }
-RESULT_VIEWS = "align.report.result_views"
+RESULT_VIEWS = "align.report.open_run"
 INSTALL_HINT = {
     "yaml": "pip install PyYAML",
     "torch": 'pip install "mindalign[torch]"',

@@ -10,9 +10,8 @@ from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
-    from align.core.measurements import TensorStatistics
     from align.core.parameters import Shape
-    from align.core.traces import Capture
+    from align.core.traces import Capture, TensorStatistics
 
 Direction = Literal["forward", "backward"]
 

@@ -6,33 +6,52 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, Union
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, Union
 
-from align.curves.axis.group_steps import group_sizes, group_steps
-from align.curves.axis.place_on_axis import cut_after, pair_curves, place_on_axis
-from align.curves.axis.printed_zeros import zeros_as_nan
-from align.curves.criteria.loss_commands import LogsOnCommandLine, name_logs
-from align.curves.criteria.other_metrics import read_other_metrics
-from align.curves.criteria.unlike_epochs import match_epochs
-from align.curves.judging.compare_speed import compare_speed
-from align.curves.judging.judge_curves import judge_curves
-from align.curves.judging.log_summary import summarize_log
-from align.curves.judging.thin_points import thin_points
-from align.curves.loss_log import AxisHints
+import numpy as np
+
+from align.curves.curve_result import SideSpeed, SpeedComparison
+from align.curves.evaluate_criteria import read_other_metrics
+from align.curves.global_steps import find_missing_steps, number_steps, printed_steps, skipped_runs, usual_distance
+from align.curves.jobs import choose_job
+from align.curves.judge_curves import judge_curves
+from align.curves.judging_thresholds import (
+    FEW_TIMES,
+    MOST_POINTS,
+    MOST_WARM_UP,
+    POINTS_AT_ENDS,
+    SLOWER_RATIO,
+    STRETCHES,
+    TAIL_PERCENTILE,
+    WARM_UP_SHARE,
+    WARMING_UP,
+)
+from align.curves.loss_log import RAW, SINCE_LAST_PRINT, AxisHints, LogSummary, MetricSummary, Skips, is_loss
+from align.curves.other_axis import LogsOnCommandLine, match_epochs, name_logs
+from align.curves.place_on_axis import (
+    cadence,
+    cut_after,
+    find_series,
+    group_sizes,
+    group_steps,
+    pair_curves,
+    place_on_axis,
+)
 from align.curves.presets import GUIDE, find_preset
-from align.curves.reading.jobs import choose_job
-from align.curves.reading.read_logs import read_log
-from align.curves.troubles.curve_events import find_events
-from align.errors import UsageError
+from align.curves.read_logs import read_log
+from align.curves.thresholds import NEAR_ZERO, ZEROS_AT_THE_END
+from align.curves.troubles.event_rules import find_events
+from align.errors import StepsPerEpochError, UnknownEpochLengthError, UsageError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from align.curves.criteria.unlike_epochs import UnlikeEpochs
-    from align.curves.curve_result import CurveComparison, Side
-    from align.curves.loss_log import Curve, LogSummary, LossLog
+    from align.curves.curve_result import Bound, CurveComparison, CurvePoints, Side
+    from align.curves.loss_log import Booleans, Curve, Floats, Integers, LossLog, Series
+    from align.curves.other_axis import UnlikeEpochs
     from align.curves.presets import Preset
+
 
 SIDES: tuple[Side, Side] = ("reference", "candidate")
 N = TypeVar("N")
@@ -244,3 +263,322 @@ def _are_one(logs: tuple[Log, Log]) -> bool:
 
 def _sides(given: PerSide[N]) -> tuple[N | None, N | None]:
     return given if isinstance(given, tuple) else (given, given)
+
+
+# What was understood of one log, for a user who wants to know before comparing.
+
+
+def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> LogSummary:
+    """Tell how a log counts and what it holds, also where its global steps cannot be known.
+
+    Raises MetricMissingError, StepsPerEpochError (what was given contradicts the log), MixedJobsError.
+    """
+    series, known = find_series(log, metric), hints or AxisHints()
+    unknown: tuple[str, ...] = ()
+    try:
+        number_steps(log, series, known)
+    except UnknownEpochLengthError as error:
+        known = replace(known, assumed=True)
+        unknown = (sentence("loss_note.steps_unknown", reason=error.reason, advice=error.hint),)
+    curve = place_on_axis(log, metric, known)
+    norms = place_on_axis(log, "grad_norm", known) if log.series("grad_norm") is not None else None
+    _, zeros = zeros_as_nan(curve, norms)
+    numbering = number_steps(log, series, known)
+    runs = skipped_runs(curve)
+    return LogSummary(
+        label=log.label,
+        format=log.format,
+        metric=metric,
+        metrics=_metrics(log),
+        counting=log.counting,
+        axis=curve.axis,
+        base=numbering.base,
+        steps_per_epoch=None if unknown else curve.steps_per_epoch,
+        window=curve.window,
+        points=len(curve.steps),
+        first_step=int(curve.steps[0]),
+        last_step=int(curve.steps[-1]),
+        cadence=cadence(curve.steps),
+        first_value=float(curve.values[0]),
+        last_value=float(curve.values[-1]),
+        resolution=float(series.resolution.max()),
+        gaps=tuple((hole.before, hole.after) for hole in find_missing_steps(printed_steps(curve))),
+        duplicates=len(series.values) - len(curve.steps),
+        non_finite_steps=tuple(curve.steps[~np.isfinite(curve.values)].tolist()),
+        skipped_steps=tuple(zip(runs.first.tolist(), runs.last.tolist(), runs.counts.tolist(), strict=True)),
+        ignored_lines=log.ignored_lines,
+        notes=(*unknown, *filter(None, (zeros,)), *curve.notes),
+        steps_told=not unknown,
+    )
+
+
+def _metrics(log: LossLog) -> tuple[MetricSummary, ...]:
+    named = sorted(log.table.metrics.items())
+    return tuple(MetricSummary(name, len(one.values), one.window, one.phase) for name, one in named)
+
+
+# A result of so many points as can be looked at: of each stretch the extremes are kept, and all that was named.
+#
+# Verdicts, criteria and counts come from all points; only what is printed, drawn and written as JSON is thinned.
+
+
+def thin_points(comparison: CurveComparison) -> CurveComparison:
+    """Keep at most about `MOST_POINTS` points of each curve and of the pairs."""
+    first, between = comparison.first_divergent_step, comparison.divergent_steps
+    parted = [first] * (first is not None) + ([between.first, between.last] if between else [])
+    named = np.array([event.step for event in comparison.events] + parted, np.int64)
+    return replace(
+        comparison,
+        points=_thinned_points(comparison.points, named),
+        reference=_thinned_curve(comparison.reference, named),
+        candidate=_thinned_curve(comparison.candidate, named),
+    )
+
+
+def _thinned_points(points: CurvePoints, named: Integers) -> CurvePoints:
+    if len(points.step) <= MOST_POINTS:
+        return points
+    kept = _kept(points.step, named, points.reference, points.candidate, points.difference)
+    kept[np.flatnonzero(~points.within)[:POINTS_AT_ENDS]] = True
+    columns = {one.name: getattr(points, one.name)[kept] for one in fields(points) if one.name != "count"}
+    return replace(points, **columns)
+
+
+def _thinned_curve(curve: Curve, named: Integers) -> Curve:
+    if len(curve.steps) <= MOST_POINTS:
+        return curve
+    kept = _kept(curve.steps, named, curve.values)
+    note = sentence("loss_note.thinned", count=int(np.count_nonzero(~kept)), total=len(kept))
+    runs = skipped_runs(curve)
+    skips = curve.skips and Skips(runs.first - 1, runs.last, runs.counts)
+    return replace(curve.take(kept), skips=skips, notes=(*curve.notes, note))
+
+
+def _kept(steps: Integers, named: Integers, *columns: Floats) -> Booleans:
+    """Mark both ends, what is named with its neighbours, what is not finite first, and each stretch's extremes."""
+    kept = np.zeros(len(steps), np.bool_)
+    kept[:POINTS_AT_ENDS] = kept[-POINTS_AT_ENDS:] = True
+    places = np.searchsorted(steps, named)
+    for offset in (-1, 0, 1):
+        kept[np.clip(places + offset, 0, len(steps) - 1)] = True
+    for column in columns:
+        kept[np.flatnonzero(~np.isfinite(column))[:POINTS_AT_ENDS]] = True
+        for values in (column, -column):
+            kept[_lowest_of_stretches(values)] = True
+    return kept
+
+
+def _lowest_of_stretches(values: Floats) -> Integers:
+    length = -(-len(values) // STRETCHES)
+    padded = np.full(STRETCHES * length, np.inf)
+    padded[: len(values)] = np.where(np.isfinite(values), values, np.inf)
+    places: Integers = padded.reshape(STRETCHES, length).argmin(axis=1) + np.arange(STRETCHES) * length
+    return places[places < len(values)]
+
+
+# Whether the candidate is slower, and in what: its first steps, its data, its computation, or a few slow steps.
+#
+# The mean step is split into three parts that sum up to it, and the one by which the candidate is slower most is the
+# answer: data = mean waiting for data; compute = median step - median waiting; tail = what slow steps add to that.
+# Where the steps take alike, the first ones can still make the difference: they are paid once.
+
+
+class _Times(NamedTuple):
+    """The step times of one side in seconds, without the first steps, and how long each waited for data.
+
+    `waits` is NaN where the log does not tell, `spans` says how many steps each time stands for; `start` is what the
+    first steps took beyond the mean of the others.
+    """
+
+    steady: Floats
+    waits: Floats
+    spans: Integers
+    start: float
+    series: Series
+    speed: SideSpeed
+
+
+class _Parts(NamedTuple):
+    data: float
+    compute: float
+    tail: float
+
+
+def compare_speed(
+    reference: LossLog, candidate: LossLog, steps_per: tuple[int, int] = (1, 1)
+) -> SpeedComparison | None:
+    """Compare the step times of two logs; None unless both tell them.
+
+    `steps_per` says how many steps each side takes for the same samples: (2, 1) if the reference has half the batch.
+    `ratio` and `slow_in` hold for the same samples, the figures of a side for its own steps.
+    """
+    left, right = _times_of(reference), _times_of(candidate)
+    if left is None or right is None:
+        return None
+    slow_in = _slow_in(left, right, steps_per)
+    return SpeedComparison(
+        reference=left.speed,
+        candidate=right.speed,
+        ratio=right.speed.median * steps_per[1] / (left.speed.median * steps_per[0]),
+        slow_in=slow_in,
+        notes=(*_notes("reference", left), *_notes("candidate", right), *_doubts(left, right, slow_in)),
+    )
+
+
+def _times_of(log: LossLog) -> _Times | None:
+    series = _step_times(log)
+    if series is None or series.phase != "training":
+        return None
+    usable = np.isfinite(series.values) & (series.values > 0)
+    if not usable.any():
+        return None
+    spans, from_start = _spans(log, series)
+    times, spans = series.values[usable], spans[usable]
+    waits = _waits(log, series)[usable]
+    first = _warm_up(times)
+    steady = times[first:]
+    speed = SideSpeed(
+        median=float(np.median(steady)),
+        tail=float(np.percentile(steady, TAIL_PERCENTILE)),
+        first_step=_first_step(times, spans, series) if first and from_start and usable[0] else None,
+        warm_up=int(spans[:first].sum()),
+        data_share=float(np.nanmean(waits[first:]) / np.mean(steady)) if np.isfinite(waits[first:]).any() else None,
+        total=float(np.sum(times * spans)),
+    )
+    start = float(np.sum((times[:first] - np.mean(steady)) * spans[:first]))
+    return _Times(steady, waits[first:], spans[first:], start, series, speed)
+
+
+def _step_times(log: LossLog) -> Series | None:
+    """Return the time of a step, or its mean since the last print where the log tells the time of all these steps."""
+    series, together = log.series("step_time"), log.series("interval_time")
+    if series is not None or together is None:
+        return series
+    return replace(together, values=together.values / _spans(log, together)[0], window=SINCE_LAST_PRINT)
+
+
+def _spans(log: LossLog, series: Series) -> tuple[Integers, bool]:
+    """Return how many steps each time stands for, and whether the first one's begin at step 1.
+
+    They are those since the time before, one if the log leaves that open. A log that begins later than its own distance
+    explains, or whose first mean begins later, tells nothing of step 1.
+    """
+    ones = np.ones(len(series.rows), np.int64)
+    try:
+        numbering = number_steps(log, series)
+    except StepsPerEpochError:
+        return ones, False
+    if numbering.axis == "epoch":
+        return ones, False
+    steps, apart = numbering.steps, usual_distance(numbering.steps)
+    spans = np.maximum(np.diff(steps, prepend=0), 1)
+    of_last = series.window.length if series.window.length > 1 else int(spans[0])
+    late = steps[0] > apart or of_last < steps[0]
+    if late:
+        spans[0] = min(int(spans[0]), apart)
+    return spans, not late
+
+
+def _waits(log: LossLog, series: Series) -> Floats:
+    """Return the time that each step waited for data, NaN where the log tells none, or more than the step took."""
+    waits = np.full(len(log.table.steps), np.nan)
+    data = log.series("data_time")
+    if data is None or data.phase != "training":
+        return waits[series.rows]
+    waits[data.rows] = data.values
+    waits = waits[series.rows]
+    return np.where((waits >= 0) & (waits <= series.values), waits, np.nan)
+
+
+def _warm_up(times: Floats) -> int:
+    """Return how many first times to leave out: the first one, and all slow ones that follow it at once."""
+    most = min(MOST_WARM_UP, max(1, int(WARM_UP_SHARE * len(times))), len(times) - 1)
+    slow = times[:most] > WARMING_UP * np.median(times[len(times) // 2 :])
+    return max(int(np.argmin(np.append(slow, False))), min(most, 1))
+
+
+def _first_step(times: Floats, spans: Integers, series: Series) -> float | None:
+    """Return the time of step 1; of a mean, what the first one is above the median of the others falls to it."""
+    if series.window == RAW:
+        return float(times[0]) if spans[0] == 1 else None
+    return float(times[0] + (spans[0] - 1) * max(times[0] - np.median(times[1:]), 0.0))
+
+
+def _slow_in(left: _Times, right: _Times, steps_per: tuple[int, int]) -> Bound:
+    both_wait = np.isfinite(left.waits).any() and np.isfinite(right.waits).any()
+    alike = left.series.window == right.series.window
+    parts = [_parts(side, count, bool(both_wait), alike) for side, count in zip((left, right), steps_per, strict=True)]
+    excess = _Parts(*(own - other for own, other in zip(parts[1], parts[0], strict=True)))
+    if sum(parts[1]) >= SLOWER_RATIO * sum(parts[0]):
+        names: tuple[Bound, ...] = ("data", "compute", "tail")
+        return names[int(np.argmax(excess))]
+    groups = min(int(side.spans.sum()) / count for side, count in zip((left, right), steps_per, strict=True))
+    return "start" if right.start - left.start >= (SLOWER_RATIO - 1.0) * groups * sum(parts[0]) else "none"
+
+
+def _parts(side: _Times, steps: int, by_data: bool, with_tail: bool) -> _Parts:
+    """Split the mean time of `steps` steps; without data times, or times of one kind, parts are left in `compute`."""
+    mean, median = float(np.mean(side.steady)), float(np.median(side.steady))
+    waits = side.waits[np.isfinite(side.waits)] if by_data else np.zeros(1)
+    data = float(np.mean(waits))
+    compute = median - float(np.median(waits)) if with_tail else mean - data
+    return _Parts(data * steps, compute * steps, (mean - data - compute) * steps)
+
+
+def _notes(name: str, side: _Times) -> list[str]:
+    notes: list[str] = []
+    if len(side.steady) < FEW_TIMES:
+        notes.append(sentence("speed_note.few_times", count=len(side.steady), side=name))
+    if side.series.window != RAW and side.speed.first_step is not None:
+        notes.append(sentence("speed_note.first_of_means", side=name))
+    return notes
+
+
+def _doubts(left: _Times, right: _Times, slow_in: Bound) -> list[str]:
+    notes: list[str] = []
+    if left.series.window != right.series.window:
+        notes.append(sentence("speed_note.unlike_spans"))
+    if slow_in == "compute" and not all(np.isfinite(side.waits).any() for side in (left, right)):
+        notes.append(sentence("speed_note.waiting_untold"))
+    return notes
+
+
+# A loss that is exactly 0 to the end of a log: NaN or Inf, as Hugging Face's Trainer prints it.
+#
+# Its `logging_nan_inf_filter` leaves such losses out of the mean that it prints, so that nothing is left but 0. A
+# loss that comes down to 0 does not do so from one print to the next.
+
+
+def zeros_as_nan(curve: Curve, grad_norm: Curve | None, other: Curve | None = None) -> tuple[Curve, str]:
+    """Put NaN in place of zeros at the end, and return what is to be said of that, "" where there are none.
+
+    A `grad_norm` that is a number above 0 there shows that the loss is one, too. A curve of zeros alone is taken so if
+    the `other` one is far from 0.
+    """
+    first = _first_zero(curve, other)
+    if first is None or (grad_norm is not None and _goes_on(grad_norm, int(curve.steps[first]))):
+        return curve, ""
+    values = curve.values.copy()
+    values[first:] = np.nan
+    count, last = len(values) - first, float(curve.values[first - 1]) if first else None
+    said = sentence("zeros_note.as_nan", label=curve.label, step=curve.steps[first], count=count, last=last)
+    return replace(curve, values=values), said
+
+
+def _first_zero(curve: Curve, other: Curve | None) -> int | None:
+    if not is_loss(curve.metric) or curve.phase != "training" or not len(curve.values):
+        return None
+    others = np.flatnonzero(curve.values != 0.0)
+    first = int(others[-1]) + 1 if len(others) else 0
+    if len(curve.values) - first < ZEROS_AT_THE_END:
+        return None
+    if not first:
+        return 0 if other is not None and np.any(np.abs(other.values) > NEAR_ZERO) else None
+    before = np.abs(curve.values[others])
+    known = before[np.isfinite(before)]
+    return first if len(known) and before[-1] >= NEAR_ZERO * np.median(known) else None
+
+
+def _goes_on(grad_norm: Curve, step: int) -> bool:
+    later = grad_norm.values[grad_norm.steps >= step]
+    return bool(len(later) and np.all(np.isfinite(later) & (later > 0.0)))

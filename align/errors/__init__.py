@@ -67,8 +67,6 @@ The wording sits here, so that the code that raises states only the facts.
 """
 
 from align.errors.base import *  # noqa: F403 - one list of the errors is enough: the tree above, which a test holds
-from align.errors.checkpoints import *  # noqa: F403
+from align.errors.files import *  # noqa: F403  # noqa: F403  # noqa: F403
 from align.errors.logs import *  # noqa: F403
 from align.errors.models import *  # noqa: F403
-from align.errors.own_files import *  # noqa: F403
-from align.errors.settings import *  # noqa: F403

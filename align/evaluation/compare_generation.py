@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from align.core.dtypes import rounded_as
-from align.core.measurements import smallest_factor
 from align.core.progress import silent
-from align.core.verdicts import Coverage, Finding, Outcome, Verdict
+from align.core.traces import smallest_factor
+from align.core.verdicts import Coverage, Finding, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, InputsError, UsageError, UserCodeError
-from align.evaluation.generation_result import (
-    GenerationComparison,
-    LogitsComparison,
-    PositionComparison,
-    TokenDifference,
-)
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.models.call_model import forward_of, model_caller, noise_unmeasured, widened_side
@@ -41,12 +36,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.dtypes import Array
-    from align.core.measurements import Limit, Measurement
     from align.core.name_map import NameMap
     from align.core.progress import Progress
     from align.core.protocols import Model
-    from align.evaluation.generation_result import LogitsOf
-    from align.models.open_side import Side
+    from align.core.traces import Limit, Measurement
+    from align.core.verdicts import LayerOutcome
+
 
 STAGES = 4  # no limit: what progress is reported of
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -333,3 +328,73 @@ def _compare_position(index: int, expected: Array, found: Array, noise: LogitsNo
 def greedy_tokens(logits: Array) -> Array:
     """The first of the tokens with the largest logit, for logits (..., vocabulary)."""
     return np.asarray(logits.argmax(-1), np.int64)
+
+
+# What two language models say of one text: logits of each token, with and without cache, and what follows.
+
+LogitsOf = Literal["candidate", "candidate with cache", "reference with cache"]
+
+
+@dataclass(frozen=True, slots=True)
+class PositionComparison:
+    """The logits at one position, of all sequences; `position` counts the tokens of the text from 0.
+
+    `factor` is the multiple of the limit at which they would pass; figures are None where none can be had.
+    """
+
+    position: int
+    outcome: LayerOutcome
+    measurement: Measurement | None
+    limit: Limit | None
+    factor: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogitsComparison:
+    """Logits over one text: the candidate's against the reference's, or with cache against those of one model without.
+
+    `first_divergent` is an index into `positions`, None if none is outside its limit.
+    """
+
+    logits: LogitsOf
+    positions: tuple[PositionComparison, ...]
+    first_divergent: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDifference:
+    """The first token of one sequence that greedy decoding chooses otherwise than the reference without cache.
+
+    `step` counts the new tokens from 0. `margin` is by how much the reference prefers its token; it is a `tie`, in
+    which neither is wrong, if that is less than rounding may move two logits by, each by `limit`.
+    """
+
+    logits: LogitsOf
+    sequence: int
+    step: int
+    reference: int
+    candidate: int
+    margin: float
+    limit: float
+    tie: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationComparison(ShownResult):
+    """Two language models on the same prompts, and `tokens` new tokens that the reference chooses.
+
+    `prompts` is the shape of the prompts, (sequences, tokens); `continuations` are the reference's new tokens.
+    """
+
+    result_kind = "generate"
+    reference: str
+    candidate: str
+    prompts: tuple[int, int]
+    tokens: int
+    continuations: tuple[tuple[int, ...], ...]
+    comparisons: tuple[LogitsComparison, ...]
+    differences: tuple[TokenDifference, ...]
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict

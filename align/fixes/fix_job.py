@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from align.core.about import RUN_FOLDER
 from align.errors import CannotRunError, UsageError
 from align.models.open_side import DTYPES, MODES
-from align.runs.ladder_result import RungResult
 from align.runs.project_file import NAME, ProjectSide, read_project
 from align.runs.run_folder import RunFolder
-from align.runs.rung import shown, shown_side
+from align.runs.rung import RungResult, shown, shown_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,36 +6,47 @@ run does not come to a comparison, everything is put back.
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from align.core.documents import parse_toml
 from align.core.import_user_code import put_first
 from align.core.json_data import own_fields
+from align.core.registry import file_models
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.errors import CannotRunError
-from align.fixes.apply_changes import FileChange, apply_changes
-from align.fixes.fix_result import FixResult, RunAfterFix
-from align.fixes.found_faults import CONFIRMED, forward_document, line_of, not_compared, read_culprits
-from align.fixes.kept_backup import last_backup, put_back, refuse_edited
-from align.fixes.plan_changes import PlannedChanges, plan_changes
-from align.fixes.plan_edits import plan_edits
-from align.fixes.project_overlay import with_overlay
-from align.fixes.remaining_faults import faults_after, rungs_after
-from align.fixes.source_bytes import decoded, encoded
-from align.fixes.source_places import FilePlace
+from align.errors import CannotRunError, UsageError
+from align.fixes.fix_result import FixResult, RunAfterFix, faults_after, rungs_after
+from align.fixes.plan_changes import (
+    FileChange,
+    FilePlace,
+    PlannedChanges,
+    apply_changes,
+    last_backup,
+    plan_changes,
+    put_back,
+    refuse_edited,
+)
+from align.fixes.plan_edits import decoded, encoded, plan_edits
+from align.forward.forward_result import Culprit, FunctionFault
+from align.models.function_source import CodeChange
 from align.models.open_side import open_side
+from align.runs.climb_ladder import is_unchanged
 from align.runs.run_folder import RunFolder
-from align.runs.rung import shown
+from align.runs.rung import RungResult, shown
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
     from align.fixes.fix_job import FixJob
-    from align.fixes.kept_backup import Backup
+    from align.fixes.plan_changes import Backup
     from align.runs.climb_ladder import Executed
+
 
 Document = dict[str, Any]
 
@@ -199,3 +210,97 @@ def _again(job: FixJob) -> str:
     """The command that ran again, as one would type it: without a project file the overlay is on the import path."""
     path = f"PYTHONPATH={shlex.quote(shown(job.overlay))} " if job.overlay.is_dir() and job.project is None else ""
     return f"{path}align {shlex.join(job.again)}"
+
+
+# The faults of a port as a forward comparison in a run folder tells them, made anew where it no longer holds.
+
+CONFIRMED = "confirmed"
+
+
+def forward_document(job: FixJob, execute: Callable[[Sequence[str]], Executed]) -> Document:
+    """Return the forward comparison of a job; raises CannotRunError, with what was said, where there is none."""
+    refuse_without_source(job)
+    folder = RunFolder(job.run)
+    if job.keeps and (kept := _kept(folder)):
+        return kept
+    before = folder.written("forward")
+    done = execute(job.compare)
+    document = folder.read("forward")
+    if document is None or folder.written("forward") == before:
+        raise not_compared(done, folder)
+    return document
+
+
+def refuse_without_source(job: FixJob) -> None:
+    """Raise UsageError for a port that is a file or a trace: nobody can change its source."""
+    model = str(job.candidate.model or "")
+    if job.candidate.trace or file_models(model) is not None or Path(model).is_dir() or Path(model).is_file():
+        raise UsageError.of("fix_usage.no_source", name=job.candidate.trace or model)
+
+
+def not_compared(done: Executed, folder: RunFolder) -> CannotRunError:
+    """The error of a command that left no comparison: what it said, or what the ladder says of the rung."""
+    said = line_of(done.errors, "align: ")
+    if not said and (ladder := folder.read("ladder")):
+        states = [rung for rung in map(RungResult.read, ladder["rungs"]) if rung.name == "forward"]
+        said = next((rung.reason for rung in states), "")
+    hint = line_of(done.errors, "Hint: ")
+    return CannotRunError.of("fix_usage.not_compared", said=said or done.errors.strip(), hint=hint)
+
+
+def line_of(errors: str, start: str) -> str:
+    """The last line of what a command printed of errors that starts so, without that."""
+    return next((one.removeprefix(start) for one in reversed(errors.splitlines()) if one.startswith(start)), "")
+
+
+def _kept(folder: RunFolder) -> Document | None:
+    """The comparison that the ladder made, if what it rests on is as it was."""
+    ladder, document = folder.read("ladder"), folder.read("forward")
+    rungs = [RungResult.read(one) for one in (ladder or {"rungs": []})["rungs"]]
+    rung = next((one for one in rungs if one.name == "forward" and one.state in ("passed", "failed")), None)
+    if rung is None or document is None or not rung.evidence:
+        return None
+    holds = is_unchanged(rung.sources) and is_unchanged(rung.evidence, folder.path)
+    return document if holds else None
+
+
+def read_culprits(document: Document) -> tuple[Culprit, ...]:
+    """The culprits of a comparison; fields that another version wrote are left out."""
+    return tuple(map(_culprit, document.get("culprits", [])))
+
+
+def _culprit(one: Mapping[str, Any]) -> Culprit:
+    known = {field.name for field in fields(Culprit)}
+    own = {name: value for name, value in one.items() if name in known}
+    inside = one.get("inside")
+    found = inside and {field.name: inside[field.name] for field in fields(FunctionFault) if field.name in inside}
+    own["also"], own["arguments"] = tuple(own.get("also", ())), _as_settings(own.get("arguments", {}))
+    own["code"] = CodeChange(**one["code"]) if one.get("code") else None
+    return Culprit(**{**own, "inside": FunctionFault(**{**found, "lines": tuple(found["lines"])}) if found else None})
+
+
+def _as_settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments with the tuples that JSON has as lists."""
+    return {name: _as_tuple(value) for name, value in arguments.items()}
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+
+
+# The key of a project file that names the overlay, written under its table; all other lines stay as they are.
+
+_TABLE = re.compile(r"^[ \t]*\[[ \t]*candidate[ \t]*\][^\r\n]*(\r?\n|$)", re.MULTILINE)
+
+
+def with_overlay(text: str, file: Path, overlay: Path) -> str | None:
+    """Return a project file's text with `[candidate] overlay`; as it is where it names one, None where it cannot."""
+    if "overlay" in parse_toml(text).get("candidate", {}):
+        return text
+    found = _TABLE.search(text)
+    if found is None:
+        return None
+    end = found[1] or "\n"
+    line = f"overlay = {json.dumps(os.path.relpath(overlay, file.resolve().parent))}{end}"
+    lead = "" if found[1] else end
+    return text[: found.end()] + lead + line + text[found.end() :]

@@ -9,25 +9,35 @@ from __future__ import annotations
 
 import ast
 import inspect
+import io
+import re
+import tokenize
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from align.fixes.follow_argument import CallsOfLayers, Site, arguments_of, is_open
-from align.fixes.planned_edits import PlannedEdits, RefusedFix, SourceEdit
-from align.fixes.source_bytes import decoded
-from align.fixes.source_spans import Span, added_argument, alike_but_for, ends, import_of, replaced
-from align.models.edited_code import class_of, keywords, name_in, written
-from align.models.function_source import CONSTRUCTOR, called_name, methods_of, own_classes
+from align.models.function_source import (
+    CONSTRUCTOR,
+    called_name,
+    class_of,
+    compiled,
+    keywords,
+    methods_of,
+    name_in,
+    own_classes,
+    written,
+)
 from align.models.source_lines import agrees_with
 
 if TYPE_CHECKING:
-    from align.core.layer_settings import Setting
+    from align.core.protocols import Setting
     from align.fixes.follow_argument import LayerCall
     from align.forward.forward_result import Culprit
-    from align.models.edited_code import CodeChange
+    from align.models.function_source import CodeChange
+
 
 Layers = Mapping[str, Any]
 FRAMEWORKS = ("mindspore", "torch")
@@ -366,3 +376,151 @@ def _edits(text: str, changes: Sequence[tuple[Span, _Place]]) -> list[SourceEdit
 def _lines_of(text: str, span: Span) -> tuple[int, int]:
     last = text.find("\n", span.stop)
     return text.rfind("\n", 0, span.start) + 1, last if last >= 0 else len(text)
+
+
+# What is to change in the source of a port: the edits, what was refused, and the new text of each file.
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEdit:
+    """One place of the port's source that changes.
+
+    `line` is that of the old text, `before` and `after` the source of the changed statement or expression. `layers` are
+    all layers of the port that this place makes, `cause` the id of a rule or relation, `arguments` what is set.
+    """
+
+    file: str
+    line: int
+    before: str
+    after: str
+    layers: tuple[str, ...]
+    cause: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFix:
+    """A confirmed change for which no safe edit was found; `reason` is a key of words, `facts` are its facts."""
+
+    layers: tuple[str, ...]
+    cause: str
+    reason: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEdits:
+    """All edits, all refusals, and the new whole text of each changed file."""
+
+    edits: tuple[SourceEdit, ...]
+    refused: tuple[RefusedFix, ...]
+    texts: Mapping[Path, str]
+
+
+# Parts of a text of Python that are written anew, and the proof that nothing else of it means another thing.
+
+
+class Span(NamedTuple):
+    """A part of a text, and what stands there afterwards."""
+
+    start: int
+    stop: int
+    text: str
+
+
+def replaced(text: str, spans: Sequence[Span]) -> str:
+    """Return the text with all parts written anew; they do not overlap."""
+    for one in sorted(spans, reverse=True):
+        text = text[: one.start] + one.text + text[one.stop :]
+    return text
+
+
+def ends(text: str, node: ast.expr) -> tuple[int, int]:
+    """Where an expression begins and ends in a text; Python counts lines, and bytes of UTF-8 in a line."""
+    lines = split_lines(text)
+    stops = ((node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0))
+    first, last = (
+        sum(map(len, lines[: row - 1])) + len(lines[row - 1].encode()[:column].decode()) for row, column in stops
+    )
+    return first, last
+
+
+def split_lines(text: str) -> list[str]:
+    r"""Return the lines as Python counts them: other marks than `\n`, `\r` and `\r\n` end none."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+
+
+def added_argument(text: str, call: ast.Call, argument: str) -> Span:
+    """New keywords of a call, right behind its last argument, or between its empty parentheses."""
+    present = [*call.args, *(one.value for one in call.keywords)]
+    stop = ends(text, call)[1] - 1
+    if not present:
+        return Span(stop, stop, argument)
+    end = max(ends(text, one)[1] for one in present)
+    while text[end:stop].lstrip().startswith(")"):  # parentheses around the last argument
+        end = text.index(")", end) + 1
+    return Span(end, end, f", {argument}")
+
+
+def import_of(text: str, module: str, name: str) -> list[Span]:
+    """The line that imports a name, below the other imports of a module; none where it is there."""
+    tree = ast.parse(text)
+    imports = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
+    if any(isinstance(one, ast.ImportFrom) and one.module == module and _imports(one, name) for one in imports):
+        return []
+    future = [one for one in imports if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+    lines = split_lines(text)
+    behind = next((one for one in imports if one not in future), None)
+    row = behind.lineno - 1 if behind else (future[-1].end_lineno or 0) if future else 0
+    start = sum(map(len, lines[:row]))
+    end = "\r\n" if "\r\n" in text else "\n"
+    return [Span(start, start, f"from {module} import {name}{end}")]
+
+
+def _imports(statement: ast.ImportFrom, name: str) -> bool:
+    return any(one.name == name and one.asname is None for one in statement.names)
+
+
+def alike_but_for(before: str, after: str, statements: int) -> bool:
+    """Tell whether a new text is one of Python, of as many statements as before and `statements` more."""
+    try:
+        trees = [ast.parse(text) for text in (before, after)]
+        compiled(after, "<edited>")
+    except (SyntaxError, ValueError):
+        return False
+    counts = [sum(isinstance(one, ast.stmt) for one in ast.walk(tree)) for tree in trees]
+    return counts[1] == counts[0] + statements
+
+
+# Source as bytes and as text: its encoding is the one that Python would read it in, its line ends are kept.
+
+BOM = "\ufeff"
+
+
+def encoding_of(raw: bytes) -> str:
+    """The encoding that a file's mark or first lines name, else UTF-8; raises SyntaxError for one that there is not."""
+    return tokenize.detect_encoding(io.BytesIO(raw).readline)[0]
+
+
+def decoded(raw: bytes) -> str:
+    """A file's text with its own line ends, without a mark of the encoding."""
+    return raw.decode(encoding_of(raw))
+
+
+def whole_text(raw: bytes) -> str:
+    """A file's text; a mark of the encoding, if it has one, is its first character, since a diff shows lines whole."""
+    return raw.decode(_without_mark(raw))
+
+
+def as_in_file(text: str, like: bytes) -> bytes:
+    """What `whole_text` returned, or a part of it, as bytes again."""
+    return text.encode(_without_mark(like))
+
+
+def encoded(text: str, like: bytes) -> bytes:
+    """A text in the encoding of another content of the same file, with its mark if that has one."""
+    return text.removeprefix(BOM).encode(encoding_of(like))
+
+
+def _without_mark(raw: bytes) -> str:
+    return encoding_of(raw).removesuffix("-sig")

@@ -6,42 +6,41 @@ How much a model moves when something about it is changed is held against a limi
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from math import ceil, inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from align.core.measurements import smallest_factor
 from align.core.progress import silent
-from align.core.protocols import ModelPlacer
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.protocols import ChipEmulator, ModelPlacer
+from align.core.traces import smallest_factor
+from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeError
-from align.forward.bisect_result import PrecisionBisection, SensitiveLayer
-from align.forward.running.measure_noise import Noise, measure_noise
+from align.forward.run_both_models import Noise, emulation_findings, measure_noise
 from align.forward.thresholds import LOSS_LIMIT, MOST_SENSITIVE_SETS
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, check_dtype, open_side
 from align.models.user_code import find_function, run_user_code
-from align.traces.trace_folder import TraceFolder
-from align.traces.trace_writer import TraceWriter
+from align.rules.ascend_rules import ascend_target
+from align.traces.trace_folder import TraceFolder, TraceWriter
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.dtypes import Array, EmulatedCalls
     from align.core.progress import Progress
     from align.core.protocols import Model
-    from align.core.traces import Capture
+    from align.core.traces import Capture, Measurement, Trace
+    from align.core.verdicts import Finding
+    from align.rules.ascend_rules import AscendSwitch, AscendTarget, Driver
 
     Loss = Callable[[Any], float]
 
-    from align.core.measurements import Measurement
-    from align.core.traces import Trace
 
 T = TypeVar("T")
 
@@ -82,7 +81,7 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
         trace = TraceFolder(Path(folder))
         noise = Noise() if precision else measure_noise(opened, arrays, trace)
         moved = judged_by(trace, (noise, precision or "", limit), loss)
-        bench = _Bench(opened, arrays, (device, precision), moved, progress, _layers(trace.captures, layers))
+        bench = _PrecisionBench(opened, arrays, (device, precision), moved, progress, _layers(trace.captures, layers))
         everything = bench.move_all()
         rows = sensitive_layers(bench)
         rest = bench.move(tuple(path for path in bench.layers if path not in {row.module for row in rows}))
@@ -105,12 +104,12 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
         findings=noise.findings,
         inputs=describe_inputs(arrays),
         environment={opened.reader.name: opened.reader.environment()},
-        verdict=_verdict(rows, bench, place),
+        verdict=_precision_verdict(rows, bench, place),
     )
 
 
 @dataclass
-class _Bench:
+class _PrecisionBench:
     """The model, run with some of its layers elsewhere; no such run is made twice."""
 
     side: Side
@@ -239,7 +238,7 @@ def _rows(bench: Bench, groups: Sequence[tuple[str, ...]]) -> list[SensitiveLaye
     return rows
 
 
-def _verdict(rows: Sequence[SensitiveLayer], bench: _Bench, place: str) -> Verdict:
+def _precision_verdict(rows: Sequence[SensitiveLayer], bench: _PrecisionBench, place: str) -> Verdict:
     coverage = Coverage("layers", len(bench.layers), len(bench.not_run))
     if not rows:
         within = sentence("precision_verdict.within_limit", count=len(bench.layers), place=place)
@@ -315,3 +314,292 @@ def _relative(measurement: Measurement) -> float:
 
 def _ratio(value: float, bound: float) -> float:
     return value / bound if bound > 0.0 else 0.0 if value == 0.0 else inf
+
+
+# Which switch of an Ascend chip or a GPU a model suffers from: all are set widest, then halved until one is left.
+#
+# A switch is emulated by the casts that it stands for: no card is needed, and the lines to run on one are part of the
+# result. What no switch widens (operators that the chip has in float16 only) stays in every run.
+
+
+def bisect_switches(  # noqa: PLR0913 - the options of one command
+    side: str | Model | Side,
+    *,
+    target: str,
+    inputs: Path | str | Mapping[str, Array],
+    framework: Driver = "mindspore",
+    switches: Mapping[str, str] | None = None,
+    limit: float | None = None,
+    loss: str | Callable[[Any], float] | None = None,
+    progress: Progress = silent,
+) -> SwitchBisection:
+    """Find the smallest set of switches that moves a torch model's output above a limit where they are not widest.
+
+    The switches that are halved are those that are not at their most precise value, by default on the chip or as
+    `switches` say. `limit` and `loss` are as for `align.bisect_precision`; without a limit the output's is that of a
+    port in float32. Raises UsageError for an unknown chip or switch, and where all switches are widest already.
+
+    >>> widest = {"conv_allow_hf32": "False", "deterministic": "True"}
+    >>> bisect_switches("model.py:build", target="ascend:950", inputs={}, switches=widest)
+    Traceback (most recent call last):
+    align.errors.UsageError: all switches of ascend:950 are at their most precise value already
+    Hint: set one otherwise with --switch: precision_mode, conv_allow_hf32, matmul_allow_hf32, deterministic
+    """
+    chip = replace(ascend_target(target, framework, switches), reorders=True)
+    narrow = _narrow(chip, target)
+    opened, arrays = open_side(side), read_inputs(inputs)
+    if not isinstance(opened.runner, ChipEmulator):
+        facts = {"side": opened.label, "framework": opened.reader.name}
+        raise CannotRunError.of("emulation_error.no_torch_model", **facts)
+    with tempfile.TemporaryDirectory(prefix="align-") as folder:
+        with TraceWriter(Path(folder), opened.reader.environment()) as writer:
+            opened.runner.run(opened.model, arrays, writer)
+        trace = TraceFolder(Path(folder))
+        noise = measure_noise(opened, arrays, trace)
+        bench = _SwitchBench(opened, arrays, chip, judged_by(trace, (noise, "", limit), loss), progress)
+        everything, widest = bench.move(narrow), bench.move(())
+        matters = (
+            smallest_set(narrow, lambda names: bench.move(names).factor > 1.0) if _shows(everything, widest) else ()
+        )
+        moved = tuple(_moved(bench, name, matters) for name in narrow)
+    return SwitchBisection(
+        model=opened.label,
+        target=chip.chip.label,
+        framework=chip.driver,
+        judged="loss" if loss else "output",
+        switches=moved,
+        all_moved=everything.moved,
+        all_factor=everything.factor,
+        widest_moved=widest.moved,
+        widest_factor=widest.factor,
+        widest_lines=tuple(switch.line(chip.driver, switch.values[0]) for switch in _switches(chip)),
+        runs=len(bench.runs),
+        findings=(*noise.findings, *emulation_findings(bench.calls, chip)),
+        inputs=describe_inputs(arrays),
+        environment={opened.reader.name: opened.reader.environment()},
+        verdict=_switch_verdict(moved, everything, widest, chip),
+    )
+
+
+def _narrow(chip: AscendTarget, target: str) -> tuple[str, ...]:
+    """The switches that are not at their most precise value; raises UsageError if there is none.
+
+    Those that a chip has at one value only are left out: no line widens them.
+    """
+    changing = chip.changing()
+    found = [one.id for one in _switches(chip) if chip.switches[one.id] != one.values[0]]
+    if not found:
+        raise UsageError.of("ascend_usage.all_widest", target=target, switches=[*changing])
+    return tuple(found)
+
+
+def _switches(chip: AscendTarget) -> tuple[AscendSwitch, ...]:
+    """Those on which something depends there."""
+    return tuple(switch for switch in chip.own_switches if switch.id in chip.changing())
+
+
+def _shows(everything: Movement, widest: Movement) -> bool:
+    return everything.factor > 1.0 >= widest.factor
+
+
+@dataclass
+class _SwitchBench:
+    """The model, run with some switches as they are and all others at their widest; no such run is made twice.
+
+    `calls` are those of the first run, with all switches as they are.
+    """
+
+    side: Side
+    inputs: Mapping[str, Array]
+    chip: AscendTarget
+    judge: Callable[[Mapping[str, Array]], Movement]
+    progress: Progress
+    runs: dict[frozenset[str], Movement] = field(default_factory=dict)
+    calls: tuple[EmulatedCalls, ...] = ()
+
+    def move(self, narrow: Sequence[str]) -> Movement:
+        """Run with these switches as they are."""
+        key = frozenset(narrow)
+        if key not in self.runs:
+            wide = {one.id: one.values[0] for one in self.chip.own_switches if one.id not in key}
+            emulation = self.chip.with_switches(wide).emulation()
+            assert isinstance(self.side.runner, ChipEmulator)  # noqa: S101 - for the type checker: it was asked before
+            sink, model = KeptOutputs(), self.side.runner.emulated(self.side.model, emulation)
+            self.side.runner.run(model, self.inputs, sink)
+            if not self.runs:
+                self.calls = self.side.runner.emulated_calls(model)
+            self.runs[key] = self.judge(sink.values)
+            self.progress("bisect", len(self.runs), 2 * len(self.runs))
+        return self.runs[key]
+
+
+def _moved(bench: _SwitchBench, name: str, matters: Sequence[str]) -> SwitchMoved:
+    switch = next(one for one in bench.chip.own_switches if one.id == name)
+    alone = bench.move((name,))
+    return SwitchMoved(
+        switch=name,
+        value=bench.chip.switches[name],
+        widest=switch.values[0],
+        effect=switch.effect,
+        matters=name in matters,
+        alone=alone.moved,
+        alone_factor=alone.factor,
+        write=switch.line(bench.chip.driver, switch.values[0]),
+    )
+
+
+def _switch_verdict(
+    moved: Sequence[SwitchMoved], everything: Movement, widest: Movement, chip: AscendTarget
+) -> Verdict:
+    coverage = Coverage("switches", len(moved))
+    target = chip.chip.label
+    if everything.factor <= 1.0:
+        return Verdict(Outcome.PREDICTED, sentence("switches_verdict.within", target=target), coverage)
+    if widest.factor > 1.0:
+        return Verdict(Outcome.NOT_ALIGNED, sentence("switches_verdict.no_switch_helps", target=target), coverage)
+    names = [one.switch for one in moved if one.matters]
+    return Verdict(Outcome.NOT_ALIGNED, sentence("switches_verdict.matter", names=names, target=target), coverage)
+
+
+# What halving found: the stretches of a port that go wrong, or the layers that suffer in another precision.
+
+PointOrigin = Literal["given", "paired", "shape"]
+PointState = Literal["corresponds", "doubtful", "dropped", "untried"]
+
+
+@dataclass(frozen=True, slots=True)
+class SplicePoint:
+    """A tensor of the reference's run that takes the place of one of the candidate's, by the keys of the captures.
+
+    It was `given` by the user, belongs to layers that the name map pairs, or has its `shape` and place only. It
+    `corresponds` if the candidate makes the reference's value there of right values; where the right value makes
+    right what comes after wrong it was `dropped`; it is `doubtful` where neither is known.
+    """
+
+    reference: str
+    candidate: str
+    origin: PointOrigin
+    state: PointState = "untried"
+
+
+@dataclass(frozen=True, slots=True)
+class WrongStretch:
+    """Code of the candidate that makes something wrong of right values.
+
+    `after` and `before` are indices of points: None are the model's inputs, and its outputs. `factor` is the multiple
+    of its limit at the end of the stretch. `modules` are the candidate's calls that ended in between.
+    """
+
+    after: int | None
+    before: int | None
+    factor: float
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection(ShownResult):
+    """A port bisected: its points in the order of the run, and the stretches that go wrong, in that order too.
+
+    `factor` is the multiple of its limit of the model's output as it is, `runs` the number of runs of the candidate.
+    """
+
+    result_kind = "bisect"
+    reference: str
+    candidate: str
+    points: tuple[SplicePoint, ...]
+    stretches: tuple[WrongStretch, ...]
+    factor: float
+    runs: int
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SensitiveLayer:
+    """One layer of a set that moves the model above its limit; `group` numbers the sets from 0.
+
+    `alone` and `cumulative` are what it moves by itself and together with all layers before it in the list: relative
+    movements, 1 being as much as there is; `alone_factor` and `cumulative_factor` are the multiples of the limit.
+    """
+
+    module: str
+    class_name: str
+    group: int
+    alone: float
+    alone_factor: float
+    cumulative: float
+    cumulative_factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionBisection(ShownResult):
+    """The layers that suffer where they run in another precision or on another device.
+
+    What moves is the model's output or a loss (`judged`). `all_factor` is with all `tried` layers there, `rest_factor`
+    with all but those in the list. `not_run` are layers that cannot run there, and why. `complete` is False if there
+    may be more sets.
+    """
+
+    result_kind = "precision"
+    model: str
+    precision: str
+    device: str
+    judged: str
+    tried: int
+    all_moved: float
+    all_factor: float
+    layers: tuple[SensitiveLayer, ...]
+    rest_moved: float
+    rest_factor: float
+    complete: bool
+    not_run: dict[str, str]
+    runs: int
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchMoved:
+    """A switch that is not at its most precise value (`widest`), and what it moves `alone`, all others being widest.
+
+    It `matters` if it is in the smallest set that moves the model above its limit. `write` is the line that widens it.
+    """
+
+    switch: str
+    value: str
+    widest: str
+    effect: str
+    matters: bool
+    alone: float
+    alone_factor: float
+    write: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchBisection(ShownResult):
+    """The switches of a chip that a model suffers from, emulated: nothing of it is verified on hardware.
+
+    `all_factor` is with all `switches` as they are, `widest_factor` with all of them widest: the multiples of the
+    limit. `widest_lines` set all that the chip has, to be run on a card first.
+    """
+
+    result_kind = "switches"
+    model: str
+    target: str
+    framework: str
+    judged: str
+    switches: tuple[SwitchMoved, ...]
+    all_moved: float
+    all_factor: float
+    widest_moved: float
+    widest_factor: float
+    widest_lines: tuple[str, ...]
+    runs: int
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict

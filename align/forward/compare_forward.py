@@ -13,29 +13,23 @@ from align.core.progress import silent
 from align.core.protocols import SettingsReader
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError
-from align.forward.allowances import NO_ALLOWANCES
-from align.forward.causes.compare_live_weights import compare_live_weights
-from align.forward.causes.explain_culprits import explain_culprits, right_weights
-from align.forward.causes.settings_to_try import with_same_change
-from align.forward.causes.suspects import guess_causes, with_lines
-from align.forward.caveats import with_caveats
-from align.forward.compare_witness import compare_witness, without_witness
-from align.forward.forward_result import ForwardComparison, FurtherRun
-from align.forward.functions.compare_functions import BothRecords, compare_functions, record_both
-from align.forward.functions.look_inside import Budget, look_inside
-from align.forward.functions.try_edits import try_edits
-from align.forward.functions.try_missing_layers import try_missing_layers
-from align.forward.isolation.bench import Bench
-from align.forward.isolation.expected_calls import expected_calls
-from align.forward.isolation.isolate_layers import isolate_layers
-from align.forward.layers.compare_traces import (
+from align.forward.caveats import compare_witness, one_signed_layers, telling_inputs, with_caveats, without_witness
+from align.forward.compare_traces import (
     compare_traces,
     culprits_in_batches,
     described_rows,
     first_divergence,
     with_texts,
 )
-from align.forward.layers.judge_forward import (
+from align.forward.explain_culprits import compare_live_weights, explain_culprits, right_weights
+from align.forward.forward_result import NO_ALLOWANCES, ForwardComparison, FurtherRun
+from align.forward.functions.compare_functions import BothRecords, compare_functions, record_both
+from align.forward.functions.look_inside import Budget, look_inside
+from align.forward.functions.try_edits import try_edits
+from align.forward.functions.try_missing_layers import try_missing_layers
+from align.forward.isolate_layers import Bench, isolate_layers
+from align.forward.isolated_calls import expected_calls
+from align.forward.judge_forward import (
     accept_deviations,
     check_allowances,
     coarser_layers,
@@ -44,40 +38,46 @@ from align.forward.layers.judge_forward import (
     judge_until_failure,
     no_part_at_fault,
     paired_until,
+    probe_unseen,
     read_failure,
+    unseen_findings,
+    with_unseen,
 )
-from align.forward.layers.not_judged import not_judged
-from align.forward.layers.unseen_modules import probe_unseen, unseen_findings, with_unseen
-from align.forward.power.further_inputs import one_signed_layers, telling_inputs
-from align.forward.power.measure_power import answers_alike, power_of, with_power
-from align.forward.power.neutral_values import moved_alike
-from align.forward.running.measure_noise import with_carried, with_functions
-from align.forward.running.predict_errors import chip_of, predicted, refuse_unknown
-from align.forward.running.run_both_models import kept_traces, run_both_models
+from align.forward.measure_power import answers_alike, moved_alike, power_of, with_power
+from align.forward.not_judged import not_judged
+from align.forward.run_both_models import (
+    chip_of,
+    kept_traces,
+    predicted,
+    refuse_unknown,
+    run_both_models,
+    with_carried,
+    with_functions,
+)
+from align.forward.settings_to_try import with_same_change
+from align.forward.suspects import guess_causes, with_lines
 from align.forward.thresholds import MOST_LOOK_RUNS
-from align.models.call_model import bound_findings, read_bindings
+from align.models.call_model import bound_findings, read_bindings, refuse_random
 from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers
 from align.models.inputs import batches_of, describe_inputs, read_both_inputs
 from align.models.open_side import open_side, open_sides
-from align.models.refuse_random import refuse_random
-from align.names.follow_origin import follow_origins
+from align.names.map_sides import follow_origins
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from align.core.layer_settings import LayerSettings
-    from align.core.measurements import Limit
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
-    from align.core.protocols import Inputs, Model
+    from align.core.protocols import Inputs, LayerSettings, Model
+    from align.core.traces import Limit
     from align.core.verdicts import Finding, Verdict
     from align.errors import ModelFailedError
-    from align.forward.allowances import Allowances
-    from align.forward.causes.compare_live_weights import ComparedWeights
+    from align.forward.explain_culprits import ComparedWeights
     from align.forward.forward_result import (
+        Allowances,
         Culprit,
         FunctionComparison,
         FurtherKind,
@@ -85,9 +85,9 @@ if TYPE_CHECKING:
         Power,
         UnseenModule,
     )
-    from align.forward.isolation.isolate_layers import IsolatedLayers
-    from align.forward.layers.judge_forward import Deviations
-    from align.forward.running.run_both_models import BothRuns
+    from align.forward.isolate_layers import IsolatedLayers
+    from align.forward.judge_forward import Deviations
+    from align.forward.run_both_models import BothRuns
     from align.models.inputs import InputsSource
     from align.models.open_side import Side, SideRequest
     from align.rules.ascend_rules import AscendTarget

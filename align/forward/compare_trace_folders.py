@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -9,52 +10,55 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.name_map import NameMap
+from align.core.progress import collector_paused
 from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
-from align.forward.allowances import NO_ALLOWANCES
 from align.forward.caveats import with_caveats
-from align.forward.compare_dumps import compare_dumps
-from align.forward.forward_result import ForwardComparison
-from align.forward.layers.compare_traces import compare_traces, described_rows, first_divergence, with_texts
-from align.forward.layers.judge_forward import (
+from align.forward.compare_traces import compare_traces, described_rows, excuse_uncertain, first_divergence, with_texts
+from align.forward.forward_result import NO_ALLOWANCES, ForwardComparison
+from align.forward.judge_dumps import find_dump_culprits, judge_dumps, judge_figures, parameter_rows
+from align.forward.judge_forward import (
     LAYER_OUTPUTS,
     accept_deviations,
     check_allowances,
     coarser_layers,
     judge_forward,
+    unseen_findings,
+    unseen_modules,
+    with_unseen,
 )
-from align.forward.layers.not_judged import not_judged
-from align.forward.layers.unseen_modules import unseen_findings, unseen_modules, with_unseen
+from align.forward.not_judged import not_judged
 from align.lint.compare_settings import compare_settings, pair_layers
+from align.measure.choose_kernel import Kernels
 from align.measure.limits import RoundingNoise
+from align.measure.measure_arrays import measured_by
 from align.models.inputs import read_batches
 from align.rules.pitfalls import pitfalls
 from align.traces.compare_weights import compare_weights, weights_never_given
-from align.traces.dumped_side import is_trace_folder
-from align.traces.kept_elements import kept_places
-from align.traces.open_trace import TracedSide, open_trace, trace_faults
+from align.traces.dumped_side import is_trace_folder, open_dumped_side, pair_named_calls
+from align.traces.module_calls import CallPair, comparable_captures, parts_of
+from align.traces.open_trace import TracedSide, open_trace, read_noise, trace_faults
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
-from align.traces.returned_parts import comparable_captures, parts_of
-from align.traces.rounding_noise import read_noise
-from align.traces.trace_folder import TraceFolder
+from align.traces.trace_folder import TraceFolder, kept_places
 from align.words.catalogue import joined, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.measurements import Measurement
-    from align.core.name_map import NameMap, SideOf
+    from align.core.name_map import SideOf
     from align.core.parameters import ParameterSet
     from align.core.protocols import Inputs
-    from align.core.traces import Capture
+    from align.core.traces import Capture, DumpedTensor, Measurement, TensorPart
     from align.core.verdicts import Severity, Verdict
-    from align.forward.allowances import Allowances
-    from align.forward.forward_result import LayerComparison, UnseenModule
-    from align.forward.layers.judge_forward import Deviations
-    from align.traces.module_calls import CallPair, CallPairs
+    from align.forward.forward_result import Allowances, LayerComparison, UnseenModule
+    from align.forward.judge_forward import Deviations
+    from align.traces.dumped_side import DumpedSide, DumpTrace
+    from align.traces.module_calls import Call, CallPairs
 
-Sides = tuple[TracedSide, TracedSide]
+
+TracedSides = tuple[TracedSide, TracedSide]
 _INPUTS = "inputs.npz"  # in a trace folder
 Traces = tuple[TraceFolder, TraceFolder]
 _Place = tuple[str, int, str]
@@ -98,24 +102,24 @@ def compare_trace_folders(
     check_allowances(allowances, calls.pairs)
     known, unmeasured = _compared_layers(sides, parts, calls, allowances)
     unseen = (*_unseen("reference", sides[0]), *_unseen("candidate", sides[1]))
-    findings = (*cut, *_findings(sides, paired, calls, unseen, unmeasured, allowances.coarsest))
+    findings = (*cut, *_trace_findings(sides, paired, calls, unseen, unmeasured, allowances.coarsest))
     backward = sides[0].head.direction == "backward"
     what = sentence("forward_unit.gradients_of_layer_outputs" if backward else LAYER_OUTPUTS)
     verdict = judge_forward(known.layers, calls.unpaired, findings, what=what)
     verdict = with_unseen(verdict, unseen, _parameters(sides))
-    result = _result(sides, known, calls, findings, unseen, verdict)
+    result = _trace_result(sides, known, calls, findings, unseen, verdict)
     return with_caveats(result, _kept_inputs(sides[0].trace.folder))
 
 
-def _parameters(sides: Sides) -> tuple[ParameterSet, ParameterSet]:
+def _parameters(sides: TracedSides) -> tuple[ParameterSet, ParameterSet]:
     return sides[0].parameters, sides[1].parameters
 
 
-def _traces(sides: Sides) -> Traces:
+def _traces(sides: TracedSides) -> Traces:
     return sides[0].trace, sides[1].trace
 
 
-def _names(sides: Sides, name_map: NameMap | Path | str | None) -> NameMap:
+def _names(sides: TracedSides, name_map: NameMap | Path | str | None) -> NameMap:
     """The map that is given, or one by names, and by the order of calls where names leave something open."""
     paired = choose_map(name_map, _parameters(sides))
     if name_map is None and not paired.complete:
@@ -124,7 +128,7 @@ def _names(sides: Sides, name_map: NameMap | Path | str | None) -> NameMap:
 
 
 def _compared_layers(
-    sides: Sides, parts: tuple[_CommonPart, _CommonPart], calls: CallPairs, allowances: Allowances
+    sides: TracedSides, parts: tuple[_CommonPart, _CommonPart], calls: CallPairs, allowances: Allowances
 ) -> tuple[Deviations, list[Finding]]:
     """The compared layers with accepted deviations told apart, and whether the noise was not kept."""
     noise, missing = read_noise(sides[0].trace.folder)
@@ -135,8 +139,8 @@ def _compared_layers(
     return accept_deviations(layers, (), allowances.accepted), unmeasured
 
 
-def _findings(
-    sides: Sides,
+def _trace_findings(
+    sides: TracedSides,
     paired: NameMap,
     calls: CallPairs,
     unseen: Sequence[UnseenModule],
@@ -157,8 +161,8 @@ def _findings(
     yield from not_judged(parameters, (sides[0].settings, sides[1].settings), paired, calls)
 
 
-def _result(
-    sides: Sides,
+def _trace_result(
+    sides: TracedSides,
     known: Deviations,
     calls: CallPairs,
     findings: tuple[Finding, ...],
@@ -189,7 +193,7 @@ def _kept_inputs(folder: Path) -> Inputs | None:
     return read_batches(path) if path.is_file() else None
 
 
-def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:
+def _check(sides: TracedSides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:
     """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; report those cut short."""
     faults = list(trace_faults(sides[0].head, sides[1].head))
     cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
@@ -205,7 +209,7 @@ def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[F
     return [Finding("trace-cut-short", "warning", str(folder), ending) for folder, ending in cut]
 
 
-def _returned(sides: Sides) -> list[int]:
+def _returned(sides: TracedSides) -> list[int]:
     """How many parts that must be there on both sides the models returned in their last calls."""
     captures = sides[0].trace.captures, sides[1].trace.captures
     counts = []
@@ -228,7 +232,7 @@ def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None
     yield Finding("folders-only", "note", reference.label, sentence("forward_finding.folders_only"))
 
 
-def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
+def _differences(sides: TracedSides, name_map: NameMap) -> Iterator[Finding]:
     """What the values of the parameters and the settings of the layers differ by."""
     mine, theirs = sides[0].values or {}, sides[1].values or {}
     held = tuple(one for one in name_map.pairings if one.source in mine and one.target in theirs)
@@ -293,7 +297,7 @@ def missing_gradients(
     forward = TraceFolder(back[0].folder.absolute().parent), TraceFolder(back[1].folder.absolute().parent)
     pairs = [one for one in pair_traces(forward, parameters, name_map).pairs if one.certain]
     arrived = [_arrived(trace, trace.captures) for trace in back]
-    order = {_place(one): one.order for trace in back for one in reversed(trace.captures)}
+    order = {_place_of_capture(one): one.order for trace in back for one in reversed(trace.captures)}
     for side, other, role in ((0, 1, "reference"), (1, 0, "candidate")):
         lost = [ends for ends in _ends(pairs) if ends[other] in arrived[other] and ends[side] not in arrived[side]]
         if lost:
@@ -304,10 +308,10 @@ def missing_gradients(
 
 def _arrived(trace: TraceFolder, captures: Iterable[Capture]) -> set[_Place]:
     """Where a gradient came back that is not zero throughout; of one whose values were not kept nobody knows."""
-    return {_place(one) for one in captures if not trace.holds(one) or np.any(trace.value(one))}
+    return {_place_of_capture(one) for one in captures if not trace.holds(one) or np.any(trace.value(one))}
 
 
-def _place(capture: Capture) -> _Place:
+def _place_of_capture(capture: Capture) -> _Place:
     return capture.module, capture.call, capture.output
 
 
@@ -315,4 +319,243 @@ def _ends(pairs: Iterable[CallPair]) -> Iterator[tuple[_Place, _Place]]:
     for pair in pairs:
         if len(pair.reference.outputs) == len(pair.candidate.outputs):
             for one, other in zip(pair.reference.outputs, pair.candidate.outputs, strict=True):
-                yield _place(one), _place(other)
+                yield _place_of_capture(one), _place_of_capture(other)
+
+
+# Dumps of other tools compared, with each other or with a trace folder, as they are: nothing is converted before.
+#
+# All that was dumped is compared: what calls returned and were given, parameters, and gradients of all three. Where
+# both sides tell of parameters, calls pair by the name map, else by names, order and values.
+
+DumpedSides = tuple["DumpedSide", "DumpedSide"]
+CALL_PARTS: tuple[TensorPart, ...] = ("output", "input", "output gradient", "input gradient")
+NOTES: dict[str, tuple[str, Severity]] = {
+    "dump_note.not_known": ("dump-not-known", "warning"),
+    "dump_note.not_arrays": ("dump-not-known", "warning"),
+    "dump_note.overflow": ("dump-overflow", "warning"),
+}
+PARAMETER_PARTS: tuple[TensorPart, ...] = ("parameter", "parameter gradient")
+
+
+def compare_dumps(
+    reference: Path,
+    candidate: Path,
+    *,
+    name_map: NameMap | Path | str | None = None,
+    allowances: Allowances = NO_ALLOWANCES,
+) -> ForwardComparison:
+    """Compare two dumps, or a dump and a trace folder; layers are judged by what was dumped of their inputs.
+
+    Raises DumpError, or another AlignError, for what cannot be read.
+    """
+    sides = open_dumped_side(reference), open_dumped_side(candidate)
+    parameters = sides[0].parameters, sides[1].parameters
+    traces = sides[0].trace("output"), sides[1].trace("output")
+    known = all(side.parameters for side in parameters)
+    paired = NameMap(parameters[0].label, parameters[1].label)
+    if known:
+        paired = choose_map(name_map, parameters)
+        if name_map is None and not paired.complete:
+            paired = map_in_order(traces, parameters, paired)
+    calls = pair_traces(traces, parameters, paired) if known else pair_named_calls(traces)
+    calls = _with_doubtful_functions(calls, traces)
+    check_allowances(allowances, calls.pairs)
+    with measured_by(Kernels(sum(side.nbytes for side in sides)).make), collector_paused():
+        rows = [*_call_rows(sides, calls, allowances)]
+        for part in PARAMETER_PARTS:
+            rows += parameter_rows(sides, paired, part, allowances)
+    unused = () if known or name_map is None else (_unused_map(sides),)
+    return _dump_result(sides, sorted(rows, key=lambda row: row.order), calls, paired, allowances, unused)
+
+
+def _dump_result(
+    sides: DumpedSides,
+    rows: Sequence[LayerComparison],
+    calls: CallPairs,
+    paired: NameMap,
+    allowances: Allowances,
+    unused: Sequence[Finding],
+) -> ForwardComparison:
+    culprits = find_dump_culprits(rows, sides)
+    judged = accept_deviations(rows, culprits, allowances.accepted)
+    first, last = first_divergence(judged.layers)
+    alone = _alone(sides, rows)
+    return ForwardComparison(
+        reference=sides[0].label,
+        candidate=sides[1].label,
+        layers=judged.layers,
+        first_divergent=first,
+        last_aligned=last,
+        unpaired=calls.unpaired,
+        findings=(*_dump_findings(sides), *unused, *_unlike_weights(judged.layers), *open_names(paired)),
+        inputs={},
+        environment={role: side.environment for role, side in zip(("reference", "candidate"), sides, strict=True)},
+        verdict=judge_dumps(judged.layers, alone, _undecided(judged.layers, sides), sides[0].last_output),
+        culprits=judged.culprits,
+        accepted=judged.accepted,
+    )
+
+
+def _call_rows(sides: DumpedSides, calls: CallPairs, allowances: Allowances) -> Iterator[LayerComparison]:
+    known = all(side.parameters.parameters for side in sides)
+    for part in CALL_PARTS:
+        traces = sides[0].trace(part), sides[1].trace(part)
+        pairs = [one for pair in calls.pairs for one in _of_part(pair, traces)]
+        full = [all(_holds(trace, call) for trace, call in zip(traces, _both(one), strict=True)) for one in pairs]
+        whole = [one for one, is_full in zip(pairs, full, strict=True) if is_full]
+        rows = [replace(row, part=part) for row in compare_traces(*traces, whole, None, allowances)]
+        yield from (_excused(row, known=known) for row in (excuse_uncertain(rows) if part == "output" else rows))
+        for pair, is_full in zip(pairs, full, strict=True):
+            if not is_full:
+                yield from _by_figures(pair, part, traces)
+
+
+def _with_doubtful_functions(calls: CallPairs, traces: tuple[DumpTrace, DumpTrace]) -> CallPairs:
+    """Pairs of functions are sure only where both modules around call as many: one side may do in two what is one."""
+    numbers = [Counter(outer for outer, *_ in {*map(_around, trace.captures)}) for trace in traces]
+    pairs = [
+        replace(pair, certain=pair.certain and numbers[0][_outer(pair.reference)] == numbers[1][_outer(pair.candidate)])
+        if "/" in pair.reference.module
+        else pair
+        for pair in calls.pairs
+    ]
+    return replace(calls, pairs=tuple(pairs))
+
+
+def _around(one: Capture) -> tuple[str, str, int]:
+    outer, _, function = one.module.partition("/")
+    return (outer, function, one.call) if function else ("/", "", 0)
+
+
+def _outer(call: Call) -> str:
+    return call.module.partition("/")[0]
+
+
+def _excused(row: LayerComparison, *, known: bool) -> LayerComparison:
+    """A function that is paired by its place alone may be a part of what the other side does in one.
+
+    Nor are gradients of functions alike: torch's hooks see the last operation of a function only. Without parameters
+    that are known, what is paired by order and shape alone may be something else.
+    """
+    if row.outcome != "not aligned":
+        return row
+    if not known and not row.certain:
+        return replace(row, outcome="not comparable", factor=None, note=sentence("dump_row.paired_by_order"))
+    if "/" not in row.reference:
+        return row
+    if row.part == "input gradient":
+        return replace(row, outcome="not comparable", factor=None, note=sentence("dump_row.function_gradient"))
+    if row.certain:
+        return row
+    return replace(row, outcome="not comparable", factor=None, note=sentence("dump_row.other_function"))
+
+
+def _by_figures(pair: CallPair, part: TensorPart, traces: tuple[DumpTrace, DumpTrace]) -> Iterator[LayerComparison]:
+    """Rows without figures of their own: the reason stays where one is not about values that were not kept."""
+    for row in compare_traces(*traces, [pair], None):
+        mine, theirs = (trace.dumped(call.outputs[0]) for trace, call in zip(traces, _both(pair), strict=True))
+        told = replace(row, outcome="not comparable", note="", part=part)
+        yield (
+            judge_figures(told, mine, theirs) if row.reference_shape == row.candidate_shape else replace(row, part=part)
+        )
+
+
+def _of_part(pair: CallPair, traces: tuple[DumpTrace, DumpTrace]) -> Iterator[CallPair]:
+    """The tensors of one part of two calls, each as a pair of its own."""
+    own = [trace.of_call(call.module, call.call) for trace, call in zip(traces, _both(pair), strict=True)]
+    is_function = "/" in pair.reference.module
+    for mine, theirs in _pair_unmistakable(*own) if is_function else _pair_items(*own):
+        yield CallPair(
+            replace(pair.reference, outputs=(mine,)), replace(pair.candidate, outputs=(theirs,)), pair.certain
+        )
+
+
+def _pair_unmistakable(mine: list[Capture], theirs: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
+    """Those of a function, which have no names of their own: by their shape, where one on each side has it."""
+    counts = Counter(one.shape for one in mine), Counter(one.shape for one in theirs)
+    for one in mine:
+        if counts[0][one.shape] == counts[1][one.shape] == 1:
+            yield one, next(other for other in theirs if other.shape == one.shape)
+
+
+def _pair_items(mine: list[Capture], theirs: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
+    """By name where the shapes agree, others in order by their shape, and namesakes of other shapes at last."""
+    left, right = list(mine), list(theirs)
+    for fits in (_is_namesake, _has_shape, _is_unlike_namesake):
+        for one in list(left):
+            other = next((other for other in right if fits(one, other)), None)
+            if other is not None:
+                left.remove(one)
+                right.remove(other)
+                yield one, other
+
+
+def _is_namesake(one: Capture, other: Capture) -> bool:
+    return one.output == other.output and one.shape == other.shape
+
+
+def _has_shape(one: Capture, other: Capture) -> bool:
+    return one.shape == other.shape
+
+
+def _is_unlike_namesake(one: Capture, other: Capture) -> bool:
+    return one.output == other.output
+
+
+def _both(pair: CallPair) -> tuple[Call, Call]:
+    return pair.reference, pair.candidate
+
+
+def _holds(trace: DumpTrace, call: Call) -> bool:
+    return all(trace.holds(one) for one in call.outputs)
+
+
+def _undecided(rows: Sequence[LayerComparison], sides: DumpedSides) -> list[LayerComparison]:
+    """Rows that have no outcome because no values were dumped."""
+    bare = [{_place_of_tensor(one) for one in side.dump.tensors if one.load is None} for side in sides]
+    return [
+        row
+        for row in rows
+        if row.outcome == "not comparable"
+        and 0 not in row.reference_shape
+        and (
+            (row.part, row.reference, row.call, row.output) in bare[0]
+            or (row.part, row.candidate, row.call, row.output) in bare[1]
+        )
+    ]
+
+
+def _alone(sides: DumpedSides, rows: Sequence[LayerComparison]) -> tuple[int, int]:
+    """How many tensors of each side no row is about."""
+    counts = [
+        sum(len(own) for part, own in side.by_part.items() if part not in PARAMETER_PARTS)
+        + sum(len(side.of_parameters(part)) for part in PARAMETER_PARTS)
+        for side in sides
+    ]
+    return max(counts[0] - len(rows), 0), max(counts[1] - len(rows), 0)
+
+
+def _place_of_tensor(one: DumpedTensor) -> tuple[str, str, int, str]:
+    return one.part, one.module, one.call, one.item
+
+
+def _unlike_weights(rows: Sequence[LayerComparison]) -> Iterator[Finding]:
+    """Parameters that differ: no layer is at fault for what it makes of other weights."""
+    for row in rows:
+        if row.part == "parameter" and row.outcome == "not aligned":
+            subject = f"{row.candidate}.{row.output}" if row.candidate else row.output
+            yield Finding("weights-differ", "error", subject, sentence("dump_finding.weights_differ"))
+
+
+def _unused_map(sides: DumpedSides) -> Finding:
+    """A name map pairs parameters; where a side tells of none it is not looked at."""
+    bare = next(side.label for side in sides if not side.parameters.parameters)
+    return Finding("map-not-used", "warning", bare, sentence("dump_finding.map_not_used"))
+
+
+def _dump_findings(sides: DumpedSides) -> Iterator[Finding]:
+    yield Finding("dumps-compared", "note", sides[0].label, sentence("dump_finding.compared"))
+    for side in sides:
+        for note in side.dump.notes:
+            code, severity = NOTES.get(getattr(note, "key", ""), ("dump-note", "note"))
+            yield Finding(code, severity, side.label, note)

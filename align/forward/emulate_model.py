@@ -6,30 +6,26 @@ The reference runs plainly, then twice as the chip does: by itself, and each lay
 from __future__ import annotations
 
 import tempfile
-from collections import defaultdict
-from dataclasses import replace
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from functools import partial
-from math import inf, log2
+from math import floor, inf, log2
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, rounded_as
 from align.core.progress import silent
 from align.core.protocols import ChipEmulator
+from align.core.traces import capture_key
 from align.core.training import GradientReader, Trainer, Training
-from align.core.verdicts import Finding
+from align.core.verdicts import Finding, ShownResult
 from align.errors import CannotRunError
-from align.forward.emulation_result import AppliedRule, EmulationResult, ExpectedError, Overflow
-from align.forward.isolation.isolated_calls import NoiseIsolation
-from align.forward.loss_scales import loss_scales
-from align.forward.running.measure_noise import failure_of
-from align.forward.running.predict_errors import emulation_findings
-from align.forward.running.run_both_models import trace_run
+from align.forward.isolated_calls import NoiseIsolation
+from align.forward.run_both_models import emulation_findings, failure_of, trace_run
 from align.forward.thresholds import MOST_FLUSHED
 from align.measure.measure_arrays import measure
 from align.models.describe_sides import describe_host
-from align.models.fit_inputs import run_fitted
-from align.models.inputs import batches_of, describe_inputs, read_batches
+from align.models.inputs import batches_of, describe_inputs, read_batches, run_fitted
 from align.models.open_side import open_side
 from align.models.user_code import find_function
 from align.rules.ascend_rules import ascend_target
@@ -40,15 +36,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from align.core.dtypes import Array, EmulatedCalls
-    from align.core.measurements import Measurement
+    from align.core.dtypes import Array, EmulatedCalls, GradientsMet
+    from align.core.parameters import Shape
     from align.core.progress import Progress
     from align.core.protocols import Batch, Inputs, Model
-    from align.core.traces import Capture, Trace
-    from align.forward.emulation_result import LossScales
+    from align.core.traces import Capture, Measurement, Trace
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
     from align.rules.ascend_rules import AscendTarget, Driver, OperatorEntry
+
 
 SUM = "sum"  # what stands for the sum of all that the model returns
 STAGES = 3  # no limit: what progress is reported of
@@ -311,3 +307,192 @@ def _risk(one: ExpectedError) -> float:
     if found is None or found.non_finite_mismatch:
         return inf
     return found.relative_l2 or 0.0
+
+
+# What a chip is expected to do to a model: each layer's error, what overflows, and the rules that say so.
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedRule:
+    """A rule of `mappings/ascend/` that met operators of the model, `calls` times in all.
+
+    `computes` is the format that inputs are rounded to, `result` that of what is returned. `switch` is what changes it
+    ("" for nothing does), `write` the line that keeps float32. `operator_class`, `cann`, `source` and `certainty` say
+    what is known, of which release of CANN, from where, and how surely.
+    """
+
+    entry: str
+    operators: tuple[str, ...]
+    operator_class: str
+    computes: str
+    result: str
+    calls: int
+    switch: str
+    write: str
+    cann: str
+    source: str
+    certainty: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedError:
+    """One tensor that one call of a layer returned: what the chip is expected to make of it, against plain float32.
+
+    `accumulated` is with all layers before it on the chip too, `alone` with right inputs; None where it could not be
+    had. `operators` are those inside of the layer itself that compute in a coarser format, none if it only carries the
+    errors of others.
+    """
+
+    order: int
+    module: str
+    class_name: str
+    call: int
+    output: str
+    dtype: str
+    shape: Shape
+    depth: int
+    operators: tuple[str, ...]
+    accumulated: Measurement | None
+    alone: Measurement | None
+
+    @property
+    def key(self) -> str:
+        """The key of the capture."""
+        return capture_key(self.module, self.call, self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """Numbers inside of a module that are beyond float16: so many `elements`, the largest of them, in an operator.
+
+    `scale` is the power of two that brings them in; `write` the line that keeps the operator in float32, "" where the
+    chip has none.
+    """
+
+    module: str
+    operator: str
+    entry: str
+    largest: float
+    elements: int
+    scale: float
+    write: str
+
+
+@dataclass(frozen=True, slots=True)
+class GradientLayer:
+    """Gradients of a module that become float16: how large they are, how many are not zero, how many are flushed.
+
+    `smallest` is a power of two; `flushed` is the share that becomes zero at the highest loss scale.
+    """
+
+    module: str
+    operator: str
+    entry: str
+    largest: float
+    smallest: float
+    elements: int
+    flushed: float
+
+
+@dataclass(frozen=True, slots=True)
+class LossScales:
+    """The powers of two that fit as a loss scale, from `lowest` to `highest`: no gradient overflows.
+
+    At the highest a share of `flushed` becomes zero, without a scale `flushed_unscaled`. Where that is too many at any
+    scale, `keep` are the modules to keep in float32. `loss` says what was differentiated.
+    """
+
+    loss: str
+    highest: float
+    lowest: float
+    flushed: float
+    flushed_unscaled: float
+    overflows_unscaled: bool
+    keep: tuple[str, ...]
+    layers: tuple[GradientLayer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EmulationResult(ShownResult):
+    """A model as it is expected to compute on a chip: nothing of it is verified on hardware.
+
+    `framework` drives the chip, `switches` are in force. `at_risk` are the keys of the layers that compute in a coarser
+    format, the largest expected error first. `headroom` is the factor by which the largest number that becomes float16
+    is below the end of that range; None where nothing becomes float16. `scales` are the loss scales that fit; None
+    where no loss was given, or no gradient becomes float16.
+    """
+
+    result_kind = "emulate"
+    model: str
+    target: str
+    product: str
+    framework: str
+    switches: dict[str, str]
+    rules: tuple[AppliedRule, ...]
+    layers: tuple[ExpectedError, ...]
+    at_risk: tuple[str, ...]
+    overflows: tuple[Overflow, ...]
+    headroom: float | None
+    scales: LossScales | None
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something is expected to overflow, or no loss scale fits."""
+        return int(bool(self.overflows) or any(one.code == "no-loss-scale" for one in self.findings))
+
+
+# Which loss scales a model can be trained with on a chip: powers of two at which no gradient leaves float16.
+#
+# A scale multiplies all gradients. At the highest that fits, the largest stays in range; the smallest are flushed to
+# zero, fewer the higher the scale. Where too many are, the layers with the largest gradients are to stay in float32.
+
+SMALLEST_KEPT = -24  # format: exponent of float16's smallest number; half of it and less is flushed to zero
+
+
+def loss_scales(loss: str, met: Sequence[GradientsMet]) -> LossScales | None:
+    """The scales that fit, with what is flushed; None where no gradient becomes float16."""
+    if not met:
+        return None
+    highest = _highest(met)
+    lowest = next((power for power in range(min(highest, 0), highest) if flushed(met, power) <= MOST_FLUSHED), highest)
+    keep = _to_keep(met) if flushed(met, highest) > MOST_FLUSHED else ()
+    return LossScales(
+        loss=loss,
+        highest=2.0**highest,
+        lowest=2.0**lowest,
+        flushed=flushed(met, highest),
+        flushed_unscaled=flushed(met, 0),
+        overflows_unscaled=highest < 0,
+        keep=keep,
+        layers=tuple(_row(one, highest) for one in sorted(met, key=lambda one: -one.largest)),
+    )
+
+
+def flushed(met: Sequence[GradientsMet], power: int) -> float:
+    """The share of gradients other than zero that become zero at a loss scale of 2 ** power."""
+    total = sum((Counter(one.exponents) for one in met), Counter())
+    lost = sum(count for exponent, count in total.items() if exponent + power < SMALLEST_KEPT - 1)
+    return lost / max(total.total(), 1)
+
+
+def _highest(met: Sequence[GradientsMet]) -> int:
+    return floor(log2(LARGEST_FLOAT16 / max(one.largest for one in met)))
+
+
+def _to_keep(met: Sequence[GradientsMet]) -> tuple[str, ...]:
+    """The fewest modules, those of the largest gradients, without which a scale fits; () where none would do."""
+    left, kept = sorted(met, key=lambda one: one.largest), list[str]()
+    while left and flushed(left, _highest(left)) > MOST_FLUSHED:
+        module = left[-1].module
+        kept.append(module)
+        left = [one for one in left if one.module != module]
+    return tuple(kept) if left else ()
+
+
+def _row(one: GradientsMet, highest: int) -> GradientLayer:
+    smallest = 2.0 ** min(one.exponents, default=0)
+    count = sum(one.exponents.values())
+    return GradientLayer(one.module, one.operator, one.entry, one.largest, smallest, count, flushed([one], highest))

@@ -6,36 +6,49 @@ Where none is named, it is the first layer that is at fault.
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from align.core.atomic_files import atomic_folder
+import numpy as np
+
+from align.core.atomic_files import atomic_folder, atomic_path
+from align.core.dtypes import in_numpy, is_float
+from align.core.layer_scripts import Factory, LayerScript, as_call, leaf_expressions
 from align.core.name_map import SIDES
 from align.core.progress import silent
-from align.errors import CannotRunError
+from align.core.protocols import LayerScripter, ModelExporter
+from align.core.verdicts import ShownResult
+from align.errors import CannotRunError, DestinationError, UsageError, UserCodeError
 from align.forward.compare_forward import compare_forward
-from align.forward.repro_result import LayerRepro, ReproOutput
-from align.forward.script_layer import Given, LayerFiles, ScriptedLayer, scripter_of, watch_call
+from align.forward.compare_traces import paired_outputs
 from align.measure.measure_arrays import measure
 from align.models.inputs import read_inputs, save_inputs
-from align.models.open_side import open_sides
-from align.traces.module_calls import inputs_of_calls
+from align.models.live_calls import leaves, with_leaves
+from align.models.open_side import open_side, open_sides
+from align.models.rebuild_from_settings import proposed_arguments, wanted_arguments
+from align.models.user_code import find_function, run_user_code
+from align.traces.module_calls import inputs_of_calls, pair_inputs
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import say
 from align.words.message_words import close_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.name_map import NameMap
+    from align.core.name_map import NameMap, SideOf
+    from align.core.parameters import Shape
     from align.core.progress import Progress
     from align.core.protocols import Model
+    from align.core.traces import Capture, Measurement, Trace
     from align.forward.forward_result import ForwardComparison
-    from align.forward.repro_result import ReproSide
-    from align.models.open_side import Side
-    from align.traces.module_calls import CallPair
+    from align.models.open_side import Side, SideRequest
+    from align.traces.module_calls import CallKey, CallPair
+
 
 INPUTS = "inputs.npz"
 FILES = (INPUTS, *(f"{side}_{rest}" for side in SIDES for rest in ("layer.py", "weights.npz", "output.npz")))
@@ -173,3 +186,324 @@ def _around(pairs: Sequence[CallPair], inner: CallPair) -> CallPair:
 
 def _holds(path: str, inner: str) -> bool:
     return path != inner and (not path or inner.startswith(f"{path}."))
+
+
+# A live layer turned into a script that runs it alone, and the arrays that the script reads.
+
+
+def scripter_of(side: Side) -> LayerScripter:
+    """Return the adapter of a side; raises CannotRunError if no script can run its models."""
+    if isinstance(side.reader, LayerScripter):
+        return side.reader
+    raise CannotRunError.of("forward_error.no_script", framework=side.reader.name)
+
+
+class LayerFiles:
+    """What one pair of calls was given and returned, under the names of the files' arrays: the reference's."""
+
+    def __init__(self, pair: CallPair, reference: WatchedCall, candidate: WatchedCall) -> None:
+        self.pair = pair
+        self.calls: dict[SideOf, WatchedCall] = {"reference": reference, "candidate": candidate}
+        self._returned: dict[SideOf, dict[str, str]] = {"reference": {}, "candidate": {}}
+        for a, b, _ in paired_outputs(pair.reference, pair.candidate):
+            name = a.output or "output"
+            self._returned["reference"][a.output] = self._returned["candidate"][b.output] = name
+
+    @property
+    def own_inputs(self) -> tuple[str, ...]:
+        """Inputs of the candidate that are none of the reference's."""
+        theirs = self.calls["candidate"]
+        return tuple(name for name in theirs.inputs if name not in theirs.paired)
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """All inputs of both calls."""
+        theirs = self.calls["candidate"]
+        own = {f"candidate {name}": theirs.inputs[name] for name in self.own_inputs}
+        return {**self.calls["reference"].inputs, **own}
+
+    def input_name(self, side: SideOf, name: str) -> str:
+        """Where an input of one side's call stands."""
+        paired = self.calls[side].paired
+        return paired[name].output if name in paired else f"{side} {name}" if side == "candidate" else name
+
+    def outputs(self, side: SideOf) -> dict[str, Array]:
+        """What one side's call returned and the other's too."""
+        return {name: self.calls[side].outputs[own] for own, name in self._returned[side].items()}
+
+    def output_expressions(self, side: SideOf) -> dict[str, str]:
+        """How to reach these in what the layer returns."""
+        reached = leaf_expressions(self.calls[side].returned, "output")
+        return {name: reached[own] for own, name in self._returned[side].items()}
+
+
+class ScriptedLayer:
+    """One side's layer as a script; `weights` are its parameters and buffers, `name` says which side it is."""
+
+    def __init__(self, reader: LayerScripter, side: Side, name: SideOf, files: LayerFiles) -> None:
+        self._reader, self._side, self.name, self._files = reader, side, name, files
+        self._call = getattr(files.pair, name)
+        self._seen = files.calls[name]
+        self._layer = layer_at(side.model, self._call.module)
+        self._classes = reader.read_settings(self._layer)[0].classes
+        self.weights = reader.read_values(self._layer)
+
+    @cached_property
+    def script(self) -> str:
+        """The script's text."""
+        forms = self._reader.script_forms
+        factory = None if self._constructor else self._factory
+        made = self._constructor or forms.layer_at.format(repr(self._call.module))
+        place = self._call.module or say("repro_script.whole_model")
+        title = say("repro_script.title", layer=place, class_name=self._call.class_name, side=self._side.label)
+        arguments = as_call(self._seen.given, self._tensor)
+        outputs = self._files.output_expressions(self.name)
+        script = LayerScript(title, self.name, made, arguments, outputs, self._dtype, factory, bool(self.weights))
+        return script.write(forms)
+
+    def describe(self) -> ReproSide:
+        """Facts for the result."""
+        call = self._call
+        built_by: BuiltBy = "constructor" if self._constructor else "factory"
+        script = f"{self.name}_layer.py"
+        return ReproSide(self._side.label, call.module, call.class_name, call.call, script, built_by)
+
+    def _tensor(self, name: str) -> str | None:
+        if name not in self._seen.inputs:
+            return None
+        forms, place = self._reader.script_forms, self._files.input_name(self.name, name)
+        text = forms.tensor.format(f'given["{place}"]')
+        had, has = (_saved_dtype(value) for value in (self._files.inputs[place], self._seen.inputs[name]))
+        cast = had != has or not in_numpy(self._seen.inputs[name].dtype.name)
+        return forms.cast.format(text, dtype=self._seen.inputs[name].dtype.name) if cast else text
+
+    @property
+    def _dtype(self) -> str:
+        """The floating dtype that the layer must be cast to, "" if it is the ordinary one."""
+        found = {value.dtype.name for value in self.weights.values() if is_float(value.dtype.name)}
+        return found.pop() if len(found) == 1 and found != {"float32"} else ""
+
+    @cached_property
+    def _constructor(self) -> str:
+        """The call of a framework's own class that builds the layer, "" where none builds what the live one is."""
+        if not self._classes[0].startswith(f"{self._reader.name}."):
+            return ""
+        settings, wanted = self._reader.read_settings(self._layer)[0], wanted_arguments(type(self._layer))
+        for arguments, _ in proposed_arguments(settings, wanted, {}, {}):
+            built = self._reader.built(self._classes[0], arguments)
+            if built is not None and self._returns_the_same(built):
+                written = [f"{name}={arguments[name]!r}" for name in wanted if name in arguments]
+                return f"{self._classes[0]}({', '.join(written)})"
+        return ""
+
+    def _returns_the_same(self, built: Model) -> bool:
+        """Tell whether a new layer with the same weights returns the same, bit for bit."""
+        names = list(self._reader.read_values(built))
+        if len(names) != len(self.weights):
+            return False
+        with suppress(CannotRunError):
+            self._reader.load_values(built, dict(zip(names, self.weights.values(), strict=True)))
+            self._reader.place(built, None, self._dtype or None)
+            return run_user_code(partial(self._try, built), partial(UserCodeError, "running a layer alone"))
+        return False
+
+    def _try(self, built: Model) -> bool:
+        reader = self._reader
+
+        def tensor(name: str, leaf: Any) -> Any:
+            return reader.as_tensor(leaf, built) if name in self._seen.inputs else leaf
+
+        given = with_leaves(self._seen.given, tensor)
+        positions = [given.pop(key) for key in sorted(key for key in given if isinstance(key, int))]
+        with reader.evaluating(built):
+            found = dict(leaves(built(*positions, **given)))
+        arrays = {name: reader.as_array(leaf) for name, leaf in found.items()}
+        return all(_equal(arrays.get(name), value) for name, value in self._seen.outputs.items())
+
+    @property
+    def _factory(self) -> Factory:
+        """Where the user's function is; raises CannotRunError for a live model."""
+        place, separator, name = self._side.label.rpartition(":")
+        if not separator:
+            raise CannotRunError.of("forward_error.live_model", side=self._side.label)
+        path = Path(place).resolve() if place.endswith(".py") else None
+        called = name if self._reader.owns(find_function(self._side.label)) else f"{name}()"
+        if path is None:
+            return Factory(str(Path.cwd()), place, called)
+        return Factory(str(path.parent), path.stem, called)
+
+
+def _equal(mine: Array | None, theirs: Array) -> bool:
+    return mine is not None and mine.shape == theirs.shape and mine.tobytes() == theirs.tobytes()
+
+
+def _saved_dtype(value: Array) -> str:
+    return value.dtype.name if in_numpy(value.dtype.name) else np.dtype(np.float32).name
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a call is to be given: tensors that its counterpart had in the reference's run."""
+
+    trace: Trace
+    captures: Sequence[Capture]
+
+
+@dataclass(slots=True)
+class WatchedCall:
+    """What a call was given, by position and keyword, and returned: as it was, with arrays for tensors.
+
+    `inputs` and `outputs` are the tensors by leaf name; `paired` says which inputs are the reference's, and which.
+    """
+
+    given: dict[Any, Any] = field(default_factory=dict)
+    returned: Any = None
+    inputs: dict[str, Array] = field(default_factory=dict)
+    outputs: dict[str, Array] = field(default_factory=dict)
+    paired: dict[str, Capture] = field(default_factory=dict)
+
+
+def layer_at(model: Model, path: str) -> Model:
+    """Return the live layer at a path."""
+    return reduce(getattr, path.split("."), model) if path else model
+
+
+def watch_call(
+    reader: LayerScripter, model: Model, inputs: Mapping[str, Array], key: CallKey, given: Given
+) -> WatchedCall:
+    """Run a model, with the tensors of `given` for those of its call `key`; CannotRunError if there is no such call."""
+    forced = _Forced(key, given)
+    method = getattr(layer_at(model, key[0]), reader.script_forms.method)
+    spy = _Spy(method, key[1], reader.as_array)
+    reader.run(model, inputs, forced, {key[0]: spy})
+    if spy.calls <= key[1]:
+        raise CannotRunError.of("forward_error.called_less", layer=key[0], count=spy.calls)
+    spy.seen.paired = forced.paired
+    return spy.seen
+
+
+class _Forced:
+    """An InputSink that gives one call what it is to be given."""
+
+    def __init__(self, key: CallKey, given: Given) -> None:
+        self._key, self._given = key, given
+        self.paired: dict[str, Capture] = {}
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:
+        if (module, call) != self._key:
+            return None
+        pairs = pair_inputs(self._given.captures, inputs)
+        self.paired = {name: mine for name, mine in pairs.items() if mine.shape == inputs[name].shape}
+        return {name: self._given.trace.value(mine) for name, mine in self.paired.items()}
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Keep nothing."""
+
+
+class _Spy:
+    """A stand-in that lets a layer answer by itself, and keeps one of its calls."""
+
+    def __init__(self, method: Callable[..., Any], call: int, as_array: Callable[[Any], Array | None]) -> None:
+        self._method, self._call, self._as_array = method, call, as_array
+        self.calls = 0
+        self.seen = WatchedCall()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        if self.calls - 1 != self._call:
+            return self._method(*args, **kwargs)
+        self.seen.given = self._copied({**dict(enumerate(args)), **kwargs}, self.seen.inputs)
+        output = self._method(*args, **kwargs)
+        self.seen.returned = self._copied(output, self.seen.outputs)
+        return output
+
+    def _copied(self, value: Any, found: dict[str, Array]) -> Any:
+        def copied(name: str, leaf: Any) -> Any:
+            array = self._as_array(leaf)
+            if array is None:
+                return leaf
+            found[name] = np.array(array)
+            return found[name]
+
+        return with_leaves(value, copied)
+
+
+# What `align repro` wrote: one layer of both sides, to be run alone.
+
+BuiltBy = Literal["constructor", "factory"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReproSide:
+    """One side's layer: what the script is called, and whether it builds the layer or takes it out of the model."""
+
+    model: str
+    layer: str
+    class_name: str
+    call: int
+    script: str
+    built_by: BuiltBy
+
+
+@dataclass(frozen=True, slots=True)
+class ReproOutput:
+    """One tensor that the candidate's layer returned for the reference's inputs; no figures where the shapes differ."""
+
+    name: str
+    reference_shape: Shape
+    candidate_shape: Shape
+    measurement: Measurement | None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRepro(ShownResult):
+    """A folder that shows one layer of both sides alone; it decides nothing, so there is no verdict.
+
+    `own_inputs` are inputs of the candidate's layer that the reference's does not have, or has in another shape: the
+    candidate's own values are kept for them.
+    """
+
+    result_kind = "repro"
+    folder: str
+    reference: ReproSide
+    candidate: ReproSide
+    outputs: tuple[ReproOutput, ...]
+    own_inputs: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+# A model exported as an ONNX file: written whole, or not at all.
+
+Exporter = Literal["torchscript", "dynamo"]
+EXPORTERS: tuple[Exporter, ...] = ("torchscript", "dynamo")
+
+
+def export_model(
+    side: str | Model | Side | SideRequest,
+    destination: Path | str,
+    *,
+    inputs: Path | str | Mapping[str, Array],
+    exporter: str = "dynamo",
+    opset: int | None = None,
+    overwrite: bool = False,
+) -> Side:
+    """Export a model as it computes on these inputs, in evaluation mode, and return the side that was exported.
+
+    `exporter` is one of EXPORTERS, `opset` the version that it is to write. Raises DestinationError for a file that is
+    there, unless it may `overwrite` it, CannotRunError for a framework without exporters, and UserCodeError naming the
+    layer where the exporter fails.
+    """
+    path = Path(destination)
+    if exporter not in EXPORTERS:
+        raise UsageError.of("forward_error.no_exporter", exporter=exporter, known=EXPORTERS)
+    if path.exists() and not overwrite:
+        raise DestinationError.of("forward_error.export_exists", path=path)
+    given, opened = read_inputs(inputs), open_side(side)
+    if not isinstance(opened.reader, ModelExporter):
+        raise CannotRunError.of("forward_error.not_exported", framework=opened.reader.name)
+    with atomic_path(path) as temporary:
+        opened.reader.export_onnx(opened.model, given, temporary, {"exporter": exporter, "opset": opset})
+        for beside in temporary.parent.iterdir():
+            if beside != temporary:
+                beside.replace(path.parent / beside.name)  # large weights, which the graph names by this name
+    return opened

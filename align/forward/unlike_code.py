@@ -9,7 +9,7 @@ import numpy as np
 
 from align.forward.forward_result import FunctionFault
 from align.forward.functions.calls_followed import FollowedCalls, same_function
-from align.forward.functions.mending_calls import (
+from align.forward.functions.compare_functions import (
     by_line,
     function_fault,
     mending_calls,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.traces import CaptureSink
     from align.forward.functions.calls_followed import Counterpart
-    from align.forward.functions.mending_calls import Replaced
+    from align.forward.functions.compare_functions import Replaced
     from align.forward.functions.recorded_calls import RecordedCall, TensorKey
     from align.forward.relations.relation import Relation
     from align.traces.module_calls import CallKey

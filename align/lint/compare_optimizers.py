@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.lint.compare_schedules import common_steps, first_unlike_rate, is_whole, steps_a_period
-from align.lint.compare_settings import LayerPair, compare_settings
-from align.lint.lint_result import ComparedPart, SettingFinding
+from align.lint.compare_settings import ComparedPart, LayerPair, SettingFinding, compare_settings
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from align.core.layer_settings import LearningRates, ParameterGroup
     from align.core.name_map import NameMap
+    from align.core.protocols import LearningRates, ParameterGroup
     from align.rules.pitfalls import Pitfall
 
 RATE = "optimizer-learning-rate"

@@ -11,7 +11,7 @@ from align.lint.thresholds import PERIODS_COMPARED, RATE_TOLERANCE, USUAL_STEPS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from align.core.layer_settings import LearningRates
+    from align.core.protocols import LearningRates
 
 
 @dataclass(frozen=True, slots=True)

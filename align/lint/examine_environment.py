@@ -14,16 +14,21 @@ import re
 import shutil
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from align.core.registry import PluginState, plugin_states
 from align.core.verdicts import Coverage, Finding, Outcome, Severity, ShownResult, Verdict
+from align.rules.ascend_rules import crash_devices, crash_steps
 from align.rules.layer_rules import mappings_folder, read_rules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from align.rules.ascend_rules import CrashStep
+
 
 SwitchState = Literal["as wanted", "otherwise", "of no effect here", "not readable"]
 
@@ -70,7 +75,7 @@ class EnvironmentResult(ShownResult):
 
 DISTRIBUTION = "mindalign"
 OF_DEVELOPERS = ("dev", "demo", "fuzz")  # extras that no command needs
-DEVICES = {"cuda": "cuda", "gpu": "cuda", "npu": "npu", "ascend": "npu", "cpu": "cpu"}
+DEVICE_KINDS = {"cuda": "cuda", "gpu": "cuda", "npu": "npu", "ascend": "npu", "cpu": "cpu"}
 _STEP = re.compile(r"(?P<name>\w+)(?P<call>\((?P<argument>\w*)\))?")
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+).*extra == ['\"](?P<extra>[\w-]+)['\"]")
 
@@ -103,11 +108,16 @@ def examine_environment() -> EnvironmentResult:
         plugin.name: getattr(plugin, "environment", dict)() for plugin in usable
     }
     machine = machine_facts()
-    devices = {device for found in frameworks.values() for device in _devices(found)} | {"cpu"}
+    devices = {device for found in frameworks.values() for device in _requested_devices(found)} | {"cpu"}
     found = [_found(switch, devices, machine) for switch in switches() if switch.framework in frameworks]
     findings = (*_broken(states), *_numpy(frameworks), *(_finding(one) for one in found if one.state == "otherwise"))
     return EnvironmentResult(
-        frameworks, tuple(found), tuple(missing_packages()), machine, findings, _verdict(frameworks, findings)
+        frameworks,
+        tuple(found),
+        tuple(missing_packages()),
+        machine,
+        findings,
+        _environment_verdict(frameworks, findings),
     )
 
 
@@ -125,10 +135,10 @@ def _switches(document: dict[str, Any]) -> tuple[Switch, ...]:
     return tuple(Switch(**{**table, "alike": tuple(table.get("alike", ()))}) for table in document["switch"])
 
 
-def _devices(environment: Mapping[str, str]) -> Iterator[str]:
+def _requested_devices(environment: Mapping[str, str]) -> Iterator[str]:
     for name in ("device", "available device"):
         if name in environment:
-            yield DEVICES.get(environment[name].lower(), environment[name].lower())
+            yield DEVICE_KINDS.get(environment[name].lower(), environment[name].lower())
 
 
 def _found(switch: Switch, devices: set[str], machine: Mapping[str, str | int]) -> SwitchFound:
@@ -199,9 +209,9 @@ def missing_packages() -> Iterator[PackageGroup]:
 
 def machine_facts() -> dict[str, str | int]:
     """Python, NumPy, system, the processor's maker and flags, threads; memory and disk in bytes that are free."""
-    facts = dict(re.findall(r"^(vendor_id|flags)\s*: (.*)$", _text(Path("/proc/cpuinfo")), re.MULTILINE))
+    facts = dict(re.findall(r"^(vendor_id|flags)\s*: (.*)$", _file_text(Path("/proc/cpuinfo")), re.MULTILINE))
     vectors = [flag for flag in facts.get("flags", "").split() if flag.startswith(("avx", "amx"))]
-    memory = re.search(r"MemAvailable:\s+(\d+) kB", _text(Path("/proc/meminfo")))
+    memory = re.search(r"MemAvailable:\s+(\d+) kB", _file_text(Path("/proc/meminfo")))
     return {
         "python": platform.python_version(),
         "numpy": importlib.metadata.version("numpy"),
@@ -213,11 +223,11 @@ def machine_facts() -> dict[str, str | int]:
     }
 
 
-def _text(path: Path) -> str:
+def _file_text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def _verdict(frameworks: Mapping[str, Any], findings: tuple[Finding, ...]) -> Verdict:
+def _environment_verdict(frameworks: Mapping[str, Any], findings: tuple[Finding, ...]) -> Verdict:
     coverage = Coverage("frameworks", len(frameworks))
     errors = [one for one in findings if one.severity == "error"]
     if errors:
@@ -227,3 +237,92 @@ def _verdict(frameworks: Mapping[str, Any], findings: tuple[Finding, ...]) -> Ve
         return Verdict(Outcome.NOT_COMPARED, sentence("doctor.no_framework"), coverage)
     warnings = sum(one.severity == "warning" for one in findings)
     return Verdict(Outcome.ALIGNED, sentence("doctor.sound", names=[*frameworks], warnings=warnings), coverage)
+
+
+# What `align doctor` reads, as texts that are alike as long as the machine and its switches are: no framework is run.
+#
+# The switches of a framework that has just been imported follow from these: its version, the processor, the devices
+# and the variables of the environment.
+
+PACKAGES = ("torch", "mindspore", "numpy")
+# Besides those that `mappings/switches.toml` names: what chooses a device, or overrides a framework's own switch.
+VARIABLES = (
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+    "DEVICE_ID",
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+DEVICE_FILES = ("nvidia[0-9]*", "davinci[0-9]*", "kfd")  # format: names under /dev of cards of NVIDIA, Ascend and AMD
+DRIVER = Path("/proc/driver/nvidia")
+CHANGING = ("memory", "disk")  # facts of the machine that are others at each look
+
+
+def environment_facts() -> dict[str, Path | str]:
+    """By role: the processor and system, the devices, variables, versions, what is not installed, and the rules.
+
+    >>> sorted(environment_facts())
+    ['devices', 'machine', 'packages', 'switches', 'variables', 'versions']
+    """
+    machine = {name: fact for name, fact in machine_facts().items() if name not in CHANGING}
+    return {
+        "machine": _facts_text(machine),
+        "devices": " ".join(_cards()),
+        "variables": _facts_text(_variables()),
+        "versions": _facts_text({package: _version(package) for package in PACKAGES}),
+        "packages": _lacking(),
+        "switches": mappings_folder() / "switches.toml",
+    }
+
+
+def _facts_text(facts: dict[str, str] | dict[str, str | int]) -> str:
+    return "; ".join(f"{name}={fact}" for name, fact in facts.items())
+
+
+def _variables() -> dict[str, str]:
+    names = {*VARIABLES, *(switch.variable for switch in switches() if switch.variable)}
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+def _cards() -> Iterator[str]:
+    """Cards by their places under /dev, and what the driver says of their models."""
+    yield from sorted(path.name for pattern in DEVICE_FILES for path in Path("/dev").glob(pattern))
+    for path in (DRIVER / "version", *sorted(DRIVER.glob("gpus/*/information"))):
+        if path.is_file():
+            yield from path.read_text(encoding="utf-8", errors="replace").splitlines()[:1]
+
+
+@cache  # to list all packages takes a tenth of a second
+def _lacking() -> str:
+    return "lacking: " + " ".join(name for group in missing_packages() for name in group.missing)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+# What to run when a training crashes or hangs on a device, each line with its source.
+
+
+@dataclass(frozen=True, slots=True)
+class CrashAdvice(ShownResult):
+    """The steps for a device, its own first; it decides nothing, so there is no verdict."""
+
+    result_kind = "crash"
+    device: str
+    title: str
+    steps: tuple[CrashStep, ...]
+
+
+def advise_on_crash(device: str) -> CrashAdvice:
+    """The steps of `mappings/crash/` for a device; raises UsageError for one that has none.
+
+    >>> advise_on_crash("npu").steps[0].lines
+    ('export ASCEND_LAUNCH_BLOCKING=1', 'TRAIN')
+    """
+    device = device.strip().lower()
+    steps = crash_steps(device)
+    return CrashAdvice(device, crash_devices()[device].title, steps)

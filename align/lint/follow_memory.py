@@ -87,7 +87,7 @@ def follow_memory(
     command = _command(pid)
     seconds, resident, processes, ended = _samples(pid, born, every, longest, seen)
     trend = memory_trend(np.asarray(seconds), np.asarray(resident, float))
-    verdict = _verdict(trend, len(seconds))
+    verdict = _memory_verdict(trend, len(seconds))
     return MemoryFollowed(pid, command, processes, ended, tuple(seconds), tuple(resident), trend, verdict)
 
 
@@ -199,7 +199,7 @@ def _command(pid: int) -> str:
     return ""
 
 
-def _verdict(trend: MemoryTrend | None, samples: int) -> Verdict:
+def _memory_verdict(trend: MemoryTrend | None, samples: int) -> Verdict:
     coverage = Coverage("samples", samples)
     if trend is None:
         reason = sentence("memory_verdict.too_few", count=samples, least=LEAST_MEMORY_SAMPLES)

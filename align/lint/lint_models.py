@@ -10,19 +10,25 @@ from align.core.import_user_code import require_file
 from align.core.name_map import NameMap
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, SharedModelError, UsageError
-from align.lint.compare_losses import compare_losses
 from align.lint.compare_optimizers import compare_optimizers
 from align.lint.compare_schedules import steps_to_sample
-from align.lint.compare_settings import SEVERITY_ORDER, compare_settings, mark_padded_in_code, pair_layers
-from align.lint.lint_result import ComparedPart, LintResult, SettingFinding, joined_parts
-from align.lint.lint_sides import open_lint_side, settings_reader
+from align.lint.compare_settings import (
+    SEVERITY_ORDER,
+    ComparedPart,
+    LintResult,
+    SettingFinding,
+    compare_settings,
+    joined_parts,
+    mark_padded_in_code,
+    pair_layers,
+)
+from align.lint.lint_sides import compare_losses, open_lint_side, settings_reader, uncovered_settings, written_epsilons
 from align.lint.thresholds import USUAL_STEPS
-from align.lint.uncovered_settings import uncovered_settings, written_epsilons
 from align.models.open_side import refuse_one_object
 from align.models.source_lines import made_at, made_in
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
-from align.names.map_verdict import freezing, frozen_apart
+from align.names.map_result import freezing, frozen_apart
 from align.names.user_rules import NameRules, check_shapes
 from align.rules.pitfalls import pitfalls
 from align.words.catalogue import say, sentence
@@ -30,9 +36,8 @@ from align.words.catalogue import say, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.core.layer_settings import ParameterGroup
     from align.core.parameters import ParameterSet
-    from align.core.protocols import Model
+    from align.core.protocols import Model, ParameterGroup
     from align.lint.compare_settings import ComparedSettings, LayerPair
     from align.lint.lint_sides import LintSide, OptimizerSide
     from align.models.open_side import Side

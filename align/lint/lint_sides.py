@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.core.protocols import OptimizerReader, SettingsReader
+from align.core.protocols import OptimizerReader, SettingsReader, plain_settings
 from align.core.registry import check_packages, file_models, model_readers
 from align.errors import CannotRunError, SideError
+from align.lint.compare_settings import ComparedPart, LayerPair, SettingFinding, compare_settings
+from align.models.function_source import FRAMEWORKS
 from align.models.open_side import Side, build_side
 from align.models.user_code import find_function, load_function
-from align.words.catalogue import say
+from align.rules.pitfalls import Examples, Form, Pitfall, equal_settings, pitfalls
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from align.core.layer_settings import LayerSettings
-    from align.core.protocols import Model
+    from align.core.protocols import LayerSettings, Model, Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +174,231 @@ def _is_bare(side: Side) -> bool:
 def _refused(label: str, item: Any) -> Any:
     expected = " or ".join(reader.summary for reader in model_readers().values())
     raise SideError(label, say("lint_usage.other_value", kind=type(item).__name__, expected=expected))
+
+
+# Two losses compared: what they compute, every setting of theirs that a rule knows, and which it does not.
+
+TOPIC, REDUCTION = "losses", "loss-reduction"
+FAMILIES = ("torch.nn.", "mindspore.nn.", "mindspore.mint.nn.")
+SAME_FUNCTION = {
+    "SoftmaxCrossEntropyWithLogits": "CrossEntropyLoss",
+    "MAELoss": "L1Loss",
+    "MultilabelMarginLoss": "MultiLabelMarginLoss",
+}
+
+
+def compare_losses(sides: tuple[Side, Side], rules: Sequence[Pitfall]) -> ComparedPart:
+    """Compare two losses; what no rule compares, and a loss that no rule knows, could not be compared."""
+    settings = root_settings(sides[0]), root_settings(sides[1])
+    found = compare_loss_settings(settings, rules)
+    if not _same_function(settings):
+        return found
+    own = [rule for rule in rules if rule.topic == TOPIC]
+    missed = uncovered_settings((type(sides[0].model), type(sides[1].model)), settings, own)
+    problems = (sentence("lint_note.not_covered", what=one) for one in (*missed, *_reductions(settings, own)))
+    return replace(found, not_compared=(*found.not_compared, *problems))
+
+
+def compare_loss_settings(settings: tuple[LayerSettings, LayerSettings], rules: Sequence[Pitfall]) -> ComparedPart:
+    """Compare what is known of two losses that need not be there: what they compute, and the settings of rules."""
+    functions = _function(settings[0]), _function(settings[1])
+    unknown = [one.classes[0] for one, name in zip(settings, functions, strict=True) if not name]
+    if unknown:
+        names = dict.fromkeys(unknown)
+        return ComparedPart(not_compared=tuple(sentence("lint_note.unknown_class", name=name) for name in names))
+    if not _same_function(settings):
+        return ComparedPart((_other_function(settings, functions),), 1, 1)
+    compared = compare_settings([LayerPair(*settings)], [rule for rule in rules if rule.topic == TOPIC])
+    findings = tuple(replace(finding, part="loss") for finding in compared.findings)
+    return ComparedPart(findings, 1, compared.compared, compared.unread, not_compared=tuple(compared.missing))
+
+
+def _same_function(settings: tuple[LayerSettings, LayerSettings]) -> bool:
+    return "" != _function(settings[0]) == _function(settings[1])
+
+
+def _reductions(settings: tuple[LayerSettings, LayerSettings], rules: Sequence[Pitfall]) -> list[str]:
+    """The reduction of losses that no rule reads it of: that it is at its default does not tell that it is equal."""
+    known = next((rule for rule in rules if rule.id == REDUCTION), None)
+    unread = [one for one in settings if known is None or known.form_of(one.classes) is None]
+    return [sentence("lint_note.reduction", name=one.classes[0]) for one in unread]
+
+
+def _function(loss: LayerSettings) -> str:
+    """What a class of a framework, or one derived from it, computes; "" for one that users wrote."""
+    names = [name.rpartition(".")[2] for name in loss.classes if name.startswith(FAMILIES) and name.count(".") < 4]
+    name = next((name for name in names if not name.endswith("LossBase")), "")
+    return SAME_FUNCTION.get(name, name)
+
+
+def _other_function(settings: tuple[LayerSettings, LayerSettings], functions: tuple[str, str]) -> SettingFinding:
+    names = [one.classes[0].rpartition(".")[2] for one in settings]
+    return SettingFinding(
+        rule="loss-function",
+        severity="error",
+        reference="",
+        candidate="",
+        reference_class=names[0],
+        candidate_class=names[1],
+        setting=sentence("lint_setting.kind_of_loss"),
+        reference_setting=names[0],
+        candidate_setting=names[1],
+        effect=sentence("lint_effect.other_loss"),
+        change=f"nn.{functions[0]}(...)",
+        part="loss",
+    )
+
+
+# Settings that no rule of a class compares: of an optimizer or a loss, which no verdict may pass over, or of layers.
+#
+# Of norms and activations that users wrote no rule knows the classes, but what they call epsilon is one.
+
+# How a step is computed, not what it computes; the parameters and their rates, which are compared apart; and whether
+# labels are numbers of classes, which shows by itself.
+IMPLEMENTATION = {
+    "foreach", "fused", "capturable", "differentiable", "use_locking", "use_offload", "use_lazy", "size_average",
+    "reduce", "sparse", "lr", "learning_rate", "params",
+}  # fmt: skip
+HARMLESS = {  # what builds, shows, saves or moves, and so leaves the computation as it is
+    "__init__", "__init_subclass__", "__new__", "__repr__", "__str__", "__getstate__", "__setstate__", "__setattr__",
+    "__getattr__", "__deepcopy__", "__reduce__", "extra_repr", "state_dict", "load_state_dict", "add_param_group",
+    "set_train", "train", "eval", "to",
+}  # fmt: skip
+
+
+def uncovered_settings(
+    makers: tuple[type, type], sides: tuple[LayerSettings, LayerSettings], rules: Sequence[Pitfall]
+) -> list[str]:
+    """Name what no rule of both classes reads: arguments of either constructor, and methods that users wrote.
+
+    Of arguments those that are not at their default, and those that both sides have, with unlike values.
+    """
+    known = known_arguments(rules, (sides[0].classes, sides[1].classes))
+    found: list[str] = []
+    for number, (maker, side) in enumerate(zip(makers, sides, strict=True)):
+        chosen = _chosen(_framework_class(maker), side.values, sides[1 - number].values)
+        own = [f"{name}={value!r}" for name, value in chosen if name not in known[number]]
+        found += [sentence("lint_note.argument_of_class", argument=one, class_name=_name(side)) for one in own]
+    unlike = () if makers[0] is makers[1] else makers  # the methods of one class are equal
+    methods = [f"{cls.__name__}.{name}" for maker in unlike for cls, name in _replaced(maker)]
+    return found + [sentence("lint_note.method", name=name) for name in methods]
+
+
+def known_arguments(rules: Sequence[Pitfall], sides: tuple[Sequence[str], Sequence[str]]) -> list[set[str]]:
+    """The arguments of either side's class that rules compare, by the names of the classes and their bases."""
+    both = [forms for rule in rules if all(forms := [rule.form_of(classes) for classes in sides])]
+    return [{name for forms in both if (form := forms[number]) for name in _arguments(form)} for number in (0, 1)]
+
+
+def _arguments(form: Form) -> Iterator[str]:
+    if form.attributes:
+        yield from (name.partition(".")[0] for name in (*form.attributes, form.argument.replace("[", ".")))
+    yield from ("reduce", "average", "reduction") if form.means == "reduction" else ()
+
+
+def _chosen(maker: type, values: Mapping[str, Setting], others: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
+    """Arguments that a live object keeps and that are not as the constructor, or the other side, has them."""
+    for name, default in default_arguments(maker).items():
+        if name not in values:
+            continue
+        alike = default, others.get(name, default)
+        if not all(equal_settings(_tidy(values[name]), _tidy(one)) for one in alike):
+            yield name, values[name]
+
+
+def default_arguments(maker: type) -> dict[str, Setting]:
+    """The arguments of a constructor that may be left out, with what they are then, by name."""
+    parameters = inspect.signature(_constructor(maker)).parameters.values()
+    given = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+    return {name: value for name, value in sorted(plain_settings(given).items()) if name not in IMPLEMENTATION}
+
+
+def _constructor(maker: type) -> Callable[..., Any]:
+    """The constructor as it was written: MindSpore's decorators do not say what they wrap."""
+    function: Any = inspect.unwrap(maker.__init__)  # type: ignore[misc]
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    found: Callable[..., Any] = next((one for one in cells if getattr(one, "__name__", "") == "__init__"), function)
+    return found
+
+
+def _tidy(value: Setting) -> Setting:
+    """0 and False are one default, and no tensor stands for none."""
+    return float(value) if isinstance(value, bool) else value
+
+
+def _name(side: LayerSettings) -> str:
+    return side.classes[0].rpartition(".")[2] if side.classes else sentence("lint_place.unknown_class")
+
+
+def _framework_class(maker: type) -> type:
+    """The first class among a class and its bases that is a framework's; the class itself if none is."""
+    return next((cls for cls in maker.__mro__ if cls.__module__.partition(".")[0] in FRAMEWORKS), maker)
+
+
+def _replaced(maker: type) -> Iterator[tuple[type, str]]:
+    """Classes of users and the methods of a framework's class that they override."""
+    base = _framework_class(maker)
+    for cls in maker.__mro__[: maker.__mro__.index(base)]:
+        for name, value in vars(cls).items():
+            if name not in HARMLESS and _is_other(value, getattr(base, name, None)):
+                yield cls, name
+
+
+def _is_other(own: object, inherited: object) -> bool:
+    """Tell a function of the user's: torch puts its own step, wrapped for a profiler, into classes that inherit it."""
+    if not callable(own) or not callable(inherited):
+        return False
+    written = inspect.unwrap(own)
+    return isinstance(written, FunctionType) and written is not inspect.unwrap(inherited)
+
+
+NAMES = ("eps", "epsilon", "variance_epsilon", "norm_eps")
+FORMS = {"torch.nn.RMSNorm": Form(("torch.nn.RMSNorm",), "eps", lacking=1.1920929e-07)}  # of float32, if not given
+KNOWN = "epsilon"  # how rules call the setting
+
+
+def written_epsilons(pairs: Sequence[LayerPair]) -> list[Pitfall]:
+    """A rule for each pair of classes, one of them written by users, that both keep an epsilon and hold no layers."""
+    around = {side.path.rpartition(".")[0] for pair in pairs for side in (pair.reference, pair.candidate)}
+    found: dict[tuple[str, ...], Pitfall] = {}
+    for pair in pairs:
+        forms = _form(pair.reference), _form(pair.candidate)
+        inner = {pair.reference.path, pair.candidate.path}.isdisjoint(around)
+        if forms[0] and forms[1] and inner and not _is_known(pair):
+            found.setdefault((*forms[0].classes, "", *forms[1].classes), _rule((forms[0], forms[1])))
+    return list(found.values())
+
+
+def _rule(forms: tuple[Form, Form]) -> Pitfall:
+    return Pitfall(
+        id="written-epsilon",
+        topic="norms",
+        setting=KNOWN,
+        severity="error",
+        effect=sentence("lint_effect.small_values"),
+        forms=forms,
+        examples=Examples((), ()),
+        idle={},
+    )
+
+
+def _form(layer: LayerSettings) -> Form | None:
+    """Where a layer keeps its epsilon: as its rule says, or under one of the usual names."""
+    rule = next((rule for rule in _rules() if rule.form_of(layer.classes)), None)
+    form = rule.form_of(layer.classes) if rule else FORMS.get(layer.classes[0] if layer.classes else "")
+    if form is not None:
+        return replace(form, classes=tuple(name for name in layer.classes if name in form.classes))
+    name = next((name for name in NAMES if _is_number(layer.values.get(name))), None)
+    return Form(classes=layer.classes[:1], reads=name) if name and layer.classes else None
+
+
+def _is_known(pair: LayerPair) -> bool:
+    return any(rule.form_of(pair.reference.classes) and rule.form_of(pair.candidate.classes) for rule in _rules())
+
+
+def _rules() -> list[Pitfall]:
+    return [rule for rule in pitfalls() if rule.setting == KNOWN and rule.topic == "norms"]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

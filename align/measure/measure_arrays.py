@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.measurements import Measurement
+from align.core.traces import Measurement
 from align.measure.thresholds import LONGEST_DOT, MEASURED_BLOCK, PEEKED_ELEMENTS
 
 if TYPE_CHECKING:

@@ -6,22 +6,33 @@ it: the framework's own keep the other cores busy for a while after each layer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
-from math import isfinite, sqrt
-from typing import TYPE_CHECKING
+from math import isfinite, prod, sqrt
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from align.core.measurements import TensorStatistics
-from align.measure.thresholds import MOST_PERMUTED_AXES, SAMPLED_ELEMENTS, STATISTICS_BLOCK, STATISTICS_PIECE
+from align.core.dtypes import rounded_as
+from align.core.traces import TensorStatistics
+from align.measure.thresholds import (
+    CLEAR_LAYOUT_DISTANCE,
+    LEAST_LAYOUT_ELEMENTS,
+    MOST_PERMUTED_AXES,
+    SAMPLED_ELEMENTS,
+    STATISTICS_BLOCK,
+    STATISTICS_PIECE,
+)
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from align.core.dtypes import Array
+    from align.core.parameters import Shape
 
 
 _ONES = {np.dtype(dtype): np.ones(STATISTICS_PIECE, dtype) for dtype in (np.float32, np.float64)}
@@ -133,3 +144,197 @@ def relative_rms_distance(one: NDArray[np.float64], two: NDArray[np.float64]) ->
     with np.errstate(all="ignore"):
         share = float(np.sqrt(np.mean((one - two) ** 2) / np.mean(one**2)))
     return share if share == share else float("inf")
+
+
+# One tensor in two layouts: channels first or last, batch first or last, axes merged or split.
+#
+# Which layout it is, is read off the values, and only where these leave no doubt: unrelated values are apart by more
+# than their own size.
+
+
+@dataclass(frozen=True, slots=True)
+class PermutedLayout:
+    """The candidate's tensor is the reference's with its axes in this `order`, read with the candidate's `shape`."""
+
+    order: tuple[int, ...]
+    reference: Shape
+    candidate: Shape
+
+    @property
+    def is_same(self) -> bool:
+        """Tell whether both have one layout."""
+        return self.reference == self.candidate and self.order == tuple(range(len(self.order)))
+
+    @property
+    def note(self) -> str:
+        """The layout in words, "" for the same."""
+        if self.is_same:
+            return ""
+        shape, order = str(list(self.candidate)), list(self.order)
+        if order == [*range(len(order))]:
+            return sentence("layout_note.another_layout", shape=shape)
+        return sentence("layout_note.another_order", shape=shape, order=str(order))
+
+    def to_candidate(self, value: Array) -> Array:
+        """Bring the reference's value into the candidate's layout."""
+        return value if self.is_same else np.ascontiguousarray(value.transpose(self.order)).reshape(self.candidate)
+
+    def to_reference(self, value: Array) -> Array:
+        """Bring the candidate's value into the reference's layout."""
+        if self.is_same:
+            return value
+        turned = value.reshape([self.reference[axis] for axis in self.order])
+        return np.ascontiguousarray(turned.transpose(np.argsort(self.order)))
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedLayout:
+    """One side has the same values for each sample, the other has them once, or once with an axis of length 1."""
+
+    reference: Shape
+    candidate: Shape
+
+    @property
+    def is_same(self) -> bool:
+        """False: the shapes differ."""
+        return False
+
+    @property
+    def note(self) -> str:
+        """The layout in words."""
+        shapes = {"reference": str(list(self.reference)), "candidate": str(list(self.candidate))}
+        return sentence("layout_note.once_for_all", **shapes)
+
+    def to_candidate(self, value: Array) -> Array:
+        """Bring the reference's value into the candidate's layout."""
+        return _repeated(value, self.candidate)
+
+    def to_reference(self, value: Array) -> Array:
+        """Bring the candidate's value into the reference's layout."""
+        return _repeated(value, self.reference)
+
+
+Layout: TypeAlias = "PermutedLayout | RepeatedLayout"
+
+
+def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout | None:
+    """Return how the candidate lays out the reference's values; None if its shape differs and no value shows how."""
+    if reference.shape == candidate.shape:
+        return PermutedLayout(tuple(range(reference.ndim)), reference.shape, candidate.shape)
+    floats = rounded_as(reference.dtype.name) and rounded_as(candidate.dtype.name)
+    if (
+        reference.size != candidate.size
+        or not floats
+        or candidate.size < LEAST_LAYOUT_ELEMENTS
+        or reference.ndim > MOST_PERMUTED_AXES
+    ):
+        return None
+    places = np.random.default_rng(0).integers(0, candidate.size, SAMPLED_ELEMENTS)
+    sample = candidate.reshape(-1)[places].astype(np.float64)
+    distances = [(relative_rms_distance(values, sample), order) for order, values in axis_orders(reference, places)]
+    least, order = min(distances)
+    return PermutedLayout(order, reference.shape, candidate.shape) if least < CLEAR_LAYOUT_DISTANCE else None
+
+
+def only_layout(reference: Shape, candidate: Shape) -> PermutedLayout | None:
+    """The one order of the axes that makes one shape the other; None if there are several, or none.
+
+    Shapes that differ in axes of length 1 alone are one, as (b, c, 1, t) and (b, c, t).
+    """
+    mine, theirs = _lengths(reference), _lengths(candidate)
+    if mine == theirs:
+        return PermutedLayout(tuple(range(len(reference))), reference, candidate)
+    if len(set(mine)) < len(mine) or sorted(mine) != sorted(theirs):
+        return None
+    ones = [axis for axis, length in enumerate(reference) if length == 1]
+    return PermutedLayout((*ones, *(reference.index(length) for length in theirs)), reference, candidate)
+
+
+def _lengths(shape: Shape) -> list[int]:
+    """The lengths of all axes but those of length 1."""
+    return [length for length in shape if length > 1]
+
+
+def _is_repeated(whole: Array, once: Array) -> bool:
+    """Tell whether one tensor has for each sample what the other has once."""
+    inner = whole.shape[1:]
+    if whole.ndim < 2 or whole.size <= once.size or once.shape not in (inner, (1, *inner)):
+        return False
+    return bool(np.array_equal(whole, np.broadcast_to(whole[:1], whole.shape), equal_nan=whole.dtype.kind == "f"))
+
+
+def _repeated(value: Array, shape: Shape) -> Array:
+    size = prod(shape)
+    if value.size > size:
+        return np.ascontiguousarray(value[:1]).reshape(shape)
+    return value.reshape(shape) if value.size == size else np.broadcast_to(value.reshape(-1, *shape[1:])[:1], shape)
+
+
+class LearnedLayouts:
+    """How a port lays out its tensors: learnt where the values show it, and used where a fault hides it.
+
+    What is learnt of one shape counts for others that differ in the last axis alone.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Shape, Shape], tuple[int, ...]] = {}
+
+    def find(self, reference: Array, candidate: Array) -> Layout | None:
+        """As `find_permuted_layout`, or as it was with other tensors of these shapes."""
+        if _is_repeated(reference, candidate) or _is_repeated(candidate, reference):
+            return RepeatedLayout(reference.shape, candidate.shape)
+        layout = find_permuted_layout(reference, candidate)
+        key = _without_last(reference.shape, candidate.shape)
+        if layout is not None:
+            self._learn(key, layout)
+            return layout
+        known = self._known.get(key) if reference.size == candidate.size else None
+        return None if known is None else PermutedLayout(known, reference.shape, candidate.shape)
+
+    def _learn(self, key: tuple[Shape, Shape], layout: PermutedLayout) -> None:
+        if not layout.is_same:
+            keeps_last = layout.order[-1] == len(layout.order) - 1
+            if keeps_last or key == (layout.reference, layout.candidate):
+                self._known[key] = layout.order
+
+
+def _without_last(reference: Shape, candidate: Shape) -> tuple[Shape, Shape]:
+    if reference[-1:] == candidate[-1:]:
+        return reference[:-1], candidate[:-1]
+    return reference, candidate
+
+
+# Other inputs like the given ones: drawn from their elements, and left as they are where they are masks or orders.
+
+
+def inputs_drawn_from(inputs: Mapping[str, Array], seed: int, *, times: int = 1) -> dict[str, Array]:
+    """Draw each input from its own elements, with so many `times` as many samples; masks and orders stay."""
+    generator = np.random.default_rng(seed)
+    more = {name: np.concatenate([one] * times) if one.ndim else one for name, one in inputs.items()}
+    return {name: one if is_structure(one) else drawn_from(one, generator) for name, one in more.items()}
+
+
+def is_structure(value: Array) -> bool:
+    """Tell whether an input looks like a mask or an order."""
+    if not value.size:
+        return True
+    low, high = value.min(), value.max()
+    if low != high and ((value == low) | (value == high)).all():
+        return True
+    if value.dtype.kind not in "iu" or not value.ndim or value.shape[-1] < 2:
+        return bool(value.dtype.kind == "b")
+    earlier, later = value[..., :-1], value[..., 1:]
+    return bool((earlier <= later).all() or (earlier >= later).all())
+
+
+def drawn_from(value: Array, generator: np.random.Generator) -> Array:
+    """Draw each element from all of them; floats that are all alike become normal ones of that size."""
+    flat = value.reshape(-1)
+    if not flat.size:
+        return value
+    if value.dtype.kind in "fcV" and (flat == flat[0]).all():
+        size = abs(flat[0].astype(np.complex128)) or 1.0
+        normal: Array = (size * generator.standard_normal(value.shape)).astype(value.dtype)
+        return normal
+    drawn: Array = flat[generator.integers(0, flat.size, flat.size)].reshape(value.shape)
+    return drawn

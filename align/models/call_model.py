@@ -13,14 +13,16 @@ import numpy as np
 
 from align.core.name_map import SIDES
 from align.core.protocols import ModelCaller
+from align.core.traces import smallest_factor
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, InputsError, ModelFailedError, ModelFailure
-from align.models.fit_inputs import cast_findings
-from align.models.inputs import batches_of
-from align.models.live.call_sites import raised_at
-from align.models.nested_values import leaves
+from align.measure.limits import rounding_limit
+from align.measure.measure_arrays import measure
+from align.models.inputs import batches_of, cast_findings
+from align.models.live_calls import leaves, raised_at
 from align.models.record_calls import bind_inputs
-from align.models.thresholds import LONGEST_DEFAULT
+from align.models.restore_state import other_seed
+from align.models.thresholds import LONGEST_DEFAULT, SAME_SEED_RUNS
 from align.models.user_code import run_user_code
 from align.words.catalogue import say, sentence
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Inputs, Model
+    from align.core.traces import Capture, Trace
     from align.models.open_side import Side
 
     Sides = tuple[Side, Side]
@@ -151,3 +154,54 @@ def _listed(defaults: dict[str, str]) -> str:
 def _written(default: Any) -> str:
     text = repr(default)
     return text if len(text) <= LONGEST_DEFAULT else f"<{type(default).__name__}>"
+
+
+# Models that do not return the same twice are refused, and the layer named where it shows.
+
+
+def refuse_random(side: Side, inputs: Inputs, trace: Trace) -> None:
+    """Run a model that has left `trace` once more, from another seed; raises CannotRunError if that matters.
+
+    Then it is run up to three times more, from the seed of the first, to tell numbers that follow the seed from all
+    else.
+    """
+    with other_seed():
+        where = _first_unlike(side, inputs, trace)
+    if not where:
+        return
+    if again := next(filter(None, (_first_unlike(side, inputs, trace) for _ in range(SAME_SEED_RUNS))), ""):
+        raise CannotRunError.of("random_model.varies", label=side.label, where=again)
+    raise CannotRunError.of("random_model.draws", label=side.label, where=where)
+
+
+def _first_unlike(side: Side, inputs: Inputs, trace: Trace) -> str:
+    """The first layer that returns something else than in its trace, in words; "" if none does."""
+    sink = NondeterminismSink(trace)
+    side.runner.run(side.model, inputs, sink)
+    if sink.first is None:
+        return ""
+    return f"layer {sink.first.module!r} ({sink.first.class_name})" if sink.first.module else "its output"
+
+
+class NondeterminismSink:
+    """A CaptureSink that looks for the `first` tensor of a run that is not what it was in an earlier run (`trace`).
+
+    Kernels need not add in the same order twice: what is within some units in the last place is the same.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._earlier = {capture.key: capture for capture in trace.captures}
+        self.first: Capture | None = None
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Compare one capture."""
+        same = self._earlier.get(capture.key)
+        if self.first is None and same is not None and not self._is_steady(same, value):
+            self.first = capture
+
+    def _is_steady(self, same: Capture, value: Array) -> bool:
+        if same.shape != value.shape:
+            return False
+        measurement = measure(self._trace.value(same), value)
+        return smallest_factor(measurement, rounding_limit(measurement, same.dtype)) <= 1.0

@@ -11,8 +11,9 @@ import ast
 import sys
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from align.core.protocols import ModelRunner
 from align.models.function_source import called_name, function_source, is_own, methods_of, own_classes, shown
 from align.models.source_lines import climb
 from align.models.thresholds import DEEPEST_CALLS
@@ -20,7 +21,9 @@ from align.models.thresholds import DEEPEST_CALLS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from align.core.protocols import Model
     from align.models.function_source import FunctionSource
+
 
 UNCALLED = ("ModuleList", "CellList", "ModuleDict", "CellDict")  # lists whose items the code calls one by one
 ELEMENTWISE = {  # functions, methods and classes of single elements, in small letters and without underscores
@@ -277,3 +280,42 @@ def loop_lines(loop: ast.For, source: FunctionSource, name: str) -> list[int]:
     targets = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
     calls = (node for node in ast.walk(loop) if isinstance(node, ast.Call))
     return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id in targets]
+
+
+# Calls of a framework's public names, as a run or the source of a model shows them, and the adapter that sees them.
+
+CallKind = Literal["layer", "function", "method"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """Calls of one name from one place: so many `calls`, from `line` (`file.py:12`, "" if not known), in a module.
+
+    Of a layer `module` is its own path, and `line` is "": what calls a layer may stand far from what makes it.
+    """
+
+    api: str
+    kind: CallKind
+    module: str
+    line: str
+    calls: int
+
+
+@runtime_checkable
+class CallWatcher(ModelRunner, Protocol):
+    """Makes copies of a model whose calls of the framework's public names are seen."""
+
+    def watched(self, model: Model) -> Model:
+        """A copy that is watched; as `PrecisionRunner.cast_copy`."""
+
+    def watched_calls(self, model: Model) -> tuple[ApiCall, ...]:
+        """What a `watched` model called in its runs so far, in the order of the first calls."""
+
+    def called_layers(self, model: Model) -> tuple[ApiCall, ...]:
+        """The framework's layers that a model has, each as one call, without what these work with inside."""
+
+    def public_name(self, value: object) -> str:
+        """The name that users call a class or function by, "" for what is not the framework's."""
+
+    def tensor_methods(self) -> frozenset[str]:
+        """Names of the methods and attributes of a tensor."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import platform
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from align.core.about import __version__
-from align.core.protocols import GraphRunner
+from align.core.protocols import GraphRunner, Plugin
 from align.core.verdicts import Finding
 from align.models.source_lines import made_at
 from align.models.thresholds import LONGEST_VARIABLE, SEED
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from align.core.parameters import Shape
-    from align.core.protocols import Model
+    from align.core.protocols import Model, Setting
     from align.models.open_side import Side
+
 
 VARIABLES = (
     "ASCEND_", "ACL_", "ATB_", "CUBLAS_", "CUDA_", "CUDNN_", "DNNL_", "FLAGS_", "HCCL_", "KMP_", "LCCL_", "MINDSPORE_",
@@ -189,3 +190,57 @@ def _tensors(layer: Any, framework: str) -> Iterator[tuple[str, Shape]]:
         kinds = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__]
         if (framework, "Tensor") in kinds and (framework, "Parameter") not in kinds:
             yield name, tuple(int(size) for size in value.shape)
+
+
+# What a model is made of, without the model: modules with their classes, settings, tensors, children and code.
+
+ModuleKind = Literal["layer", "derived", "sequence", "list", "dict", "own"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinedTensor:
+    """A parameter or a buffer that a module itself holds; `kept` tells whether checkpoints have it."""
+
+    name: str
+    shape: Shape
+    dtype: str
+    trainable: bool
+    kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOutline:
+    """A module under the `name` that its parent gives it.
+
+    A `layer` is the framework's own; a `derived` one has code of its own around it; `sequence`, `list` and `dict` only
+    hold others. `arguments` build a layer, `settings` are its attributes. `forward` is the source of its code and
+    `takes` what that takes, as written. `same_as` is the path of a module that stands here again, "" for another one.
+    """
+
+    name: str
+    kind: ModuleKind
+    classes: tuple[str, ...]
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    arguments: Mapping[str, Setting] = field(default_factory=dict)
+    tensors: tuple[OutlinedTensor, ...] = ()
+    children: tuple[ModuleOutline, ...] = ()
+    forward: str = ""
+    takes: str = ""
+    line: str = ""
+    same_as: str = ""
+
+    @property
+    def class_name(self) -> str:
+        """The last part of the class's name."""
+        return self.classes[0].rpartition(".")[2] if self.classes else "Module"
+
+
+@runtime_checkable
+class ModelOutliner(Plugin, Protocol):
+    """Tells what a model is made of."""
+
+    def outline(self, model: Model) -> ModuleOutline:
+        """The model itself, with all that it holds."""
+
+    def ties(self, model: Model) -> tuple[tuple[str, str], ...]:
+        """Names of tensors that are one, the first name last: `(decoder.weight, embedding.weight)`."""

@@ -10,16 +10,23 @@ import ast
 import inspect
 import linecache
 import sys
+import warnings
+from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from align.models.thresholds import MOST_FUNCTIONS_READ
+from align.models.thresholds import MOST_FUNCTIONS_READ, MOST_STATEMENTS_READ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from align.core.protocols import Setting
+
 
 FRAMEWORKS = ("torch", "mindspore")
 NOT_OWN = (*FRAMEWORKS, "align", "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
@@ -197,3 +204,244 @@ def _local_names(function: FunctionNode) -> set[str]:
         one.asname or one.name.partition(".")[0] for node in inside if isinstance(node, IMPORTS) for one in node.names
     )
     return {*given, *stored, *nested, *imported}
+
+
+# Source that is written anew: an expression of a live function, for as long as a trial runs, and calls of layers.
+
+
+@dataclass(frozen=True, slots=True)
+class CodeChange:
+    """An expression in a file that is to be another one.
+
+    It begins at `line`, from 1, and `column`, the bytes of UTF-8 before it, as Python's syntax trees count; `before` is
+    its source, `after` what is to stand there. Where that adds an item to a list of layers, the names of `moves`
+    parameters behind it change.
+    """
+
+    file: str
+    line: int
+    column: int
+    before: str
+    after: str
+    moves: int = 0
+
+
+@contextmanager
+def edited(function: FunctionType, change: CodeChange) -> Iterator[bool]:
+    """Let a live function do meanwhile what its changed source says; yields False where that cannot be had."""
+    code = _edited_code(function, change)
+    if code is None or code.co_freevars != function.__code__.co_freevars:
+        yield False
+        return
+    before = function.__code__
+    function.__code__ = code
+    try:
+        yield True
+    finally:
+        function.__code__ = before
+
+
+def changed_line(text: str, change: CodeChange) -> tuple[str, str]:
+    """Return the lines of a file's text that a change is on, before and after it, in one line each."""
+    start = offset_of(text, change.line, change.column)
+    stop = start + len(change.before)
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", stop)
+    last = last if last >= 0 else len(text)
+    before, after = text[first:last], text[first:start] + change.after + text[stop:last]
+    return " ".join(before.split()), " ".join(after.split())
+
+
+def edited_text(text: str, change: CodeChange) -> str | None:
+    """Return the text with a change made; None where another expression stands at its place."""
+    start = offset_of(text, change.line, change.column)
+    stop = start + len(change.before)
+    return text[:start] + change.after + text[stop:] if text[start:stop] == change.before else None
+
+
+def offset_of(text: str, line: int, column: int) -> int:
+    r"""Where in a text with line ends of `\n` an expression begins; see CodeChange for line and column."""
+    lines = text.split("\n")
+    own = lines[line - 1] if line <= len(lines) else ""
+    return sum(len(one) + 1 for one in lines[: line - 1]) + len(own.encode()[:column].decode())
+
+
+def compiled(source: str | bytes, file: str) -> CodeType:
+    """Compile a module; what Python warns of in it was said when it was imported. Raises SyntaxError, ValueError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return compile(source, file, "exec", dont_inherit=True)
+
+
+def _edited_code(function: FunctionType, change: CodeChange) -> CodeType | None:
+    code = function.__code__
+    text = edited_text(source_text(function), change)
+    if text is None:
+        return None
+    try:
+        module = compiled(text, code.co_filename)
+    except (SyntaxError, ValueError):
+        return None
+    return next((one for one in _codes(module) if _place(one) == _place(code)), None)
+
+
+def source_text(function: FunctionType) -> str:
+    """The text of the file that a function stands in; "" where it cannot be read."""
+    return "".join(linecache.getlines(function.__code__.co_filename, function.__globals__))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield one
+            yield from _codes(one)
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_name, code.co_firstlineno
+
+
+def written(value: Setting) -> str:
+    """Return a setting as source, texts in double quotes."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(written, value))}{',' if len(value) == 1 else ''})"
+    return '"' + value + '"' if isinstance(value, str) else repr(value)
+
+
+def keywords(arguments: Mapping[str, Setting]) -> str:
+    """Return arguments as they stand in a call."""
+    return ", ".join(f"{name}={written(value)}" for name, value in arguments.items())
+
+
+def class_of(layer: str) -> type:
+    """The class of a full name, as `mindspore.nn.ReLU`."""
+    holder, _, name = layer.rpartition(".")
+    found: type = getattr(import_module(holder), name)
+    return found
+
+
+def name_in(file: str, layer: str) -> str:
+    """What the module of a file calls a class: `nn.ReLU`; "" where it imports neither the class nor what holds it."""
+    kind, name = class_of(layer), layer.rpartition(".")[2]
+    module = next((one for one in [*sys.modules.values()] if getattr(one, "__file__", None) == file), None)
+    for key, value in vars(module).items() if module else ():
+        if value is kind:
+            return key
+        if isinstance(value, ModuleType) and getattr(value, name, None) is kind:
+            return f"{key}.{name}"
+    return ""
+
+
+# What stands behind a local variable at the place where it is used.
+
+Block = tuple[ast.AST, str]  # a node, and the field in which it keeps statements
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def resolved(function: FunctionNode, value: ast.expr) -> ast.expr:
+    """Follow a local variable to what was assigned to it; the variable itself where that may be one of several."""
+    if not isinstance(value, ast.Name):
+        return value
+    before = [one for one in assignments(function).get(value.id, ()) if one.lineno < value.lineno]
+    filled = [one.value for one in before if one.value is not None and not _is_none(one.value)]
+    if len(filled) < 2:
+        return filled[0] if filled else value
+    last = max(before, key=lambda one: one.lineno)
+    return last.value if last.value is not None and _block_of(function, last) in _around(function, value) else value
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+@lru_cache(maxsize=MOST_FUNCTIONS_READ)
+def assignments(function: FunctionNode) -> Mapping[str, Sequence[ast.Assign | ast.AnnAssign]]:
+    """The statements of a function that assign to each of its variables alone."""
+    found: defaultdict[str, list[ast.Assign | ast.AnnAssign]] = defaultdict(list)
+    for node in nodes_of(function):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            for target in targets(node):
+                if isinstance(target, ast.Name):
+                    found[target.id].append(node)
+    return found
+
+
+def targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    """What a statement assigns to."""
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+@lru_cache(maxsize=MOST_STATEMENTS_READ)
+def nodes_of(part: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a function or a statement."""
+    return tuple(ast.walk(part))
+
+
+@lru_cache(maxsize=MOST_FUNCTIONS_READ)
+def storing_nodes(function: FunctionNode) -> tuple[ast.Assign | ast.AnnAssign | ast.Call, ...]:
+    """The statements and calls of a function that may keep something."""
+    return tuple(one for one in nodes_of(function) if isinstance(one, (ast.Assign, ast.AnnAssign, ast.Call)))
+
+
+@lru_cache(maxsize=MOST_FUNCTIONS_READ)
+def returned_values(function: FunctionNode) -> tuple[ast.expr, ...]:
+    """What a function returns."""
+    return tuple(one.value for one in _own_nodes(function) if isinstance(one, ast.Return) and one.value is not None)
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """All nodes of a function but those of functions and classes inside of it."""
+    for node in ast.iter_child_nodes(function):
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            yield from _own_nodes(node)
+
+
+def statements_before(function: FunctionNode, variable: ast.Name) -> list[ast.stmt] | None:
+    """The statement that assigns to a variable before it is used, and those that follow up to there.
+
+    None where that is not one line of statements, as in a loop that goes on with what it did before.
+    """
+    found: list[ast.stmt] = []
+    for holder, name, statement in _around_statements(function, variable):
+        block = getattr(holder, name)
+        for one in block[: block.index(statement)][::-1]:
+            found.append(one)
+            if isinstance(one, (ast.Assign, ast.AnnAssign)) and _assigns(one, variable.id):
+                return found[::-1]
+        if isinstance(holder, LOOPS):
+            return None
+    return None
+
+
+def _assigns(node: ast.Assign | ast.AnnAssign, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in targets(node))
+
+
+def _around_statements(function: FunctionNode, node: ast.AST) -> Iterator[tuple[ast.AST, str, ast.AST]]:
+    """The statements around a node, the innermost first, each with what holds it."""
+    parents = _parents(function)
+    while node in parents:
+        holder, name = parents[node]
+        if isinstance(getattr(holder, name), list) and isinstance(node, ast.stmt):
+            yield holder, name, node
+        node = holder
+
+
+def _around(function: FunctionNode, node: ast.AST) -> set[Block]:
+    return {(holder, name) for holder, name, _ in _around_statements(function, node)}
+
+
+def _block_of(function: FunctionNode, statement: ast.stmt) -> Block:
+    return _parents(function)[statement]
+
+
+@lru_cache(maxsize=MOST_FUNCTIONS_READ)
+def _parents(function: FunctionNode) -> Mapping[ast.AST, Block]:
+    """What holds each node of a function, and in which of its fields."""
+    found: dict[ast.AST, Block] = {}
+    for holder in nodes_of(function):
+        for name, value in ast.iter_fields(holder):
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, ast.AST) and not isinstance(one, ast.expr_context):
+                    found[one] = holder, name
+    return found

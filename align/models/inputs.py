@@ -6,10 +6,17 @@ under names of their own, `batch2/x`: what was written can be read again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import mmap
+import os
 import re
-from collections.abc import Mapping
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,16 +29,20 @@ from align.core.checkpoints import StoredTensor
 from align.core.dtypes import FLOATS, in_numpy, is_float, is_numeric, numpy_dtype
 from align.core.protocols import ModelCaller
 from align.core.registry import checkpoint_formats, model_readers
-from align.errors import InputsError
-from align.models.thresholds import MOST_INPUT_ELEMENTS, USUAL_INTEGER_BOUND
+from align.core.verdicts import Finding
+from align.errors import InputsError, ModelFailedError, UserCodeError
+from align.models.thresholds import MOST_CASTS_TRIED, MOST_INPUT_ELEMENTS, SMALLEST_SPILLED_BYTES, USUAL_INTEGER_BOUND
 from align.models.user_code import load_function
-from align.words.catalogue import say
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Inputs
+    from align.core.traces import Capture
+    from align.models.open_side import Side
+
 
 _SPEC = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:<(?P<below>\d+))?")
 _DTYPES = FLOATS | {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
@@ -254,3 +265,215 @@ def batches_from_names(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], .
     if not batches or set(batches) != set(range(1, len(batches) + 1)):
         return (dict(arrays),)
     return tuple(batches[number] for number in sorted(batches))
+
+
+# Inputs as a side takes them: the same numbers, where it must be in another dtype.
+#
+# torch's losses take int64 labels, MindSpore's int32, and a model in several precisions takes each input in that of
+# the layer that it goes to.
+
+_WHOLE = ("int64", "int32")  # what layers and losses index with, the usual one first
+
+
+def run_fitted(side: Side, inputs: Inputs, run: Callable[[Inputs], None]) -> Inputs:
+    """Run a side on inputs that it takes, and return them: `inputs`, or a copy in which some have another dtype.
+
+    Floating inputs of a model in several precisions get the dtype of the layer that they go to. Whole numbers are cast
+    only where the model fails without, on dtypes: the fewest that let it run. `run` may be called twice. Raises
+    ModelFailedError, the first one, if nothing helps.
+    """
+    given = _as_consumed(side, inputs)
+    try:
+        run(given)
+    except ModelFailedError as error:
+        other = _other_widths(side, given) if error.kind in ("dtype", "kernel") else None
+        if other is None:
+            raise
+        run(other)
+        return other
+    return given
+
+
+def cast_findings(role: str, side: Side, before: Inputs, after: Inputs) -> Iterator[Finding]:
+    """Note which inputs a side got in another dtype than that of what was given."""
+    casts = {
+        name: (value.dtype.name, new[name].dtype.name)
+        for old, new in zip(batches_of(before), batches_of(after), strict=True)
+        for name, value in old.items()
+        if value.dtype != new[name].dtype
+    }
+    if casts:
+        dtypes = casts.items()
+        cast = [sentence("side_finding.cast", name=name, old=old, new=new) for name, (old, new) in dtypes]
+        message = sentence("side_finding.inputs_cast", side=role, casts=cast)
+        yield Finding("inputs-cast", "note", side.label, message)
+
+
+def _other_widths(side: Side, inputs: Inputs) -> Inputs | None:
+    """The inputs with the fewest whole numbers in another width that let the side run; None if there are none."""
+    names = [name for name, value in batches_of(inputs)[0].items() if value.dtype.kind in "iu"]
+    choices = ((own, dtype) for size in range(len(names)) for own in combinations(names, size + 1) for dtype in _WHOLE)
+    for (own, dtype), _ in zip(choices, range(MOST_CASTS_TRIED), strict=False):
+        other = _cast(inputs, dict.fromkeys(own, dtype))
+        if other is not None and _runs(side, other):
+            return other
+    return None
+
+
+def _cast(inputs: Inputs, dtypes: Mapping[str, str]) -> Inputs | None:
+    """The inputs in other dtypes; None if nothing changes, or a number would."""
+    changed = [{name: value.astype(numpy_dtype(dtypes.get(name, value.dtype.name))) for name, value in one.items()}
+               for one in batches_of(inputs)]  # fmt: skip
+    pairs = [
+        (value, new[name])
+        for old, new in zip(batches_of(inputs), changed, strict=True)
+        for name, value in old.items()
+        if name in dtypes
+    ]
+    if all(old.dtype == new.dtype for old, new in pairs):
+        return None
+    if any(old.dtype.kind in "iu" and not np.array_equal(old, new) for old, new in pairs):
+        return None
+    return changed[0] if isinstance(inputs, dict) else changed
+
+
+def _runs(side: Side, inputs: Inputs) -> bool:
+    try:
+        side.runner.run(side.model, inputs, _Consumers({}))
+    except UserCodeError:
+        return False
+    return True
+
+
+def _as_consumed(side: Side, inputs: Inputs) -> Inputs:
+    """Floating inputs in the dtype of the layer that they go to, where the layers of a model have several."""
+    if not any(is_float(value.dtype.name) for value in batches_of(inputs)[0].values()):
+        return inputs
+    parameters = side.reader.read_parameters(side.model, side.label).parameters
+    dtypes = {one.module: one.dtype for one in reversed(parameters) if is_float(one.dtype)}
+    if len({one.dtype for one in parameters if is_float(one.dtype)}) < 2:
+        return inputs
+    for _ in batches_of(inputs)[0]:  # a model may fail before it comes to the next input
+        sink = _Consumers(dtypes, batches_of(inputs)[0])
+        with contextlib.suppress(UserCodeError):
+            side.runner.run(side.model, inputs, sink)
+        other = _cast(inputs, sink.wanted)
+        if other is None:
+            break
+        inputs = other
+    return inputs
+
+
+@dataclass
+class _Consumers:
+    """Sees which layer with parameters is given an input first; `dtypes` are those of the layers' own parameters.
+
+    A module that hands an input on to one inside is not the one that takes it.
+    """
+
+    dtypes: Mapping[str, str]
+    inputs: Batch = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        return {name: self.dtypes[module] for name, module in self.found.items()}
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Keep nothing of what modules return."""
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:  # noqa: ARG002 - what sinks get
+        """Find the inputs among what a module is given."""
+        for value in inputs.values() if module in self.dtypes else ():
+            for name, own in self.inputs.items():
+                before = self.found.get(name)
+                inside = before is None or module.startswith(f"{before}." if before else "")
+                if inside and is_float(own.dtype.name) and _is_same(own, value):
+                    self.found[name] = module
+
+
+def _is_same(own: Array, value: Array) -> bool:
+    return own.shape == value.shape and is_float(value.dtype.name) and np.array_equal(own.astype(value.dtype), value)
+
+
+# Arrays by name that lie in a file without a name and are mapped when they are read: they take no memory meanwhile.
+
+_NOTHING: Mapping[str, Array] = {}
+
+
+class SpilledArrays(MutableMapping[str, "Array"]):
+    """Copies of arrays; what is read is a read-only view of the file. A name that is given again takes new space.
+
+    The file is deleted with the object; views stay valid as long as they are held.
+
+    >>> kept = SpilledArrays({"w": np.ones(100_000)})
+    >>> kept["w"] = kept["w"] + 1
+    >>> float(kept["w"].sum())
+    200000.0
+    """
+
+    def __init__(self, arrays: Mapping[str, Array] = _NOTHING) -> None:
+        self._kept: dict[str, Array | tuple[int, np.dtype, tuple[int, ...]]] = {}  # type: ignore[type-arg]
+        self._file: int | None = None
+        self._end = 0
+        self.update(arrays)
+
+    def __setitem__(self, name: str, value: Array) -> None:
+        if value.nbytes <= SMALLEST_SPILLED_BYTES:
+            self._kept[name] = np.array(value)
+            return
+        if self._file is None:
+            self._file = _file_without_name()
+            weakref.finalize(self, os.close, self._file)
+        content = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+        written = 0
+        while written < len(content):
+            written += os.pwrite(self._file, content[written:], self._end + written)
+        self._kept[name] = self._end, value.dtype, value.shape
+        self._end += -(-len(content) // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+
+    def __getitem__(self, name: str) -> Array:
+        kept = self._kept[name]
+        if isinstance(kept, np.ndarray) or self._file is None:
+            return np.array(kept)
+        offset, dtype, shape = kept
+        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        mapped = mmap.mmap(self._file, count, access=mmap.ACCESS_READ, offset=offset)
+        return np.frombuffer(mapped, np.uint8).view(dtype).reshape(shape)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kept
+
+    def __delitem__(self, name: str) -> None:
+        del self._kept[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+class MadeArrays(Mapping[str, "Array"]):
+    """Arrays that are made when they are read, each by its name, and not kept."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Array]]) -> None:
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> Array:
+        return self._makers[name]()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+def _file_without_name() -> int:
+    handle, path = tempfile.mkstemp(prefix="align-")
+    Path(path).unlink()
+    return handle

@@ -6,13 +6,18 @@ one keeps its memory.
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from align.core.protocols import Plugin
+from align.models.live_calls import leaves, user_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
@@ -247,3 +252,98 @@ class LossScaleReader(LoopHost, Protocol):
 
     def kernels_faked(self, scaler: Any) -> AbstractContextManager[None]:
         """Let a flow run on a device that lacks its kernels, by others that compute the same."""
+
+
+# Hooks on all modules of a model in a loop that is not ours, forward and backward; all are taken off again.
+
+
+def line_of_user(home: str) -> str:
+    """`file:line` of the user's code that is running, files in the folder `home` from there; "" if none is."""
+    return user_line(home)
+
+
+class LoopHooks:
+    """Counts the calls of modules within a step, and tells a sink of them; `step` is set by whoever counts steps.
+
+    Calls that raise and are caught by the user's model are forgotten when the module around them returns.
+    """
+
+    def __init__(self, sink: LoopSink, forms: LoopForms, *, backward: bool = True) -> None:
+        self.step = 0
+        self.running: list[tuple[LoopCall, Any]] = []
+        self._sink, self._forms, self._backward = sink, forms, backward
+        self._calls: Counter[str] = Counter()
+
+    def begin(self, step: int) -> None:
+        """A step begins: calls are counted anew."""
+        self.step = step
+        self._calls.clear()
+
+    @contextmanager
+    def on_modules(self, modules: Iterable[tuple[str, Any]]) -> Iterator[None]:
+        """See all calls of these modules, given by path."""
+        with ExitStack() as stack:
+            for path, module in modules:
+                before = module.register_forward_pre_hook(partial(self._before, path), with_kwargs=True)
+                stack.callback(before.remove)
+                stack.callback(self._forms.on_return(module, partial(self._after, path)))
+            yield
+
+    def _before(self, path: str, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        call = LoopCall(path, self._calls[path], type(module).__name__, len(self.running))
+        self._calls[path] += 1
+        self.running.append((call, module))
+        self._sink.entered(call, module, args, kwargs)
+
+    def _after(self, _path: str, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
+        if not any(one is module for _, one in self.running):  # hooks were put on while it ran
+            return
+        call, found = self.running.pop()
+        while found is not module:
+            call, found = self.running.pop()
+        self._sink.returned(call, module, args, kwargs, output)
+        for name, leaf in leaves(output) if self._backward else ():
+            if self._forms.differentiable(leaf):
+                self._forms.on_gradient(leaf, partial(self._sink.arrived, call, name))
+
+
+# Whether layers of activation checkpointing are computed again on the way back, as a side by itself does.
+#
+# Otherwise they run once, as all layers do: then what they take and return, and the gradients of it, are seen like
+# any.
+
+_recomputes = ContextVar("recomputes", default=False)
+_noted: ContextVar[list[bool] | None] = ContextVar("noted", default=None)
+
+
+def layers_run_once() -> bool:
+    """Tell whether steps are to pass checkpointing by."""
+    return not _recomputes.get()
+
+
+@contextmanager
+def layers_recomputed() -> Iterator[None]:
+    """Let steps in this block run as a side takes them by itself."""
+    token = _recomputes.set(True)
+    try:
+        yield
+    finally:
+        _recomputes.reset(token)
+
+
+def note_recompute() -> None:
+    """Note that something is checkpointed, though it is passed by."""
+    noted = _noted.get()
+    if noted is not None:
+        noted.append(True)
+
+
+@contextmanager
+def recompute_noted() -> Iterator[list[bool]]:
+    """Yield a list that is not empty any more once something was passed by in this block."""
+    noted: list[bool] = []
+    token = _noted.set(noted)
+    try:
+        yield noted
+    finally:
+        _noted.reset(token)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from align.checkpoints.extents import require_unchanged
-from align.checkpoints.names_in_file import state_beside_weights
+from align.checkpoints.inspect_checkpoint import unfinished_error
+from align.checkpoints.names_in_file import matched_without_wrappers, state_beside_weights, wrapper_words
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
-from align.checkpoints.unfinished_weights import unfinished_error
-from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
 from align.core.atomic_files import existing_file
 from align.core.import_user_code import require_file
 from align.core.protocols import GraphRunner, ModelCopier, ModelPlacer, ModelRunner

@@ -23,14 +23,12 @@ import numpy as np
 from align.errors import UserCodeError
 from align.models.thresholds import DEEPEST_ATTRIBUTE
 from align.models.user_code import run_user_code
-from align.rules.pitfalls import pitfalls
-from align.rules.setting_forms import SAME, axes_of
+from align.rules.pitfalls import SAME, axes_of, pitfalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from align.core.layer_settings import LayerSettings, Setting
-    from align.core.protocols import Model
+    from align.core.protocols import LayerSettings, Model, Setting
 
     Arguments = dict[str, Setting]
     Wanted = dict[str, inspect.Parameter]

@@ -17,7 +17,7 @@ from align.core.import_user_code import import_user_code, users_code
 from align.core.protocols import Preparer
 from align.core.registry import check_packages, model_readers
 from align.errors import AlignError, SideError, UserCodeError
-from align.models.live.call_sites import raised_at
+from align.models.live_calls import raised_at
 from align.models.thresholds import ARGUMENTS_SHOWN
 from align.words.catalogue import say
 

@@ -15,11 +15,11 @@ from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Permute
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import NothingInCommonError
-from align.names.from_file.map_sides import open_map_sides
-from align.names.layers.read_layers import is_turned, roles_by_name
 from align.names.map_file import read_rules
 from align.names.map_result import MapCheck
+from align.names.map_sides import open_map_sides
 from align.names.matching.match_names import match_names
+from align.names.read_layers import is_turned, roles_by_name
 from align.names.user_rules import NameRules
 from align.words.catalogue import say, sentence
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
     from align.models.open_side import Side
-    from align.names.layers.read_layers import Layer
+    from align.names.read_layers import Layer
 
 
 SIDES: tuple[SideName, SideName] = ("source", "target")

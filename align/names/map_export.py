@@ -8,26 +8,33 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import write_text
-from align.core.transforms import Identity
-from align.errors import UsageError
-from align.names.map_file import write_map
-from align.names.map_file_parts.map_lines import OURS
-from align.names.map_file_parts.map_text import SCHEMA
-from align.names.map_verdict import refuse_doubled
-from align.names.open_choices import lines_for_unmatched, open_choices
+from align.core.piece_transforms import Part, Slice
+from align.core.transforms import IDENTITY, Identity, Permute
+from align.errors import MapError, UsageError
+from align.names.fold_names import NUMBER, quote_ranges
+from align.names.map_file import KeptLines, kept_lines, map_file_text, read_users_rules, rules_of_text, write_map
+from align.names.map_result import refuse_doubled
+from align.names.map_text import OURS, SCHEMA, rule_text, trial_text
+from align.names.thresholds import MOST_LINES_OF_A_GROUP, MOST_ORDERED_PIECES, SUGGESTED_NAMES
+from align.names.user_rules import NameRules
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from align.core.parameters import Parameter, Shape
     from align.core.transforms import Transform
-    from align.names.map_file import KeptLines
     from align.names.map_result import MapResult
+
+    Shapes = tuple[Mapping[str, Shape], Mapping[str, Shape]]
+    Group = tuple[tuple[str, ...], tuple[str, ...], str]  # sources, targets, reason
 
 
 SUFFIXES = (".toml", ".csv", ".json")
@@ -144,3 +151,309 @@ def shape_text(shape: Shape) -> str:
     ('2x3', '')
     """
     return "x".join(map(str, shape))
+
+
+# For what stays open the lines to write into the map file, ready to paste; what repeats in each block is told once.
+#
+# Of a layer's parameters that with the most axes gets lines, since the others follow it. A line of a run `{0..11}`
+# says the same of each block; what is wrong for one of them gets a line of its own beside it.
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChoice:
+    """Open names of both sides, in runs of all blocks that are alike, and the lines of which one settles them.
+
+    No lines where others settle the same layers; `left_out` counts those that were too many.
+    """
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    reason: str
+    blocks: int
+    lines: tuple[str, ...]
+    left_out: int = 0
+
+    def as_comments(self) -> list[str]:
+        """What the map file says of it, in comments of align's."""
+        return [
+            say("map_file.ambiguous", mark=OURS, reason=self.reason),
+            *(f"{OURS}   source {name}" for name in self.sources),
+            *(f"{OURS}   target {name}" for name in self.targets),
+            say("map_file.candidates" if self.lines else "map_file.settled_elsewhere", mark=OURS),
+            *(f"{OURS}     {line}" for lines in self.lines for line in lines.split("\n")),
+            *([say("map_file.more_candidates", mark=OURS, count=self.left_out)] if self.left_out else []),
+        ]
+
+
+def open_choices(groups: Iterable[Group], shapes: Shapes) -> list[OpenChoice]:
+    """Return the choices that a map leaves open; `shapes` are those of the parameters of each side by name."""
+    found: list[OpenChoice] = []
+    runs = list(_alike(list(groups), shapes))
+    most = _with_most_axes(runs, shapes)
+    for place, alike in enumerate(runs):
+        sources, targets, reason = alike[0]
+        texts = _in_runs([(*one, *other) for one, other, _ in alike])
+        names = dict(zip((*((0, name) for name in sources), *((1, name) for name in targets)), texts, strict=True))
+        is_told = any(place == most[_owners(group)] for group in alike)
+        lines = list(dict.fromkeys(_lines(sources, targets, shapes, names))) if is_told else []
+        shown, left = tuple(lines[:MOST_LINES_OF_A_GROUP]), max(0, len(lines) - MOST_LINES_OF_A_GROUP)
+        count = len(sources)
+        found.append(OpenChoice(tuple(texts[:count]), tuple(texts[count:]), reason, len(alike), shown, left))
+    return found
+
+
+def lines_for_unmatched(unmatched: Iterable[tuple[str, str, Sequence[str]]], shapes: Shapes) -> list[str]:
+    """Return lines that pair names without counterpart with what fits of those left on the other side.
+
+    Each of `unmatched` is its side, its name and the names that come closest. These count where their shape fits; else
+    what alone fits, if that is little. It is a guess that a user makes: nothing speaks for it but names and shapes.
+    """
+    left: dict[object, list[str]] = {}
+    rows = list(unmatched)
+    for side, name, _ in rows:
+        if side == "target":
+            left.setdefault(_lengths(shapes[1].get(name, ())), []).append(name)
+    groups: list[Group] = []
+    for name, close in ((name, close) for side, name, close in rows if side == "source"):
+        shape = shapes[0].get(name, ())
+        others = left.get(_lengths(shape), [])
+        for few in (close, others if len(others) <= SUGGESTED_NAMES else []):
+            if fitting := [one for one in few if any(_changes(shape, shapes[1].get(one, ()), either=False))]:
+                groups.append(((name,), tuple(fitting), ""))
+                break
+    return [line for choice in open_choices(groups, shapes) for line in choice.lines]
+
+
+def _lengths(shape: Shape) -> tuple[int, ...]:
+    """The lengths of a shape in any order: a matrix may be turned, a kernel of one be none."""
+    return tuple(sorted(length for length in shape if length != 1))
+
+
+def _with_most_axes(runs: Sequence[Sequence[Group]], shapes: Shapes) -> dict[object, int]:
+    """The run that tells of the same layers as others, and whose tensors have the most axes."""
+    found: dict[object, tuple[int, int]] = {}
+    for place, run in enumerate(runs):
+        axes = max((len(shapes[0].get(name, ())) for name in run[0][0]), default=0)
+        for group in run:
+            key = _owners(group)
+            found[key] = max(found.get(key, (-1, 0)), (axes, -place))
+    return {key: -place for key, (_, place) in found.items()}
+
+
+def _owners(group: Group) -> tuple[frozenset[str], frozenset[str]]:
+    left, right = (frozenset(name.rpartition(".")[0] for name in names) for names in group[:2])
+    return left, right
+
+
+def _alike(groups: Sequence[Group], shapes: Shapes) -> Iterator[list[Group]]:
+    """Yield groups that are one but for numbers which all grow by 1 from each to the next."""
+    likes: dict[object, list[Group]] = {}
+    for group in groups:
+        sources, targets, reason = group
+        held = *(shapes[0].get(name) for name in sources), *(shapes[1].get(name) for name in targets)
+        words = tuple(NUMBER.sub("#", name) for name in sources), tuple(NUMBER.sub("#", name) for name in targets)
+        likes.setdefault((words, held, reason), []).append(group)
+    for own in likes.values():
+        run = own[:1]
+        for before, group in pairwise(own):
+            if _follows(before, group, run):
+                run.append(group)
+            else:
+                yield run
+                run = [group]
+        yield run
+
+
+def _steps(before: Group, group: Group) -> list[int]:
+    return [after - number for number, after in zip(_numbers(before), _numbers(group), strict=True)]
+
+
+def _numbers(group: Group) -> list[int]:
+    return [int(number) for name in (*group[0], *group[1]) for number in NUMBER.findall(name)]
+
+
+def _follows(before: Group, group: Group, run: Sequence[Group]) -> bool:
+    """Tell whether the numbers that change within a run, one of each name, are greater by 1."""
+    if any("{" in name or "}" in name for name in (*group[0], *group[1])):
+        return False
+    steps = _steps(before, group)
+    known = _steps(run[0], run[1]) if run[1:] else steps
+    return steps == known and set(steps) <= {0, 1} and all(own.count(1) == 1 for own in _by_name(group, steps))
+
+
+def _by_name(group: Group, numbers: Sequence[int]) -> Iterator[list[int]]:
+    start = 0
+    for name in (*group[0], *group[1]):
+        count = len(NUMBER.findall(name))
+        yield list(numbers[start : start + count])
+        start += count
+
+
+def _in_runs(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The names of all rows as one row of texts, with runs where numbers change."""
+    if len(rows) == 1:
+        return list(map(quote_ranges, rows[0]))
+    texts = []
+    for first, last in zip(rows[0], rows[-1], strict=True):
+        ends = iter(zip(NUMBER.findall(first), NUMBER.findall(last), strict=True))
+        texts.append(NUMBER.sub(lambda _, ends=ends: _run(*next(ends)), first))  # type: ignore[misc]
+    return texts
+
+
+def _run(first: str, last: str) -> str:
+    return first if first == last else f"{{{first}..{last}}}"
+
+
+def _lines(
+    sources: Sequence[str], targets: Sequence[str], shapes: Shapes, names: Mapping[tuple[int, str], str]
+) -> Iterator[str]:
+    """Yield the line of each candidate: a pair that fits as it is or turned, else pieces in every order."""
+    found = False
+    for source in sources:
+        for target in targets:
+            one_to_one = len(sources) == len(targets) == 1
+            for change in _changes(shapes[0].get(source, ()), shapes[1].get(target, ()), either=one_to_one):
+                found = True
+                yield rule_text(names[0, source], [(names[1, target], change)])
+    if not found:
+        yield from _pieces(sources, targets, shapes, names)
+
+
+def _changes(source: Shape, target: Shape, *, either: bool) -> Iterator[Transform]:
+    """What may become of a value; of a square matrix that alone may be another, `either` way round."""
+    lengths = [[length for length in shape if length != 1] for shape in (source, target)]
+    if source == target or lengths[0] == lengths[1]:
+        yield IDENTITY
+    if len(source) == 2 and source[::-1] == target and (source != target or either):
+        yield Permute((1, 0))
+
+
+def _pieces(
+    sources: Sequence[str], targets: Sequence[str], shapes: Shapes, names: Mapping[tuple[int, str], str]
+) -> Iterator[str]:
+    """Yield the lines that cut one source into the targets, or join the sources in one target, in every order."""
+    cut = len(sources) == 1
+    whole, pieces, side = (sources[0], targets, 1) if cut else (targets[0], sources, 0)
+    of_whole = shapes[1 - side].get(whole, ())
+    of_pieces = [shapes[side].get(name, ()) for name in pieces]
+    joined = of_whole and all(one[1:] == of_whole[1:] for one in of_pieces)
+    if not (cut or len(targets) == 1) or not joined or sum(one[0] for one in of_pieces) != of_whole[0]:
+        return
+    orders = permutations(pieces) if len(pieces) <= MOST_ORDERED_PIECES else [tuple(pieces)]
+    for order in orders:
+        placed, start = [], 0
+        for name in order:
+            stop = start + shapes[side][name][0]
+            step = Slice(0, start, stop, of_whole) if cut else Part(0, start, stop, of_whole)
+            placed.append((name, step))
+            start = stop
+        if cut:
+            yield rule_text(names[0, whole], [(names[1, name], step) for name, step in placed])
+        else:
+            yield "\n".join(rule_text(names[0, name], [(names[1, whole], step)]) for name, step in placed)
+
+
+# The rules of a map: the file that the user gives for it, and what they wrote into the file that is made again.
+
+
+@dataclass(frozen=True, slots=True)
+class MapRules:
+    """All rules together, the user's lines of the file that is to be written, and what both files keep of trials."""
+
+    rules: NameRules = field(default_factory=NameRules)
+    kept: KeptLines | None = None
+    tried: tuple[KeptTrial, ...] = ()
+
+
+def read_map_rules(rules: Path | None, out: Path | None = None) -> MapRules:
+    """Read both files, `out` only if it is an editable map that is there; those of `rules` come first.
+
+    Only what the user said is a rule; what align found is found again.
+
+    Raises MissingFileError, or MapError with all faults, among them names for which the two say different things.
+    """
+    if rules is not None and out is not None and out.exists() and rules.exists() and rules.samefile(out):
+        rules = None
+    tried = _tried(out, rules)
+    given = read_users_rules(rules) if rules is not None else NameRules()
+    if out is None or not is_editable(out):
+        return MapRules(given, tried=tried)
+    kept = kept_lines(out)
+    if rules is None:
+        return MapRules(kept.rules, kept, tried)
+    unlike = {name: to for name, (to, _) in given.names.items() if kept.rules.names.get(name, (to,))[0] != to}
+    if unlike:
+        faults = [
+            say(
+                "rule_fault.says_otherwise",
+                name=given.named(name),
+                target=to,
+                file=out,
+                own=kept.rules.named(name),
+                other=kept.rules.names[name][0],
+            )
+            for name, to in unlike.items()
+        ]
+        raise MapError(given.label, faults, say("names_reason.one_of_two_files", file=out))
+    return MapRules(_both(given, kept.rules), kept, tried)
+
+
+def _tried(*files: Path | None) -> tuple[KeptTrial, ...]:
+    there = [file for file in files if file is not None and is_editable(file) and file.exists()]
+    return tuple(found for file in there if (found := kept_trial(file)))
+
+
+def _both(first: NameRules, second: NameRules) -> NameRules:
+    return replace(
+        first,
+        label=first.label if not second.all_rules else f"{first.label} and {second.label}",
+        names=second.names | first.names,
+        further=dict(second.further) | dict(first.further),
+        renames=(*first.renames, *(one for one in second.renames if one not in first.renames)),
+        dropped_source=first.dropped_source | second.dropped_source,
+        dropped_target=first.dropped_target | second.dropped_target,
+        lines={} if second.all_rules else first.lines,
+    )
+
+
+def require_used(unused: tuple[str, ...], rules: NameRules) -> None:
+    """Raise MapError listing the rules that matched nothing, with their lines."""
+    if unused:
+        faults = [say("rule_fault.unused", rule=rule, line=rules.lines.get(rule)) for rule in unused]
+        raise MapError(rules.label, faults, say("names_reason.mend_rules"))
+
+
+# What a map file keeps of a trial: the pairs that it found, and a comment that says what it was made of.
+
+_LINE = re.compile(
+    rf"{OURS} TRIED (?P<made_of>[0-9a-f]+) (?P<whole>whole|part) (?P<found>\d+)(?P<rules>(?: [0-9a-f]+)*)(?:: .*)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTrial:
+    """What a map file keeps of a trial: what it was made of, a sum of each rule that it had, and what it found.
+
+    `whole` says that nothing was left open, unsure or unseen, and that no line is missing. `names` are the sources with
+    their targets; those in `flow` were found by the flow of the data.
+    """
+
+    made_of: str
+    rules: tuple[str, ...]
+    whole: bool
+    names: tuple[tuple[str, str, Transform], ...] = ()
+    file: str = ""
+    flow: frozenset[tuple[str, str]] = frozenset()
+
+
+def kept_trial(path: Path) -> KeptTrial | None:
+    """What a map file keeps of a trial; None if it keeps nothing. Raises MapError with all faults."""
+    text = map_file_text(path)
+    found = next(filter(None, map(_LINE.fullmatch, text.split("\n"))), None)
+    if found is None:
+        return None
+    rules = tuple(found["rules"].split())
+    names = rules_of_text(trial_text(text, "trial", "dataflow"), path).all_names
+    flow = frozenset(one[:2] for one in rules_of_text(trial_text(text, "dataflow"), path).all_names)
+    whole = found["whole"] == "whole" and len(names) == int(found["found"])
+    return KeptTrial(found["made_of"], rules, whole, names, path.name, flow)

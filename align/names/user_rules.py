@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 
+from align.core.documents import limited, seconds_left
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.thresholds import PATTERN_SECONDS
 from align.core.transforms import IDENTITY, Transform
-from align.core.user_patterns import limited, seconds_left
 from align.errors import MapError
 from align.names.fold_names import WILD, expand_ranges
-from align.names.layers.read_layers import USUAL_ROLES, roles_by_name, transform_between
+from align.names.read_layers import USUAL_ROLES, roles_by_name, transform_between
 from align.rules.layer_rules import rule_for
 from align.words.catalogue import say, sentence
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from align.core.name_map import Frameworks, SideName
     from align.core.parameters import ParameterSet
-    from align.names.layers.read_layers import Roles
+    from align.names.read_layers import Roles
     from align.words.catalogue import Note
 
 

@@ -6,26 +6,329 @@ A plot only shows what was decided: it never decides anything, and a failing one
 from __future__ import annotations
 
 import importlib.util
+import math
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import atomic_writer
 from align.core.json_data import to_json_data
 from align.errors import FrameworkMissingError, UsageError
-from align.report.plots import figure_style
-from align.report.plots.figure_style import as_picture, house_style
-from align.report.plots.forward_layers import draw_difference_histogram, draw_error_by_depth
-from align.report.plots.loss_curves import draw_loss_curves
-from align.report.plots.map_coverage import draw_map_coverage
-from align.report.plots.rank_grid import draw_layers_by_rank, draw_steps_by_rank
-from align.report.plots.step_sizes import draw_gradient_norms, draw_update_sizes
-from align.words.catalogue import say
+from align.report import plot_layers as figure_style
+from align.report.blocks import as_float, format_number, shorten_path
+from align.report.kinds.curves import parted_steps, point_rows
+from align.report.plot_layers import (
+    BAD,
+    BAND,
+    CANDIDATE,
+    GOOD,
+    INK,
+    INTERVAL_ALPHA,
+    OPEN,
+    QUIET,
+    REFERENCE,
+    as_picture,
+    draw_difference_histogram,
+    draw_error_by_depth,
+    draw_gradient_norms,
+    draw_update_sizes,
+    escape_dollars,
+    house_style,
+    integer_ticks,
+    new_axes,
+)
+from align.report.plot_layers import BAD as LOST
+from align.report.thresholds import (
+    GRID_ALIGNED,
+    GRID_FAINTEST,
+    GRID_LABELS,
+    GRID_MIDDLE,
+    GRID_RANKS,
+    GRID_ROWS,
+    LABELLED_SHARE,
+    LEGEND_NAME_WIDTH,
+    MARKED_EVENTS,
+    MARKED_POINTS,
+    NAME_WIDTH,
+)
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from align.report.plots.figure_style import Picture
+    from align.report.plot_layers import Picture
     from align.runs.run_folder import Result
+
+
+# Both loss curves, and below them their difference at common steps with the band it may lie in.
+
+# The reference is drawn broad and light under a thin candidate, so that both show where they coincide.
+BROAD: dict[str, Any] = {"linewidth": 4.5, "alpha": 0.4, "markersize": 0, "solid_capstyle": "round"}
+THIN: dict[str, Any] = {"linewidth": 1.2, "markersize": 2.8}
+
+
+EVENT_COLORS = {
+    "first divergent": BAD,
+    "explosion": BAD,
+    "not finite": BAD,
+    "spike": OPEN,
+    "skipped": QUIET,
+    "schedule boundary": QUIET,
+    "resumed": QUIET,
+    "change point": CANDIDATE,
+    "apart for a while": CANDIDATE,
+    "together again": GOOD,
+}
+
+
+def draw_loss_curves(document: dict[str, Any]) -> Any | None:
+    """Draw a `mindalign.loss` document."""
+    points = point_rows(document)
+    if not points:
+        return None
+    figure, (upper, lower) = new_axes(10, 5.2, (1.55, 1.0))
+    for side, color, style in (("reference", REFERENCE, BROAD), ("candidate", CANDIDATE, THIN)):
+        _curve(upper, document[side], color, style, say(f"plot.{side}"))
+    upper.set(title=say("plot.loss_curves_title"), ylabel=escape_dollars(document["metric"]))
+    upper.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
+    _difference(lower, points)
+    lower.set(xlabel=say("plot.step"), ylabel=say("plot.difference"))
+    lower.margins(x=0.02)
+    integer_ticks(lower)
+    _mark_first(upper, lower, document)
+    _mark_events((upper, lower), [event for event in _marked_events(document) if event["kind"] != "first divergent"])
+    lower.legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=5, borderaxespad=0)
+    return figure
+
+
+def _marked_events(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events to mark, led by the first divergent step; more than one can see apart are left out."""
+    first = document["first_divergent_step"]
+    first_mark = [{"kind": "first divergent", "step": first, "side": None}] if first is not None else []
+    parted = {(kind, first) for kind in ("change point", "apart for a while")}
+    others = (event for event in document["events"] if (event["kind"], event["step"]) not in parted)
+    return [*first_mark, *sorted(others, key=lambda event: int(event["step"]))][:MARKED_EVENTS]
+
+
+def _curve(axes: Any, curve: dict[str, Any], color: str, style: dict[str, Any], label: str) -> None:
+    values = [_finite(value) for value in curve["values"]]
+    marker = "o" if len(values) <= MARKED_POINTS else ""
+    axes.plot(
+        curve["steps"],
+        values,
+        color=color,
+        marker=marker,
+        label=f"{label}: {escape_dollars(shorten_path(curve['label'], LEGEND_NAME_WIDTH))}",
+        **style,
+    )
+    lost = [step for step, value in zip(curve["steps"], values, strict=True) if math.isnan(value)]
+    if lost:
+        axes.plot(
+            lost,
+            [0.03] * len(lost),
+            "x",
+            color=color,
+            transform=axes.get_xaxis_transform(),
+            label=f"{label}: {say('plot.non_finite')}",
+        )
+
+
+def _difference(axes: Any, points: list[dict[str, Any]]) -> None:
+    steps = [p["step"] for p in points]
+    limits = [as_float(p["limit"]) for p in points]
+    axes.fill_between(steps, [-v for v in limits], limits, color=BAND, linewidth=0, label=say("plot.band"))
+    for sign in (-1, 1):
+        axes.plot(steps, [sign * v for v in limits], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+    axes.axhline(0.0, color="#B8BEC6", linewidth=0.8)
+    axes.plot(steps, [_finite(p["difference"]) for p in points], color=INK, linewidth=0.8, alpha=0.5)
+    for within, color, key in ((True, GOOD, "within_band"), (False, BAD, "outside_band")):
+        own = [p for p in points if p["within"] == within]
+        values = [_finite(p["difference"]) for p in own]
+        if own:
+            axes.scatter([p["step"] for p in own], values, s=12, color=color, label=say(f"plot.{key}"), zorder=3)
+
+
+def _finite(value: Any) -> float:
+    number_read = as_float(value)
+    return number_read if math.isfinite(number_read) else math.nan
+
+
+def _mark_events(both: tuple[Any, Any], events: list[dict[str, Any]]) -> None:
+    """Mark each event in both plots; the legend names the kinds."""
+    for axes in both:
+        kinds: set[str] = set()
+        for event in events:
+            label = "" if event["kind"] in kinds else word("event", event["kind"])
+            kinds.add(event["kind"])
+            color = EVENT_COLORS.get(event["kind"], QUIET)
+            axes.axvline(event["step"], color=color, linewidth=0.9, linestyle=":", label=label or None)
+
+
+def _mark_first(upper: Any, lower: Any, document: dict[str, Any]) -> None:
+    """Mark the step where the curves part, and the steps between which it lies."""
+    step = document["first_divergent_step"]
+    if step is None:
+        return
+    between, steps = parted_steps(document)
+    for axes in (upper, lower):
+        axes.axvline(step, color=BAD, linewidth=1.1, alpha=0.75)
+        if between:
+            interval = document["divergent_steps"]
+            axes.axvspan(interval["first"], interval["last"], color=BAD, alpha=INTERVAL_ALPHA, linewidth=0)
+    upper.annotate(
+        say("plot.parts_between" if between else "plot.parts_at", **steps),
+        (step, 1.0),
+        (5, -3),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        va="top",
+        color=BAD,
+        fontweight="bold",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0},
+    )
+
+
+# What became of each tensor of the two sides: paired, left out on purpose, ambiguous, unmatched.
+
+OUTCOMES = {"paired": GOOD, "dropped": QUIET, "ambiguous": OPEN, "unmatched": LOST}
+
+
+def draw_map_coverage(document: dict[str, Any]) -> Any | None:
+    """Draw a `mindalign.map` document as one bar a side."""
+    sides = ("source", "target")
+    counts = {side: _counts(document["name_map"], side) for side in sides}
+    longest = max(sum(own.values()) for own in counts.values())
+    if longest == 0:
+        return None
+    figure, (axes,) = new_axes(10, 2.1)
+    left = dict.fromkeys(sides, 0)
+    for outcome, color in OUTCOMES.items():
+        widths = [counts[side][outcome] for side in sides]
+        if not any(widths):
+            continue
+        bars = axes.barh(
+            [0, 1], widths, 0.62, [left[side] for side in sides], color=color, label=say(f"plot.{outcome}")
+        )
+        labels = [format_number(width) if width >= LABELLED_SHARE * longest else "" for width in widths]
+        axes.bar_label(bars, labels, label_type="center", color="white" if color != OPEN else INK, fontweight="bold")
+        left = {side: left[side] + counts[side][outcome] for side in sides}
+    axes.set_yticks([0, 1], [word("word", side) for side in sides])
+    axes.invert_yaxis()
+    integer_ticks(axes)
+    axes.grid(visible=False, axis="y")
+    axes.set(title=say("plot.coverage_title"), xlabel=say("plot.tensors"))
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
+    return figure
+
+
+def _counts(name_map: dict[str, Any], side: str) -> dict[str, int]:
+    names = {name for group in name_map["ambiguous"] for name in group[f"{side}s"]}
+    return {
+        "paired": len({pairing[side] for pairing in name_map["pairings"]}),
+        "dropped": sum(entry["side"] == side for entry in name_map["dropped"]),
+        "ambiguous": len(names),
+        "unmatched": sum(entry["side"] == side and entry["name"] not in names for entry in name_map["unmatched"]),
+    }
+
+
+# Layers by rank and steps by rank of a job, as two grids: what departs is coloured, the darker the further.
+#
+# What is aligned is light, what a rank does not have is empty; a cross is a task that was not done.
+
+Cell = tuple[str, float | None]
+_FAILED = ("failed", "missing", "could not compare", "not comparable")
+
+
+def draw_layers_by_rank(document: dict[str, Any]) -> Any | None:
+    """Draw the layers of a `mindalign.batch` document by rank; None where no task has a rank."""
+    layers = document["layers"]
+    if not layers or not document["ranks"]:
+        return None
+    departing = [one for one in layers if "not aligned" in one["outcomes"]]
+    shown = layers if len(layers) <= GRID_ROWS else (departing or layers)[:GRID_ROWS]
+    ranks = _shown_ranks(document)
+    columns = [document["ranks"].index(rank) for rank in ranks]
+    rows = [[(one["outcomes"][place], one["values"][place]) for place in columns] for one in shown]
+    names = [shorten_path(one["layer"], NAME_WIDTH) for one in shown]
+    return _draw(rows, names, ranks, "plot.layers_by_rank_title", "plot.layer")
+
+
+def draw_steps_by_rank(document: dict[str, Any]) -> Any | None:
+    """Draw the steps of a `mindalign.batch` document by rank; None where there is but one step."""
+    steps, ranks = document["steps"], _shown_ranks(document)
+    if len(steps) < 2 or not ranks:
+        return None
+    found: dict[tuple[int, int], Cell] = {}
+    for task in document["tasks"]:
+        if task["rank"] is not None and task["step"] is not None:
+            place = task["step"], task["rank"]
+            found[place] = max(found.get(place, ("", None)), (task["state"], task["value"]), key=_gravity)
+    shown = steps[:GRID_ROWS]
+    rows = [[found.get((step, rank), ("", None)) for rank in ranks] for step in shown]
+    return _draw(rows, [*map(str, shown)], ranks, "plot.steps_by_rank_title", "plot.training_step")
+
+
+def _shown_ranks(document: dict[str, Any]) -> list[int]:
+    """All ranks, or of very many those that depart and the first others."""
+    ranks: list[int] = document["ranks"]
+    bad = {task["rank"] for task in document["tasks"] if task["state"] != "aligned"}
+    ordered = [*(rank for rank in ranks if rank in bad), *(rank for rank in ranks if rank not in bad)]
+    return sorted(ordered[:GRID_RANKS])
+
+
+def _gravity(cell: Cell) -> int:
+    order = ("", "aligned", "accepted", "not aligned", *_FAILED)
+    return order.index(cell[0]) if cell[0] in order else 0
+
+
+def _draw(rows: Sequence[Sequence[Cell]], names: Sequence[str], ranks: Sequence[int], title: str, label: str) -> Any:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    height = min(max(1.4 + 0.2 * len(rows), 2.2), 12.0)
+    figure = Figure(figsize=(8.6, height), layout="constrained")
+    axes = figure.subplots()
+    boxes = [
+        Rectangle((column - 0.5, place - 0.5), 1, 1) for place, row in enumerate(rows) for column in range(len(row))
+    ]
+    colours = [_colour(cell) for row in rows for cell in row]
+    axes.add_collection(PatchCollection(boxes, facecolors=colours, edgecolors="none", match_original=False))
+    axes.set_xlim(-0.5, len(ranks) - 0.5)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    for place, row in enumerate(rows):
+        for column, (state, _) in enumerate(row):
+            if state in _FAILED:
+                axes.text(column, place, "×", ha="center", va="center", color=OPEN, fontweight="bold")
+    _label(axes, names, ranks)
+    axes.grid(visible=False)
+    axes.set_title(say(title))
+    axes.set_xlabel(say("plot.rank"))
+    axes.set_ylabel(say(label))
+    return figure
+
+
+def _label(axes: Any, names: Sequence[str], ranks: Sequence[int]) -> None:
+    """Name every rank and row, or as many of them as have room."""
+    every, each = -(-len(ranks) // GRID_LABELS), -(-len(names) // GRID_LABELS)
+    axes.set_xticks(range(0, len(ranks), every), [str(rank) for rank in ranks[::every]])
+    axes.set_yticks(range(0, len(names), each), [escape_dollars(name) for name in names[::each]])
+
+
+def _colour(cell: Cell) -> tuple[str, float]:
+    """A colour of the house and how much of it: pages draw the same in their dark style."""
+    state, value = cell
+    if state == "":
+        return QUIET, 0.0
+    if state in ("aligned", "accepted"):
+        return GOOD, GRID_ALIGNED
+    if state != "not aligned":
+        return QUIET, GRID_ALIGNED
+    return BAD, 1.0 if value is None or value <= 0 else _strength(float(value))
+
+
+def _strength(value: float) -> float:
+    """From the faintest for what departs a little to 1 for what is some powers of ten further."""
+    return min(max(GRID_MIDDLE + math.log10(value) / 10, GRID_FAINTEST), 1.0)
 
 
 PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {

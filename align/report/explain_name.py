@@ -7,8 +7,8 @@ from typing import Any
 
 from align.errors import UsageError
 from align.names.fold_names import fold_names
-from align.report.kinds.map import transform_text
-from align.report.rendering.format_values import NONE
+from align.report.blocks import NONE
+from align.report.kinds.names import transform_text
 from align.words.catalogue import say, word
 
 

@@ -12,23 +12,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from align.core.verdicts import Outcome, Verdict
+from align.core.json_data import own_fields, to_json_data
+from align.core.traces import capture_key
+from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
-from align.report.batch_culprits import batch_culprits
-from align.report.foreseen import emulated_reason
-from align.runs.climb_ladder import TEXTS
-from align.runs.evidence import changed_file, read_files_of
-from align.runs.ladder_result import FORESEEN, JUDGED, OF_NO_PORT, LadderResult, RungResult, RungState, judge_ladder
+from align.report.blocks import format_number, format_ranges
+from align.runs.climb_ladder import TEXTS, changed_file, read_files_of
 from align.runs.run_folder import COMMANDS, KINDS, LADDER, RunFolder
-from align.runs.rung import rungs, shown
+from align.runs.rung import (
+    FORESEEN,
+    JUDGED,
+    OF_NO_PORT,
+    Culprit,
+    LadderResult,
+    RungResult,
+    RungState,
+    judge_ladder,
+    rungs,
+    shown,
+)
 from align.words.catalogue import say, sentence, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from align.runs.rung import Culprit
-    from align.runs.unfinished_runs import UnfinishedRun
+    from align.runs.run_folder import UnfinishedRun
     from align.words.message_words import Sentence
+
 
 SHOWN = (*JUDGED.values(), "stale", "foreseen")  # states in which a rung has a result of its own
 Documents = dict[str, dict[str, Any]]
@@ -202,3 +212,63 @@ def _of_document(folder: RunFolder, kind: str, document: dict[str, Any]) -> Rung
 def _culprits(kind: str, document: dict[str, Any]) -> tuple[Culprit, ...]:
     """What the rungs that read such a result find at fault in it."""
     return tuple(one for rung in rungs() if kind in rung.kinds for one in rung.judge(document).culprits)
+
+
+# What a job of many tasks finds at fault, for the summary and the exports: ranks, tensors, tasks not done.
+
+FAILED = ("failed", "missing", "could not compare")
+
+
+def batch_culprits(document: dict[str, Any]) -> tuple[Culprit, ...]:
+    """The culprits of a `mindalign.batch` document, ranks that depart first."""
+    return (*_departing(document), *map(_unequal, document["unequal"]), *_undone(document["tasks"]))
+
+
+def _departing(document: dict[str, Any]) -> Iterator[Culprit]:
+    """Groups of ranks that depart; without groups the task that departs first."""
+    groups, first = [one for one in document["groups"] if one["layer"]], document["first"]
+    for one in groups:
+        where = say("batch.on_ranks", layer=one["layer"], count=len(one["ranks"]), ranks=format_ranges(one["ranks"]))
+        yield Culprit(where, one["reason"])
+    if first and not groups:
+        yield Culprit(first["layer"] or first["task"])
+
+
+def _unequal(one: dict[str, Any]) -> Culprit:
+    step = "" if one["step"] is None else str(one["step"])
+    facts = {"ranks": format_ranges(one["ranks"]), "count": len(one["ranks"]), "step": step}
+    return Culprit(one["name"], say("batch.unequal_cause", side=one["side"], equal=one["equal"], **facts))
+
+
+def _undone(tasks: list[dict[str, Any]]) -> Iterator[Culprit]:
+    return (Culprit(one["id"], one["error"] or one["reason"]) for one in tasks if one["state"] in FAILED)
+
+
+# What an emulated chip is expected to do, in a sentence, and how much of the model was emulated.
+
+
+def emulated_reason(document: dict[str, Any]) -> str:
+    """Say what a `mindalign.emulate` document foresees."""
+    overflows, target = document["overflows"], document["target"]
+    if overflows:
+        first = overflows[0]["module"] or say("emulation.output")
+        return say("emulation.overflows", count=len(overflows), target=target, first=first)
+    by_key = {capture_key(one["module"], one["call"], one["output"]): one for one in document["layers"]}
+    worst = next((by_key[key] for key in document["at_risk"] if key in by_key), None)
+    layer = (worst["module"] or say("emulation.output")) if worst else ""
+    return say(
+        "emulation.sound", target=target, layer=layer, error=relative_error(worst["accumulated"] if worst else None)
+    )
+
+
+def relative_error(figures: dict[str, Any] | None) -> str:
+    """The relative error; what is NaN or Inf on one side alone has none."""
+    if figures is None:
+        return ""
+    return "inf" if figures["non_finite_mismatch"] else format_number(figures["relative_l2"])
+
+
+def emulated_coverage(document: dict[str, Any]) -> Mapping[str, Any]:
+    """How many calls of layers were looked at."""
+    calls = {(one["module"], one["call"]) for one in document["layers"]}
+    return own_fields(to_json_data(Coverage("layers", len(calls))))

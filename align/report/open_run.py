@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.json_data import to_json_data
+from align.core.about import CHECKOUT, beside_package
+from align.core.json_data import own_fields, to_json_data
+from align.core.verdicts import Outcome, ShownResult, Verdict
+from align.errors import ReportError, RunFolderError
+from align.names.map_export import COLUMNS, map_rows
+from align.report.blocks import NON_FINITE, Block, Lines, Table, as_float
 from align.report.draw_plot import PLOTS, draw_plot
-from align.report.judged_run import judged_run, unfinished_text
-from align.report.kind_parts.ladder_culprits import FAULTY, failure_lines
-from align.report.kind_parts.report_summary import source_blocks, summary_blocks
-from align.report.notebook.run_summary import summarize_run
-from align.report.notebook.template_files import read_template
-from align.report.rendering.blocks import Lines
-from align.report.rendering.html import Shown
-from align.report.result_frames import FRAMES
-from align.report.show_result import result_blocks
-from align.runs.run_folder import KINDS, LADDER, RunFolder
+from align.report.judged_run import emulated_coverage, judged_run, unfinished_text
+from align.report.kinds.ladder import FAULTY, failure_lines, next_steps, rung_reason, source_blocks, summary_blocks
+from align.report.kinds.steps import SIDES, step_parameters
+from align.report.show_result import Shown, blocks_as_html, result_blocks
+from align.runs.run_folder import KINDS, LADDER, RunFolder, as_document
+from align.runs.rung import rungs
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     import pandas as pd
 
-    from align.report.plots.figure_style import Picture
+    from align.names.map_result import MapResult
+    from align.report.judged_run import JudgedRun
+    from align.report.kinds.steps import StepParameter
+    from align.report.plot_layers import Picture
+    from align.runs.rung import Rung, RungResult, RungState
 
 
 # What drawing can fail with, whatever the values or the state of the plotting library are.
@@ -133,3 +140,325 @@ def _titled(kind: str, document: dict[str, Any]) -> Shown:
 
 def _notice(text: str) -> Shown:
     return Shown((Lines("", (text,), "quiet"),))
+
+
+# The summary of a run folder for `report.json`, the terminal and the notebook: its rungs, and what each rests on.
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRung:
+    """One rung: its state and why, and the kind of its result with its coverage, its time and what it was made from.
+
+    `unfinished` is the run that began after the result was made and did not come to its end; None if there is none.
+    """
+
+    name: str
+    state: RungState
+    reason: str = ""
+    kind: str = ""
+    coverage: dict[str, Any] | None = None
+    created: str = ""
+    made_from: dict[str, dict[str, str]] | None = None
+    unfinished: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSummary(ShownResult):
+    """All rungs, the verdict over them and its outcome, and what to do next."""
+
+    result_kind = "report"
+    run_folder: str
+    outcome: Outcome
+    rungs: tuple[ReportRung, ...]
+    verdict: Verdict
+    next_steps: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the verdict."""
+        return self.verdict.exit_code
+
+
+def summarize_run(path: Path | str) -> ReportSummary:
+    """Summarize a run folder; raises RunFolderError if it is none, is empty or holds a damaged result."""
+    run = judged_run(path)
+    rungs = tuple(_rung(run, rung) for rung in run.rungs)
+    steps = next_steps(run.rungs, run.climb)
+    return ReportSummary(run.name, run.verdict.outcome, rungs, run.verdict, steps)
+
+
+def _rung(run: JudgedRun, rung: RungResult) -> ReportRung:
+    document = run.document(rung)
+    begun = run.folder.unfinished(rung.kind) if rung.state == "could not compare" and document else None
+    unfinished = asdict(begun) if begun else None
+    told = ReportRung(rung.name, rung.state, rung_reason(rung), rung.kind, unfinished=unfinished)
+    if document is None:
+        return told
+    try:
+        coverage = own_fields(_coverage(rung, document))
+        return replace(told, coverage=coverage, created=document["created"], made_from=document["made_from"])
+    except (KeyError, TypeError, ValueError) as error:
+        file = run.folder.file(rung.kind)
+        raise RunFolderError.of("report_usage.no_verdict", file=file, error=repr(error)) from error
+
+
+def _coverage(rung: RungResult, document: dict[str, Any]) -> Mapping[str, Any]:
+    """How much of the two sides a rung rests on: of a result that several read, its own part."""
+    if rung.kind == "emulate":
+        return emulated_coverage(document)
+    own: Mapping[str, Any] = document["verdict"]["coverage"]
+    return next((one.judge(document).coverage for one in rungs() if _reads(one, rung)), own)
+
+
+def _reads(one: Rung, rung: RungResult) -> bool:
+    return one.name == rung.name and rung.kind in one.kinds
+
+
+# The files under `notebooks/` that a report is made from, found in a wheel, an editable install and a checkout.
+
+
+def read_template(name: str) -> str:
+    """Return the text of a file under `notebooks/`; raises ReportError if the installation lacks it."""
+    if folder := beside_package("notebooks", name):
+        return (folder / name).read_text(encoding="utf-8")
+    raise ReportError.of("report_usage.template_missing", path=CHECKOUT / "notebooks" / name)
+
+
+# Results as a notebook shows them by themselves: the headline and one table, and all their rows as a frame.
+#
+# A notebook's theme cannot be asked for, so colours are either the page's own or shine through on any page.
+
+
+def result_html(result: Any) -> str:
+    """Return the headline of a result and one of its tables; all it says where it has no table.
+
+    >>> from align.names.map_result import MapCheck
+    >>> from align.core.verdicts import Coverage, Outcome, Verdict
+    >>> verdict = Verdict(Outcome.ALIGNED, "all names are there", Coverage("tensors", 2))
+    >>> "all names are there" in result_html(MapCheck("map.toml", "a", "b", (), (), verdict))
+    True
+    """
+    blocks = result_blocks(as_document(result, {}, hashed=False))
+    style = f"<style>{read_template('result.css')}</style>"
+    return f'<div class="ma-result">{style}{blocks_as_html(headline_and_table(blocks))}</div>'
+
+
+def result_frame(result: Any) -> pd.DataFrame:
+    """Return the rows of a result: of a map one each name, as `map_frame` does; else as its document lists them."""
+    return map_frame(result) if result.result_kind == "map" else kind_frame(result.result_kind, to_json_data(result))
+
+
+def headline_and_table(blocks: list[Block]) -> tuple[Block, ...]:
+    """Choose the verdict, what a result says first, and its largest table, rather not one of facts by side."""
+    tables = [block for block in blocks if isinstance(block, Table) and block.rows]
+    if not tables:
+        return tuple(blocks)
+    verdict = [block for block in blocks if isinstance(block, Lines) and not block.title][-1:]
+    first = [block for block in blocks[:1] if not isinstance(block, Table) and block not in verdict]
+    return (*verdict, *first, max(tables, key=_size))
+
+
+def _size(table: Table) -> tuple[bool, int]:
+    """Cells of a table; one of facts by side, whose first column has no name, comes behind all others."""
+    return table.columns[0].header != "", len(table.rows) * len(table.used_columns)
+
+
+# Results as pandas frames, to sort, filter and plot in the notebook.
+#
+# Documents name NaN and the infinities in words; in a frame they are numbers again.
+
+
+def kind_frame(kind: str, document: dict[str, Any]) -> pd.DataFrame:
+    """Return the rows of a document of this kind: those of `FRAMES`, else one row each entry of what it lists.
+
+    Figures and limits of a row stand in columns of their own, the latter as `limit_*`. Rows of a part, as the
+    parameters of a side, have what is said of the part before them.
+
+    >>> document = {"sides": [{"label": "a", "loss": "NaN", "parameters": [{"name": "w"}]}]}
+    >>> kind_frame("params", document).to_dict("records")
+    [{'label': 'a', 'loss': nan, 'name': 'w'}]
+    """
+    if kind in FRAMES:
+        return FRAMES[kind](document)
+    outer, *inner = ROWS[kind]
+    rows = document[outer]
+    if inner:
+        rows = [{**_single_values(part), **row} for part in rows for row in part[inner[0]]]
+    return _frame([dict(_flat(row)) for row in rows])
+
+
+def pair_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a paired parameter of a map result: source, target, evidence, confidence, transform."""
+    columns = ("source", "target", "evidence", "confidence", "transform")
+    rows = [{**pair, "transform": pair["transform"]["op"]} for pair in document["name_map"]["pairings"]]
+    return _frame(rows, columns)
+
+
+def map_frame(result: MapResult) -> pd.DataFrame:
+    """One row a pair, and one each name that is not paired.
+
+    Columns: source, target, transform, evidence, confidence (NaN where nothing is paired), status (paired, ambiguous,
+    unmatched or dropped), shapes and dtypes of both sides, note.
+
+    >>> from align.core.name_map import NameMap, Pairing
+    >>> from align.names.map_result import MapResult
+    >>> pairing = Pairing("fc.weight", "head.weight", "structure", 0.9)
+    >>> result = MapResult(NameMap("a", "b", (pairing,)), None, None, None)
+    >>> map_frame(result)[["source", "target", "confidence"]].values.tolist()
+    [['fc.weight', 'head.weight', 0.9]]
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(map_rows(result), columns=list(COLUMNS))
+    return frame.astype({"confidence": "float64"})
+
+
+def layer_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a compared tensor of a forward result, with all figures and the limit in force, in execution order.
+
+    `alone_*` are of the layer in a run in which all before returned the reference's values.
+    """
+    return _frame([_layer_row(layer) for layer in document["layers"]])
+
+
+def point_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a common step of a loss result: both values, their difference and what it may be."""
+    import pandas as pd
+
+    return pd.DataFrame({name: _column(column) for name, column in document["points"].items() if name != "count"})
+
+
+def parameter_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a paired parameter of a step result: L2 norms of both gradients and updates, multiples of the limit.
+
+    Sizes of updates are the root mean square over the steps, with both optimizers given the reference's gradients.
+    """
+    return _frame([_parameter_row(one) for one in step_parameters(document)])
+
+
+def loss_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a training step that was captured, with its loss."""
+    return _frame([{"step": step, "loss": loss} for step, loss in enumerate(document["losses"], 1)])
+
+
+def memory_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a sample of a process that was followed: seconds since the start, and bytes."""
+    pairs = zip(document["seconds"], document["resident"], strict=True)
+    return _frame([{"seconds": seconds, "resident": resident} for seconds, resident in pairs])
+
+
+FRAMES = {
+    "map": pair_frame,
+    "forward": layer_frame,
+    "step": parameter_frame,
+    "steps": loss_frame,
+    "loss": point_frame,
+    "memory": memory_frame,
+}
+# What other kinds list: a field, or a field of each entry of a field.
+ROWS = {
+    "batch": ("tasks",),
+    "bisect": ("points",),
+    "check": ("faults",),
+    "convert": ("tensors",),
+    "determinism": ("sides", "parts"),
+    "diff": ("tensors",),
+    "doctor": ("switches",),
+    "emulate": ("layers",),
+    "fix": ("places",),
+    "scan": ("calls",),
+    "generate": ("comparisons", "positions"),
+    "hyperparameters": ("differences",),
+    "initial": ("parameters",),
+    "inspect": ("tensors",),
+    "iterations": ("tensors",),
+    "ladder": ("rungs",),
+    "lint": ("findings",),
+    "log": ("metrics",),
+    "crash": ("steps",),
+    "nonfinite": ("before",),
+    "params": ("sides", "parameters"),
+    "power": ("parameters",),
+    "precision": ("layers",),
+    "report": ("rungs",),
+    "repro": ("outputs",),
+    "scale": ("steps",),
+    "switches": ("switches",),
+    "trace": ("calls", "outputs"),
+    "training": ("layers",),
+    "updates": ("tensors",),
+    "validate": ("combinations",),
+}
+# Fields of a row that hold figures, and what goes before the name of each as a column.
+FIGURES = {
+    "measurement": "",
+    "accumulated": "accumulated_",
+    "alone": "alone_",
+    "limit": "limit_",
+    "statistics": "",
+    "window": "window_",
+    "reference_values": "reference_",
+    "candidate_values": "candidate_",
+}
+
+
+_NAMED = (
+    "order",
+    "reference",
+    "candidate",
+    "reference_class",
+    "candidate_class",
+    "call",
+    "output",
+    "outcome",
+    "factor",
+)
+
+
+def _parameter_row(one: StepParameter) -> dict[str, Any]:
+    row = asdict(one)
+    for key in ("gradient", "update"):
+        row |= {f"{side}_{key}": size for side, size in zip(SIDES, row.pop(f"{key}s"), strict=True)}
+    return row
+
+
+def _layer_row(layer: dict[str, Any]) -> dict[str, Any]:
+    row = {name: layer[name] for name in _NAMED}
+    figures = layer["measurement"] or {}
+    row |= {name: value for name, value in figures.items() if not isinstance(value, list)}
+    limit, alone = layer["limit"] or {}, layer.get("isolated") or {}
+    row |= {f"limit_{name}": value for name, value in limit.items()}
+    row |= {f"alone_{name}": alone.get(name) for name in ("outcome", "factor", "inputs_factor")}
+    return row | {"amplification": layer.get("amplification")}
+
+
+def _single_values(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in own_fields(part).items() if not isinstance(value, (dict, list))}
+
+
+def _flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields of a row, with its figures, but for lists of them, among them."""
+    for name, value in own_fields(row).items():
+        if name in FIGURES and isinstance(value, dict):
+            yield from ((f"{FIGURES[name]}{key}", one) for key, one in _single_values(value).items())
+        elif name not in FIGURES or value is not None:
+            yield name, value
+
+
+def _frame(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> pd.DataFrame:
+    """Make a frame of rows, which may lack fields of others."""
+    import pandas as pd
+
+    names = columns or dict.fromkeys(name for row in rows for name in row)
+    return pd.DataFrame({name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Turn words for numbers that are not finite into these, where all else are numbers."""
+    if any(isinstance(one, str) and one in NON_FINITE for one in values) and all(map(_is_figure, values)):
+        return list(map(as_float, values))
+    return values
+
+
+def _is_figure(value: object) -> bool:
+    return value is None or isinstance(value, (int, float)) or (isinstance(value, str) and value in NON_FINITE)

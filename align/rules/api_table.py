@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from align.rules.ascend_rules import AscendTarget
 
+
 Relation = Literal["same", "other default", "other name"]
 Status = Literal["no counterpart", "no kernel", "other default", "other name", "unknown", "same"]
 Certainty = Literal["tried here", "vendor's page", "vendor's docstring", "concluded"]
@@ -156,3 +157,75 @@ def _counterpart(table: dict[str, Any]) -> Counterpart:
 def _check(value: str, words: Any) -> None:
     if value not in get_args(words):
         raise ValueError(f"{value!r} is none of {get_args(words)}")
+
+
+# What operators of both frameworks do with parameters: `mappings/operators.toml`, whose head explains the keys.
+
+FILE: Final = "operators.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRule:
+    """What the operators of a group do; `places` are those of both factors and of what is added, of a product."""
+
+    does: str
+    names: tuple[str, ...]
+    reason: str
+    places: tuple[int, int, int] = (0, 1, 2)
+    channels: bool = False
+    transposed: bool = False
+
+
+@cache
+def operator_rules() -> Mapping[str, OperatorRule]:
+    """The rule of each operator by its name; raises MappingRuleError for a malformed file.
+
+    >>> operator_rules()["addmm"].places
+    (1, 2, 0)
+    """
+    return read_rules(mappings_folder() / FILE, _by_name)
+
+
+def _by_name(document: dict[str, Any]) -> dict[str, OperatorRule]:
+    rules = [_rule(**one) for one in document["operators"]]
+    found = {name: rule for rule in rules for name in rule.names}
+    if len(found) < sum(len(rule.names) for rule in rules):
+        raise ValueError("an operator is listed twice")
+    return found
+
+
+def _rule(does: str, names: list[str], reason: str, places: tuple[int, ...] = (0, 1, 2), **flags: bool) -> OperatorRule:
+    left, right, added = places
+    return OperatorRule(does, tuple(names), reason, (left, right, added), **flags)
+
+
+# Which calls of a script set a training: `torch.optim.AdamW(..., lr=1e-4)`, `clip_grad_norm_(..., 1.0)`.
+#
+# `mappings/hyperparameters/calls/` lists them, a file for each library.
+
+FOLDER: Final = ("hyperparameters", "calls")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCall:
+    """Calls of one kind: what they end with, the setting that is called like them, and those that arguments give."""
+
+    calls: tuple[str, ...]
+    named: str = ""
+    keywords: Mapping[str, str] = field(default_factory=dict)
+    positions: Mapping[str, str] = field(default_factory=dict)
+
+
+@cache
+def script_calls() -> tuple[ScriptCall, ...]:
+    """All calls of the tables; raises MappingRuleError for a malformed file.
+
+    >>> any("optim.[A-Z]*" in one.calls for one in script_calls())
+    True
+    """
+    files = sorted(mappings_folder().joinpath(*FOLDER).glob("*.toml"))
+    return tuple(one for path in files for one in read_rules(path, _calls))
+
+
+def _calls(document: dict[str, Any]) -> list[ScriptCall]:
+    return [ScriptCall(**{**one, "calls": tuple(one["calls"])}) for one in document["call"]]

@@ -17,6 +17,7 @@ from align.rules.layer_rules import mappings_folder, read_rules
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+
 Driver = Literal["mindspore", "torch_npu", "torch"]
 Certainty = Literal["documented", "read in the vendor's source", "reported in an issue", "concluded"]
 OperatorClass = Literal[
@@ -252,3 +253,55 @@ def _entry(table: dict[str, Any]) -> OperatorEntry:
 
 def _with_tuples(table: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+
+
+# What to run when a training crashes or hangs: `mappings/crash/`, a file a device; each step cites its source.
+
+CrashCertainty = Literal["documented", "read in the vendor's source"]
+HOST: Final = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class CrashStep:
+    """One thing to try: lines to paste, what they show, and where a vendor says so; `cpu.toml` explains the fields."""
+
+    id: str
+    title: str
+    lines: tuple[str, ...]
+    shows: str
+    source: str
+    certainty: CrashCertainty
+
+
+@dataclass(frozen=True, slots=True)
+class CrashDevice:
+    """A device and its own steps."""
+
+    device: str
+    title: str
+    steps: tuple[CrashStep, ...]
+
+
+@cache
+def crash_devices() -> Mapping[str, CrashDevice]:
+    """All devices by name.
+
+    >>> sorted(crash_devices())
+    ['cpu', 'cuda', 'mlu', 'npu']
+    """
+    found = [read_rules(path, _device) for path in sorted((mappings_folder() / "crash").glob("*.toml"))]
+    return {one.device: one for one in found}
+
+
+def crash_steps(device: str) -> tuple[CrashStep, ...]:
+    """The steps of a device, and behind them those of the host; raises UsageError for a device that has none."""
+    devices = crash_devices()
+    if device not in devices:
+        raise UsageError.of("doctor_usage.device", device=device, known=sorted(devices))
+    own = devices[device].steps
+    return own if device == HOST else (*own, *devices[HOST].steps)
+
+
+def _device(document: dict[str, Any]) -> CrashDevice:
+    steps = tuple(CrashStep(**{**table, "lines": tuple(table["lines"])}) for table in document["step"])
+    return CrashDevice(document["device"], document["title"], steps)

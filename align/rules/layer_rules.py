@@ -7,23 +7,26 @@ refused with the reason; nothing is guessed.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from align.core.about import CHECKOUT, beside_package
 from align.errors import MappingRuleError
 from align.rules.thresholds import MOST_STACKED_LAYERS
-from align.words.catalogue import say
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from align.words.catalogue import say, sentence
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from align.core.parameters import Parameter
+
 
 T = TypeVar("T")
 FamilyName = Literal["torch", "nn", "mint"]
@@ -292,3 +295,190 @@ def _texts(values: object) -> tuple[str, ...]:
 
 def _texts_by_name(table: dict[str, object]) -> dict[str, str]:
     return {name: _text(value) for name, value in table.items()}
+
+
+# Layer rules read in one direction: what a layer looks like in the file, and what the other side calls its
+# parameters.
+#
+# The rules are written for torch files. How the same layers look in a MindSpore file follows from how its families
+# name them: the forms are those of torch with other names, other shapes, and the parameters that MindSpore always
+# has.
+
+TargetFamily = Literal["nn", "mint", "torch"]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectedRule:
+    """One layer rule from the file's family to the target's, which is None where the target has no such layer.
+
+    `children` maps the file's name of a child to the target's. With `inner` the layer's parameters lie in a child of
+    that name, which the target does not have.
+    """
+
+    id: str
+    kind: str
+    source: LayerFamily
+    target: LayerFamily | None
+    forms: tuple[FileForm, ...]
+    children: dict[str, str]
+    inner: str = ""
+
+
+def directed_rules(rules: Iterable[LayerRule], family: TargetFamily, *, alone: bool) -> list[DirectedRule]:
+    """The rules for files whose target is of this family; for "torch" the files are MindSpore's, of either family.
+
+    Rules of layers that leave nothing in a file are left out. `alone` says that the file holds one layer that is no
+    part of a net, for which MindSpore has other names.
+    """
+    if family == "torch":
+        both = [back for rule in rules for back in _from_mindspore(rule, alone=alone)]
+    else:
+        both = list(_from_torch(rules, family, alone=alone))
+    return [one for one in both if one.source.parameters or one.forms]
+
+
+def _from_torch(rules: Iterable[LayerRule], family: TargetFamily, *, alone: bool) -> Iterator[DirectedRule]:
+    for rule in rules:
+        if "torch" in rule.families:
+            target = _with_lone_names(rule.families.get(family), alone=alone)
+            children = target.children if target else {}
+            yield DirectedRule(rule.id, rule.kind, rule.families["torch"], target, rule.files, children)
+
+
+def _with_lone_names(family: LayerFamily | None, *, alone: bool) -> LayerFamily | None:
+    return replace(family, parameters=family.parameters | family.alone) if family and alone else family
+
+
+def _from_mindspore(rule: LayerRule, *, alone: bool) -> Iterator[DirectedRule]:
+    known: list[LayerFamily] = []
+    for name in ("nn", "mint"):
+        source = _with_lone_names(next((f for key, f in rule.families.items() if key == name), None), alone=alone)
+        if source is None or "torch" not in rule.families or any(_are_named_alike(source, other) for other in known):
+            continue
+        known.append(source)
+        inner = next((path.rpartition(".")[0] for path in source.parameters.values() if "." in path), "")
+        if inner:
+            parameters = {role: path.removeprefix(f"{inner}.") for role, path in source.parameters.items()}
+            source = replace(source, parameters=parameters)
+        torch = rule.families["torch"]
+        forms = tuple(_form_of(form, torch, source) for form in rule.files)
+        children = {new: old for old, new in source.children.items()}
+        yield DirectedRule(rule.id, rule.kind, source, torch, forms, children, inner)
+
+
+def _are_named_alike(one: LayerFamily, other: LayerFamily) -> bool:
+    return (one.parameters, one.insert_axis, one.children) == (other.parameters, other.insert_axis, other.children)
+
+
+def _form_of(form: FileForm, torch: LayerFamily, family: LayerFamily) -> FileForm:
+    """What torch's form looks like in the family's file."""
+    if any("." in attribute for attribute in form.attributes):
+        heads = dict.fromkeys(attribute.partition(".")[0] for attribute in form.attributes)
+        return FileForm(tuple(family.children.get(head, head) for head in heads))
+    roles = {attribute: role for role, attribute in torch.parameters.items()}
+    names = {attribute: family.parameters[role] for attribute, role in roles.items() if role in family.parameters}
+    always = [family.parameters[role] for role in family.always]
+    required = tuple(dict.fromkeys([*(names[a] for a in form.attributes if a in names), *always]))
+    return FileForm(
+        attributes=required,
+        optional=tuple(names[a] for a in form.optional if a in names and names[a] not in required),
+        ndim={
+            names[a]: tuple(n + (roles[a] in family.insert_axis) for n in form.ndim[a]) for a in names if a in form.ndim
+        },
+        same_shape=(*(names[a] for a in form.same_shape if a in names), *always),  # one number a channel, each of them
+        same_first=tuple(names[a] for a in form.same_first if a in names),
+        beside_ndim=form.beside_ndim,
+        rare=form.rare,
+        gates={names[a]: count for a, count in form.gates.items() if a in names},
+        unit_axis={names[a]: family.insert_axis[roles[a]] for a in names if roles[a] in family.insert_axis},
+    )
+
+
+# What torch.nn.utils makes of a weight: weight_norm, spectral_norm, prune, and `parametrizations` of the newer kind.
+SPLIT = frozenset({"weight_g", "weight_v", "weight_orig", "weight_u", "weight_mask", "bias_orig", "bias_mask"})
+
+
+PARAMETRIZED = "parametrizations"
+
+
+# What is known of layers beside how they name their parameters: layouts of matrices, and constants.
+#
+# No shape tells which way round a square matrix is kept. The rules under `mappings/layers/layouts` name the classes
+# beyond torch's and MindSpore's own for which it is known, and the attribute of a live layer that settles it where
+# the class alone does not. Masks, indices and tables of positions are computed from settings alone: what the rules
+# under `mappings/layers/constants` name, and no optimizer changes, need not be on both sides; nor need indices and
+# flags in a layer of no known class. Other whole numbers may be quantized weights.
+
+
+@dataclass(frozen=True, slots=True)
+class LinearLayout:
+    """Whether a class keeps its weight as (in, out): always, or if the attribute `outputs_first_if` is false."""
+
+    class_name: str
+    reason: str
+    inputs_first: bool = False
+    outputs_first_if: str = ""
+
+
+def inputs_first(classes: tuple[str, ...], layer: object) -> bool | None:
+    """Tell whether a live layer of these classes (itself first) keeps its weight as (in, out); None if unknown."""
+    known = linear_layouts()
+    layout = next((known[name] for name in classes if name in known), None)
+    if layout is None or not layout.outputs_first_if:
+        return layout.inputs_first if layout else None
+    outputs_first = getattr(layer, layout.outputs_first_if, None)
+    return None if outputs_first is None else not outputs_first
+
+
+@cache
+def linear_layouts() -> dict[str, LinearLayout]:
+    """All layouts by class; raises MappingRuleError naming a malformed file."""
+    files = sorted((mappings_folder() / "layers" / "layouts").glob("*.toml"))
+    return {layout.class_name: layout for path in files for layout in read_linear_layouts(path)}
+
+
+def read_linear_layouts(path: Path) -> list[LinearLayout]:
+    """Read one file; raises MappingRuleError naming what is malformed."""
+    return read_rules(path, lambda document: [_layout(table) for table in document["layout"]])
+
+
+def _layout(table: dict[str, Any]) -> LinearLayout:
+    fields = dict(table)
+    layout = LinearLayout(fields.pop("class"), fields.pop("reason"), **fields)
+    if layout.inputs_first == bool(layout.outputs_first_if) or not layout.reason.strip():
+        raise ValueError(say("rule_file.no_layout", class_name=layout.class_name))
+    return layout
+
+
+_WHOLE = frozenset({"bool", "uint8", "int32", "int64"})
+_INDICES = frozenset({"bool", "int64"})
+_UNNAMED = sentence("dropped_reason.constants")
+
+
+def constant_reason(parameter: Parameter, *, known_layer: bool) -> str:
+    """Why a tensor may be left out that only one side has, "" if nothing says that it is a constant.
+
+    `known_layer` says that a layer rule knows the class that holds it.
+    """
+    fixed = parameter.buffer or parameter.trainable is False
+    named = constants().get(parameter.attribute, "")
+    if named and (fixed or (parameter.trainable is None and parameter.dtype in _WHOLE)):
+        return named
+    return _UNNAMED if fixed and not known_layer and parameter.dtype in _INDICES and parameter.shape else ""
+
+
+@cache
+def constants() -> dict[str, str]:
+    """Reason by attribute; raises MappingRuleError naming a malformed file."""
+    files = sorted((mappings_folder() / "layers" / "constants").glob("*.toml"))
+    return {name: reason for path in files for name, reason in read_constants(path).items()}
+
+
+def read_constants(path: Path) -> dict[str, str]:
+    """Read one file; raises MappingRuleError naming what is malformed."""
+    rules = read_rules(
+        path, lambda document: [(one["attributes"], one["reason"], len(one)) for one in document["constant"]]
+    )
+    if any(keys > 2 or not isinstance(names, list) or not str(reason).strip() for names, reason, keys in rules):
+        raise MappingRuleError(path, say("rule_file.malformed_constant"))
+    return {name: reason for names, reason, _ in rules for name in names}

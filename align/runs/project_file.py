@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 from align.core.atomic_files import existing_file
 from align.core.documents import DocumentFault, read_toml
 from align.core.registry import file_models
-from align.curves.read_presets import pattern_faults, preset_faults, read_patterns, read_presets
+from align.curves.presets import pattern_faults, preset_faults, read_patterns, read_presets
 from align.errors import ProjectFileError
-from align.forward.allowances import NO_ALLOWANCES, Allowances, allowance_faults, read_allowances
+from align.forward.forward_result import NO_ALLOWANCES, Allowances, allowance_faults, read_allowances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

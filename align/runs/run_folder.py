@@ -6,28 +6,31 @@ Commands write into it; reports read nothing else. One file a result (`map.json`
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import json
 import os
 import shlex
-from dataclasses import dataclass
+import shutil
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.about import __version__
-from align.core.atomic_files import sha256_of, write_text
-from align.core.documents import DocumentFault, Form, parse_json, read_json
+from align.core.atomic_files import remove_dead_parts, sha256_of, write_text
+from align.core.documents import TEXT, WHOLE, DocumentFault, Form, parse_json, read_json, table
 from align.core.json_data import json_text, to_json_data
 from align.core.progress import collector_paused
 from align.errors import DestinationError, RunFolderError
 from align.remote.remote_files import with_urls
-from align.runs.unfinished_runs import clear_mark, read_unfinished
+from align.traces.folder_lock import LOCK, folder_lock, this_process
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
 
-    from align.runs.unfinished_runs import UnfinishedRun
 
 # Since version 2 sentences stand beside their keys and facts; documents of the version before lack these.
 SCHEMA_VERSION = 2  # format: the version of a document
@@ -204,3 +207,123 @@ def _provenance(source: Path | str, hashed: bool) -> dict[str, str]:
     if hashed and source.is_file():
         return {"path": str(source), "sha256": sha256_of(source)}
     return {"path": str(source)}
+
+
+# A run folder for one command at a time, from its first step to its result.
+
+# What a run that dies leaves beside its result, by kind; a new result makes it worthless.
+PARTS = {"forward": ("traces.part",)}
+
+
+@contextlib.contextmanager
+def claim_run_folder(path: Path, kind: str) -> Iterator[None]:
+    """Hold a run folder while the block makes the result of one kind.
+
+    A block that raises leaves an older result as it is, marked as made before this run. What dead runs left is removed;
+    folders that were made for this and stay empty go. Raises FolderInUseError if another process works in it, and
+    DestinationError if it cannot be made.
+    """
+    made = [folder for folder in (path, *path.absolute().parents) if not folder.exists()]
+    RunFolder.create(path)
+    try:
+        with folder_lock(path / LOCK, path, "run"):
+            remove_dead_parts(path)
+            with _Marked(path, kind) if kind in KINDS else contextlib.nullcontext():
+                yield
+            _remove_parts(path, kind)
+    finally:
+        with contextlib.suppress(OSError):  # it holds something
+            for folder in made:
+                folder.rmdir()
+
+
+class _Marked:
+    """The mark of a run that is going on; it goes with one that fails in a folder where nothing else is."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self._path, self._kind = path, kind
+
+    def __enter__(self) -> None:
+        self._is_first = not any(found.name != LOCK for found in self._path.iterdir())
+        self._run = mark_begun(self._path, self._kind)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if error is None or self._is_first:
+            clear_mark(self._path, self._kind)
+        elif isinstance(error, KeyboardInterrupt):
+            mark_ended(self._path, self._kind, replace(self._run, ended="interrupted"))
+        else:
+            reason = str(error).strip().partition("\n")[0]
+            mark_ended(
+                self._path, self._kind, replace(self._run, ended="failed", reason=reason or type(error).__name__)
+            )
+
+
+def _remove_parts(path: Path, kind: str) -> None:
+    if read_unfinished(path, kind) is None:
+        for name in PARTS.get(kind, ()):
+            shutil.rmtree(path / name, ignore_errors=True)
+
+
+# What a run folder keeps of a run that has begun and not come to its end: the result that is there is an older one.
+#
+# A run leaves a mark beside the result that it is about to replace, and the new result takes the mark away. So a run
+# that failed, was interrupted or was killed is distinguished from one that ended, and nothing is lost.
+
+SCHEMA = "mindalign.begun/1"
+_SUFFIX = ".begun.json"
+_FORM = Form(table({"pid": WHOLE, **dict.fromkeys(("host", "since", "ended", "reason"), TEXT)}))
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedRun:
+    """A run of one rung: when it began (UTC, ISO 8601), in which process of which host, and how it ended.
+
+    `ended` is "failed" or "interrupted", with `reason` in one line; "" for one that was killed or still runs.
+    """
+
+    pid: int
+    host: str
+    since: str
+    ended: str = ""
+    reason: str = ""
+
+
+def mark_begun(folder: Path, kind: str) -> UnfinishedRun:
+    """Note that a run begins which is to replace the result of this kind."""
+    run = UnfinishedRun(*this_process())
+    _write(folder, kind, run)
+    return run
+
+
+def mark_ended(folder: Path, kind: str, run: UnfinishedRun) -> None:
+    """Note how a run ended that left no result; nothing is noted if it did."""
+    if _mark(folder, kind).is_file():
+        _write(folder, kind, run)
+
+
+def clear_mark(folder: Path, kind: str) -> None:
+    """Take the mark away: there is a new result, or nothing to distinguish."""
+    _mark(folder, kind).unlink(missing_ok=True)
+
+
+def read_unfinished(folder: Path, kind: str) -> UnfinishedRun | None:
+    """Return the run that has begun and left no result; None if the last one ended."""
+    try:
+        document = _FORM.require(read_json(_mark(folder, kind)))
+        own = {name: document[name] for name in UnfinishedRun.__slots__}
+    except FileNotFoundError:
+        return None
+    except DocumentFault:
+        return UnfinishedRun(0, "", "")
+    return UnfinishedRun(**own)
+
+
+def _mark(folder: Path, kind: str) -> Path:
+    return folder / f"{kind}{_SUFFIX}"
+
+
+def _write(folder: Path, kind: str, run: UnfinishedRun) -> None:
+    write_text(_mark(folder, kind), json.dumps({"schema": SCHEMA, **asdict(run)}, ensure_ascii=False) + "\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from functools import partial
@@ -15,45 +16,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import remove_dead_parts
-from align.core.measurements import TensorStatistics
 from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
 from align.core.trace_metadata import TraceHead
-from align.core.traces import Capture
-from align.errors import AlignError, CannotRunError, DestinationError, UserCodeError
+from align.core.traces import Capture, TensorStatistics
+from align.errors import AlignError, CannotRunError, DestinationError, UsageError, UserCodeError
 from align.measure.tensor_statistics import summarize_tensor
 from align.models.describe_sides import describe_launch
-from align.models.fit_inputs import run_fitted
-from align.models.inputs import describe_inputs, read_batches, read_inputs, save_inputs
+from align.models.inputs import describe_inputs, read_batches, read_inputs, run_fitted, save_inputs
 from align.models.open_side import Side, open_side
 from align.models.thresholds import SEED
-from align.traces.describe_data import describe_data
+from align.models.user_code import run_user_code
 from align.traces.folder_lock import LOCK, folder_lock
-from align.traces.kept_elements import is_kept, keep_part, read_kept
-from align.traces.open_trace import show_trace
-from align.traces.rounding_noise import NoiseSink, write_noise
-from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE, TENSORS, capture_as_json
-from align.traces.stored_model import MODEL, VALUES, write_model, write_values
-from align.traces.trace_folder import TraceFolder
-from align.traces.trace_writer import TraceWriter, not_written, tell_file
+from align.traces.manifest import (
+    INPUTS,
+    MANIFEST,
+    MODEL_FILE,
+    NOISE_FILE,
+    TENSORS,
+    VALUES,
+    capture_as_json,
+    write_model,
+    write_values,
+)
+from align.traces.open_trace import NoiseSink, show_trace, write_noise
+from align.traces.trace_folder import TraceFolder, TraceWriter, is_kept, keep_part, not_written, read_kept, tell_file
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from align.core.dtypes import Array
-    from align.core.measurements import Measurement
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model
     from align.core.trace_metadata import CallStart, ReturnedParts, TraceSummary
-    from align.core.traces import CaptureSink
+    from align.core.traces import CaptureSink, Measurement
     from align.models.inputs import InputsSource
+
 
 STAGES = 3  # no limit: what progress is reported of
 BACKWARD = "backward"
-_FILES = (MANIFEST, TENSORS, MODEL, VALUES, NOISE, INPUTS)
+_FILES = (MANIFEST, TENSORS, MODEL_FILE, VALUES, NOISE_FILE, INPUTS)
 
 
 def capture_trace(  # noqa: PLR0913 - the options of one command
@@ -108,20 +113,20 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
         _write_model(opened, parameters, folder, values=values)
         save_inputs(folder / INPUTS, batches)
         progress("capture", 1, STAGES)
-        write = partial(_write_run, environment, (NOISE,) if noise else ())
+        write = partial(_write_run, environment, (NOISE_FILE,) if noise else ())
         run = partial(opened.runner.run, opened.model)
         taken = run_fitted(opened, batches, lambda given: write(folder, head, partial(run, given)))
         progress("capture", 2, STAGES)
         if noise:
             write_noise(folder, *_measure_noise(opened, taken, TraceFolder(folder)))
-            tell_file(folder, NOISE)
+            tell_file(folder, NOISE_FILE)
         if backwards is not None:
             head = replace(head, direction="backward", functions=False, layer_inputs=False)
             back = folder / BACKWARD
             write(back, head, partial(backwards.run_backward, opened.model, first))
             if noise:
                 write_noise(back, *_measure_noise(opened, first, TraceFolder(back)))
-                tell_file(back, NOISE)
+                tell_file(back, NOISE_FILE)
         progress("capture", STAGES, STAGES)
     return show_trace(folder)
 
@@ -317,3 +322,98 @@ def _figures(statistics: TensorStatistics) -> dict[str, float | None]:
     """All finite: JSON can hold them. What was not asked for is left out."""
     figures = {name: getattr(statistics, name) for name in _FIGURES}
     return {name: value for name, value in figures.items() if name != "magnitude" or value is not None}
+
+
+# How long the data of a training is: samples, batches of an epoch, the size of one, as a loader or dataset tells
+# them.
+#
+# No framework is imported: what is given says by its own attributes what it is. A length that would have to be
+# counted by reading all data is not asked for.
+
+SAMPLES, BATCHES, BATCH_SIZE = "dataset samples", "dataset batches", "dataset batch_size"
+
+
+def describe_data(data: Any) -> dict[str, str]:
+    """Lengths that a loader or a dataset tells without being read; what it does not tell is left out.
+
+    `data` is a DataLoader or dataset of torch, a dataset of MindSpore, or any object with a length: one that is indexed
+    holds samples, one that is only looped over gives batches. Raises UsageError for what is none of these.
+
+    >>> describe_data([("x", 1), ("y", 2)])
+    {'dataset samples': '2'}
+    """
+    if data is None:
+        return {}
+    sized = any(hasattr(data, name) for name in ("get_dataset_size", "__iter__", "__getitem__"))
+    if isinstance(data, (str, bytes, Mapping)) or not sized:
+        raise UsageError.of("data_error.no_data", kind=type(data).__name__)
+    read = _of_pipeline if hasattr(data, "get_dataset_size") else _of_loader if _is_loader(data) else _of_dataset
+    return {name: str(number) for name, number in read(data).items() if number is not None}
+
+
+def _is_loader(data: Any) -> bool:
+    """Tell what gives batches: torch's DataLoader and what is like it."""
+    return hasattr(data, "batch_size") or not hasattr(data, "__getitem__")
+
+
+def _of_dataset(data: Any) -> dict[str, int | None]:
+    return {SAMPLES: _asked(partial(len, data))}
+
+
+def _of_loader(loader: Any) -> dict[str, int | None]:
+    """Of a loader; its dataset is the whole one, its batches are those of one rank."""
+    size = getattr(loader, "batch_size", None) or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    samples = _asked(partial(len, loader.dataset)) if hasattr(loader, "dataset") else None
+    return {SAMPLES: samples, BATCHES: _asked(partial(len, loader)), BATCH_SIZE: size if _is_count(size) else None}
+
+
+def _of_pipeline(data: Any) -> dict[str, int | None]:
+    """Of MindSpore's chain of operations: samples are what reaches `batch`; those of a rank alone are left out."""
+    chain = _chain(data)
+    if any(getattr(one, "source_len", None) == -1 for one in chain):  # a generator that would be run to count it
+        return {BATCH_SIZE: _batch_size(chain)}
+    whole = _asked(data.get_dataset_size)
+    if (place := _place_of_batch(chain)) is None:
+        return {SAMPLES: None if _is_split(chain) else whole}
+    samples = None if _is_split(chain) else _asked(chain[place + 1].get_dataset_size)
+    return {SAMPLES: samples, BATCHES: whole, BATCH_SIZE: _batch_size(chain)}
+
+
+def _chain(data: Any) -> list[Any]:
+    """Operations from the last to the source, as far as each has one input."""
+    found = [data]
+    while len(before := _inputs(found[-1])) == 1:
+        found += before
+    return found
+
+
+def _inputs(operation: Any) -> list[Any]:
+    return list(getattr(operation, "children", ()))
+
+
+def _place_of_batch(chain: list[Any]) -> int | None:
+    return next((at for at, one in enumerate(chain[:-1]) if hasattr(one, "drop_remainder")), None)
+
+
+def _batch_size(chain: list[Any]) -> int | None:
+    place = _place_of_batch(chain)
+    size = getattr(chain[place], "batch_size", None) if place is not None else None
+    return size if _is_count(size) else None
+
+
+def _is_split(chain: list[Any]) -> bool:
+    """Tell whether the source gives each rank its own share."""
+    return (getattr(chain[-1], "num_shards", None) or 1) > 1
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _asked(length: Callable[[], int]) -> int | None:
+    """What the user's data says of its length; None where it has none."""
+    try:
+        found = run_user_code(length, lambda error: UserCodeError(say("data_error.length"), error))
+    except UserCodeError:
+        return None
+    return found if _is_count(found) or found == 0 else None

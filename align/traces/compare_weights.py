@@ -19,8 +19,7 @@ from align.core.verdicts import Finding
 from align.errors import CannotRunError, NothingInCommonError
 from align.measure.measure_arrays import measure
 from align.names.map_file import read_map
-from align.names.map_parameters import match_sides
-from align.names.match_by_order import settle_by_order
+from align.names.map_parameters import match_sides, settle_by_order
 from align.names.user_rules import NameRules, check_shapes
 from align.traces.thresholds import (
     LEAST_UNRELATED_ELEMENTS,

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.progress import silent
 from align.core.training import LayerSubstituter
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import AlignError, CannotRunError, UsageError, UserCodeError
 from align.forward.bisect_precision import Movement, inner_layers, sensitive_layers
 from align.models.open_side import check_dtype
 from align.models.user_code import find_function, run_user_code
-from align.training.freeze import without_dropout
 from align.training.open_training import batch_findings, open_training
-from align.training.steps.measure_step_noise import RandomRounding
+from align.training.steps.judge_step import RandomRounding
 from align.training.steps.recorded_steps import batches_of_steps, trained_parameters
 from align.training.thresholds import EQUAL_RUNS_FACTOR, EQUAL_RUNS_ROUNDED, TRAINING_LOSS_LIMIT
-from align.training.training_bisection import TrainingBisection
-from align.training.watch_step import StepUnseen
+from align.training.watch_step import StepUnseen, without_dropout
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Batch
     from align.core.training import Training
+    from align.core.verdicts import Finding
+    from align.forward.bisect_precision import SensitiveLayer
     from align.models.inputs import InputsSource
     from align.training.open_training import TrainingSide
 
@@ -293,3 +293,42 @@ def _verdict(found: int, bench: _Bench, place: str) -> Verdict:
         return Verdict(Outcome.ALIGNED, sentence("training_bisection.within", count=total, place=place), coverage)
     reason = sentence("training_bisection.moved", count=found, total=total, place=place)
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+
+
+# What halving the layers of a training found: those whose precision, device or implementation moves its loss.
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingBisection(ShownResult):
+    """The layers that move a training's loss after `steps` updates where they compute otherwise.
+
+    Otherwise is in another `precision`, on another `device` or by another `implementation`; two of them are "". `loss`
+    is that of the training as it is, `all_loss` with all `tried` layers otherwise. `noise` is the largest share by
+    which the loss moved in `equal_runs`: one from the same values, the others from values rounded at random. `limit`
+    is the share that is allowed, `all_factor` and `rest_factor` multiples of it: with all layers, and with all but
+    those in the list. `not_run` are layers that cannot run so, and why. `complete` is False if there may be more sets.
+    """
+
+    result_kind = "training"
+    model: str
+    steps: int
+    precision: str
+    device: str
+    implementation: str
+    tried: int
+    loss: float
+    all_loss: float
+    noise: float
+    equal_runs: int
+    limit: float
+    all_moved: float
+    all_factor: float
+    layers: tuple[SensitiveLayer, ...]
+    rest_moved: float
+    rest_factor: float
+    complete: bool
+    not_run: dict[str, str]
+    runs: int
+    findings: tuple[Finding, ...]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict

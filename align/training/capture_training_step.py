@@ -11,14 +11,14 @@ from align.core.atomic_files import atomic_folder
 from align.core.progress import silent
 from align.core.protocols import SettingsReader
 from align.errors import DestinationError
-from align.traces.describe_data import describe_data
-from align.training.freeze import without_dropout
+from align.traces.capture_trace import describe_data
 from align.training.open_training import batch_findings, open_training
 from align.training.step_result import CapturedSteps
 from align.training.steps.record_step import AFTER, COMPUTED
 from align.training.steps.recorded_steps import batches_of_steps, record_reference
 from align.training.steps.step_folder import FILES, write_steps
 from align.training.thresholds import STEPS_OF_ONE_BATCH
+from align.training.watch_step import without_dropout
 
 if TYPE_CHECKING:
     from align.core.progress import Progress
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from align.models.inputs import InputsSource
     from align.training.steps.recorded_steps import ReferenceSteps
 
-STAGES = 3  # no limit: what progress is reported of
+CAPTURE_STAGES = 3  # no limit: what progress is reported of
 
 
 def capture_training_step(  # noqa: PLR0913 - the options of one command
@@ -63,14 +63,14 @@ def capture_training_step(  # noqa: PLR0913 - the options of one command
     reader, noted = opened.side.reader, batch_findings(opened, batches[0])
     with without_dropout(opened) as findings, atomic_folder(destination, FILES) as part:
         found = record_reference(
-            opened, batches, part, begun=lambda: progress("capture", next(stages), STAGES), layers=True
+            opened, batches, part, begun=lambda: progress("capture", next(stages), CAPTURE_STAGES), layers=True
         )
         own = replace(found.steps, environment={**found.steps.environment, **lengths})
         found = replace(found, steps=own, findings=(*noted, *found.findings, *findings))
         settings = reader.read_settings(opened.side.model) if isinstance(reader, SettingsReader) else []
         write_steps(part, found, settings)
         result = _summary(destination, found, sum(path.stat().st_size for path in part.rglob("*") if path.is_file()))
-    progress("capture", STAGES, STAGES)
+    progress("capture", CAPTURE_STAGES, CAPTURE_STAGES)
     return result
 
 

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
+import sys
 import warnings
+from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from align.core.progress import silent
-from align.core.verdicts import Coverage, Finding, Outcome, Verdict
-from align.models.recompute_layers import layers_recomputed
+from align.core.traces import smallest_factor
+from align.core.verdicts import Coverage, Finding, Outcome, ShownResult, Verdict
+from align.measure.limits import rounding_limit
+from align.measure.measure_arrays import measure
+from align.models.loop_watcher import layers_recomputed
 from align.models.restore_state import other_seed
-from align.training.compare_steps import StepRecord, StepRepeat, same_bits, unrepeated
-from align.training.determinism_result import DeterminismResult, PartCount, RepeatedSide
 from align.training.make_deterministic import make_deterministic
-from align.training.open_training import batch_findings, open_training
-from align.training.own_generators import OwnGenerators
-from align.training.training_batches import read_training_batch
+from align.training.open_training import batch_findings, open_training, read_training_batch
+from align.training.watch_step import StepUnseen
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from align.core.dtypes import Array
+    from align.core.parameters import Shape
     from align.core.progress import Progress
     from align.core.protocols import Batch
+    from align.core.traces import Capture
     from align.core.training import Training
     from align.models.inputs import InputsSource
-    from align.training.determinism_result import Builds, RepeatCause, UnrepeatedTensor
     from align.training.make_deterministic import Determinism
     from align.training.open_training import TrainingSide
+
 
 # What torch says of an operation that has no deterministic kernel.
 _UNORDERED_PRINTED = "does not have a deterministic implementation"
@@ -171,3 +182,292 @@ def _verdict(sides: list[RepeatedSide]) -> Verdict:
 def _differs(side: RepeatedSide, first: UnrepeatedTensor) -> str:
     facts = {"part": first.part, "name": first.name, "reason": side.reason}
     return sentence("determinism_verdict.differs", side=side.label, **facts)
+
+
+# Two runs of one step, tensor by tensor and bit for bit, in the order in which the tensors arise.
+
+
+class _TensorsOfStep(StepUnseen):
+    """A StepSink that takes all tensors of a step under one name each, and changes nothing.
+
+    What modules are given and return comes under the keys of captures, the loss under "", then gradients as the
+    optimizers are handed them, or as the way back gave them, and parameters and buffers after the step.
+    """
+
+    layers = True
+
+    def __init__(self, buffers: Collection[str]) -> None:
+        self._buffers = buffers
+        self._gradients: dict[str, Array] = {}
+
+    def take(self, part: StepPart, name: str, value: Array) -> None:
+        """Take one tensor."""
+        raise NotImplementedError
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
+        """Take what a call is given."""
+        for name, value in inputs.items():
+            self.take("input", f"{module}#{call}<{name}", value)
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Take what a call returned."""
+        self.take("output", capture.key, value)
+
+    def computed(self, name: str, gradient: Array) -> None:
+        """Add up what the way back gives."""
+        known = self._gradients.get(name)
+        self._gradients[name] = np.array(gradient) if known is None else known + gradient
+
+    def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
+        """Keep what an optimizer is handed."""
+        self._gradients |= {name: np.array(value) for name, value in gradients.items() if value is not None}
+        return {}
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
+        """Take the rest."""
+        if loss is not None:
+            self.take("loss", "", np.asarray(loss))
+        for name, gradient in self._gradients.items():
+            self.take("gradient", name, gradient)
+        for name, value in sorted(values, key=lambda one: one[0] in self._buffers):
+            self.take("buffer" if name in self._buffers else "parameter", name, value)
+
+
+class StepRecord(_TensorsOfStep):
+    """Keeps all tensors of a step."""
+
+    def __init__(self, buffers: Collection[str]) -> None:
+        super().__init__(buffers)
+        self.tensors: dict[tuple[StepPart, str], Array] = {}
+
+    def take(self, part: StepPart, name: str, value: Array) -> None:
+        """Keep a copy."""
+        self.tensors[part, name] = value.copy()
+
+
+class StepRepeat(_TensorsOfStep):
+    """Holds each tensor against that of an earlier run; only the first that differs is measured."""
+
+    def __init__(self, earlier: StepRecord, buffers: Collection[str]) -> None:
+        super().__init__(buffers)
+        self._earlier = earlier.tensors
+        self._seen: set[tuple[StepPart, str]] = set()
+        self._tensors: Counter[str] = Counter()
+        self._differing: Counter[str] = Counter()
+        self._first: UnrepeatedTensor | None = None
+
+    def take(self, part: StepPart, name: str, value: Array) -> None:
+        """Compare with the tensor of that name."""
+        self._seen.add((part, name))
+        self._tensors[part] += 1
+        before = self._earlier.get((part, name))
+        if before is None or not same_bits(before, value):
+            self._differing[part] += 1
+            if self._first is None:
+                self._first = unrepeated(part, name, before, value)
+
+    @property
+    def first(self) -> UnrepeatedTensor | None:
+        """The first tensor that differs, or that the second run did not have at all."""
+        lost = next((key for key in self._earlier if key not in self._seen), None)
+        return self._first or (unrepeated(*lost, self._earlier[lost], None) if lost else None)
+
+    @property
+    def parts(self) -> tuple[PartCount, ...]:
+        """Counts by what the tensors are, in the order of a step."""
+        counts = self._tensors.copy()
+        lost: Counter[str] = Counter(part for part, name in self._earlier if (part, name) not in self._seen)
+        counts.update(lost)
+        return tuple(PartCount(part, count, self._differing[part] + lost[part]) for part, count in counts.items())
+
+
+def same_bits(one: Array, other: Array) -> bool:
+    """Tell whether shape, dtype and all bits are equal; NaN is equal to itself."""
+    same = (one.shape, one.dtype) == (other.shape, other.dtype)
+    return same and (one.size == 0 or np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes())
+
+
+def unrepeated(part: TensorPart, name: str, one: Array | None, other: Array | None) -> UnrepeatedTensor:
+    """Measure two tensors that differ; one that is there in one run only has no figures."""
+    if one is None or other is None or one.shape != other.shape:
+        there = one if one is not None else np.empty(0) if other is None else other
+        return UnrepeatedTensor(part, name, there.shape, there.size, there.size, None, None, rounding=False)
+    figures = measure(one, other)
+    largest = figures.reference_max
+    return UnrepeatedTensor(
+        part,
+        name,
+        one.shape,
+        one.size,
+        figures.mismatched,
+        figures.max_abs,
+        figures.max_abs / largest if largest else None,
+        rounding=smallest_factor(figures, rounding_limit(figures, one.dtype.name)) <= 1.0,
+    )
+
+
+# What two runs of one training step gave, of one side or of two.
+
+StepPart = Literal["input", "output", "loss", "gradient", "parameter", "buffer"]
+TensorPart = StepPart | Literal["initial value"]
+
+Builds = Literal["same", "differ", "one object", "not built twice"]
+RepeatCause = Literal["own generator", "kept state", "unseeded", "order of sums", "initial values", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class UnrepeatedTensor:
+    """A tensor that is not the same twice: `part` says what it is, an `initial value` of a side built twice too.
+
+    `differing` of its `count` elements differ, by up to `max_abs`, which is `relative` to its largest value; both None
+    where the second run had another shape, or no such tensor. `rounding` says whether that is within some units in
+    the last place.
+    """
+
+    part: TensorPart
+    name: str
+    shape: Shape
+    count: int
+    differing: int
+    max_abs: float | None
+    relative: float | None
+    rounding: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartCount:
+    """How many tensors of a kind there were, and how many of them differ."""
+
+    part: str
+    tensors: int
+    differing: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSide:
+    """A side whose step was taken twice; `first` is the first tensor that differs, None if there is none.
+
+    `builds` says what building it twice gave. `cause` is likely, "" where nothing differs, and `reason` says so in a
+    short fact.
+    """
+
+    label: str
+    framework: str
+    builds: Builds
+    parts: tuple[PartCount, ...]
+    first: UnrepeatedTensor | None
+    cause: RepeatCause
+    reason: str
+
+    @property
+    def tensors(self) -> int:
+        """How many tensors were held against each other."""
+        return sum(one.tensors for one in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class DeterminismResult(ShownResult):
+    """One side or both; `settings` are what `make_deterministic` set."""
+
+    result_kind = "determinism"
+    seed: int
+    threads: int | None
+    settings: tuple[str, ...]
+    sides: tuple[RepeatedSide, ...]
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+
+
+# Generators of random numbers that a model, its loss or its step holds itself: a seed for all does not reach them.
+
+# By the package of its class and the class: those of NumPy, of Python, of torch and MindSpore.
+_GENERATORS = frozenset(
+    {
+        ("numpy", "Generator"),
+        ("numpy", "RandomState"),
+        ("random", "Random"),
+        ("torch", "Generator"),
+        ("mindspore", "Generator"),
+    }
+)
+_FOREIGN = frozenset({"builtins", "types", "numpy", "torch", "mindspore", "collections", "functools"})
+_TRANSPARENT = frozenset({"_modules", "_cells"})  # where frameworks keep the modules inside
+_RUNS = ("forward", "construct", "__call__")
+
+
+class OwnGenerators:
+    """The generators that the parts of a training hold, and which of them went on drawing.
+
+    Found in attributes of modules, in what functions close over, and in globals that the code of a forward names.
+    """
+
+    def __init__(self, training: Training, is_module: Callable[[Any], bool]) -> None:
+        self._found: dict[str, Any] = {}
+        seen: set[int] = set()
+        parts = {"": training.model, "loss": training.loss, "step": training.step}
+        for name, part in parts.items():
+            self._found.update(_within(part, name, is_module, seen))
+        self._states = {name: _state(one) for name, one in self._found.items()}
+
+    def advanced(self) -> list[str]:
+        """Those that drew since, by path and class: `drop.rng (numpy Generator)`."""
+        return [name for name, one in self._found.items() if _state(one) != self._states[name]]
+
+
+def _state(generator: Any) -> bytes:
+    """What decides what a generator draws next."""
+    if hasattr(generator, "bit_generator"):
+        return pickle.dumps(generator.bit_generator.state)
+    state = (generator.get_state if hasattr(generator, "get_state") else generator.getstate)()
+    to_numpy = getattr(state, "numpy", getattr(state, "asnumpy", None))
+    return pickle.dumps(state if to_numpy is None else to_numpy())
+
+
+def _within(value: Any, path: str, is_module: Callable[[Any], bool], seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if (kind := _generator(value)) is not None:
+        yield f"{path} ({kind})", value
+        return
+    for name, inner in _parts(value, is_module):
+        yield from _within(inner, f"{path}.{name}".strip("."), is_module, seen)
+
+
+def _parts(value: Any, is_module: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
+    """What a value holds, with names; of a dict or list of modules too."""
+    if isinstance(value, dict):
+        yield from ((str(key), one) for key, one in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((str(place), one) for place, one in enumerate(value))
+    elif isinstance(value, MethodType):
+        yield "", value.__func__
+    elif isinstance(value, FunctionType):
+        yield from _named_by(value)
+    elif is_module(value) or _is_plain(value):
+        yield from (("" if name in _TRANSPARENT else name, one) for name, one in vars(value).items())
+        yield from (("", one) for name in _RUNS if isinstance(one := getattr(type(value), name, None), FunctionType))
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a value is an object of a class that is no framework's: a sampler that a user wrote."""
+    return hasattr(value, "__dict__") and type(value).__module__.partition(".")[0] not in _FOREIGN
+
+
+def _named_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Generators among the globals and the enclosing variables that a function's code names."""
+    names = function.__code__.co_names
+    yield from ((name, one) for name in names if _generator(one := function.__globals__.get(name)) is not None)
+    inner = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
+    yield from inner.items()
+
+
+def _generator(value: Any) -> str | None:
+    """The package and class of a generator; None for anything else, and for the one that torch seeds for all."""
+    for kind in type(value).__mro__:
+        package = kind.__module__.partition(".")[0]
+        if (package, kind.__name__) in _GENERATORS:
+            torch = sys.modules.get("torch")
+            common = torch is not None and value is torch.default_generator
+            return None if common else f"{package} {kind.__name__}"
+    return None

@@ -16,28 +16,22 @@ from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import UsageError
 from align.models.describe_sides import named_environments
 from align.models.function_source import defined_at
-from align.models.living_objects import looked_for_once
+from align.models.live_calls import looked_for_once
 from align.models.source_lines import made_in
 from align.models.user_code import find_function
 from align.traces.pair_traces import open_names
-from align.training.dropout.replay_dropout import DropoutReplay
-from align.training.faults.explain_at_rate_zero import explain_at_rate_zero
-from align.training.faults.explain_loss_code import SPENT
+from align.training.faults.explain_code import SPENT
 from align.training.faults.find_step_culprits import find_step_culprits
-from align.training.faults.gradient_scale import OF_LOSS
-from align.training.faults.loop_faults import mode_findings
-from align.training.freeze import without_dropout
+from align.training.faults.find_step_faults import OF_LOSS
+from align.training.faults.loop_faults import explain_at_rate_zero, mode_findings
 from align.training.open_training import batch_findings, open_training, open_trainings
+from align.training.replay_dropout import DropoutReplay
 from align.training.step_result import StepComparison
-from align.training.steps.compare_moments import compare_moments, moment_findings
-from align.training.steps.compare_values import owners_of
-from align.training.steps.gradient_relations import NOT_CLEARED
-from align.training.steps.measure_step_noise import UNMEASURED
+from align.training.steps.both_steps import owners_of
+from align.training.steps.judge_step import NOT_CLEARED, UNMEASURED
 from align.training.steps.record_step import COMPUTED
 from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference, refuse_random_steps
-from align.training.steps.see_both_sides import see_recorded_steps, take_steps_beside
-from align.training.steps.step_folder import read_steps
-from align.training.steps.step_tables import (
+from align.training.steps.see_both_sides import (
     compare_free_runs,
     compared_gradients,
     compared_layers,
@@ -45,9 +39,13 @@ from align.training.steps.step_tables import (
     free_run_findings,
     judged_gradients,
     run_candidate_freely,
+    see_recorded_steps,
+    take_steps_beside,
 )
-from align.training.steps.take_apart import compare_apart, take_apart
+from align.training.steps.step_folder import read_steps
+from align.training.steps.take_apart import compare_apart, compare_moments, moment_findings, take_apart
 from align.training.thresholds import STEPS_OF_ONE_BATCH
+from align.training.watch_step import without_dropout
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ if TYPE_CHECKING:
     Given = str | Path | Training
     Opened = TrainingSide | ReferenceSteps
 
-STAGES = 6  # no limit: what progress is reported of
+COMPARE_STAGES = 6  # no limit: what progress is reported of
 UNLIKE = "calls-unlike"
 
 
@@ -103,11 +101,11 @@ def compare_training_step(  # noqa: PLR0913 - one keyword an option
     """
     sides = _opened(reference, candidate)
     batches = _batches(batch, steps, [one.steps for one in sides if isinstance(one, ReferenceSteps)])
-    stages = chain(range(1, STAGES), repeat(STAGES))
+    stages = chain(range(1, COMPARE_STAGES), repeat(COMPARE_STAGES))
     with tempfile.TemporaryDirectory(prefix="align-") as folder, looked_for_once():
 
         def begun() -> None:
-            progress("step", next(stages), STAGES)
+            progress("step", next(stages), COMPARE_STAGES)
 
         task = _Task(sides, batches, name_map, Path(folder), begun, thorough=thorough)
         live = tuple(one for one in sides if not isinstance(one, ReferenceSteps))

@@ -13,15 +13,14 @@ from math import isfinite, sqrt
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
+from align.watch.find_event import given_back, senders, takers
 from align.watch.thresholds import EXPLOSION_FLOOR, PARAMETER_FLOOR
-from align.watch.way_back import given_back, senders, takers
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 
     from align.watch.find_event import Origin
-    from align.watch.nonfinite_result import Direction
-    from align.watch.recorded_pass import Arrival, Record, RecordedPass
+    from align.watch.recorded_pass import Arrival, Direction, Record, RecordedPass
 
 Kind = Literal["output", "gradient", "parameter", "step"]
 FLOORS = {"output": EXPLOSION_FLOOR, "gradient": EXPLOSION_FLOOR}

@@ -7,28 +7,25 @@ follows an overflow, and in each where nothing drops an update, for then it woul
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from align.core.verdicts import Finding
+from align.core.verdicts import Finding, ShownResult
 from align.errors import CannotRunError, UsageError
-from align.models.loop_hooks import LoopHooks
-from align.models.loop_watcher import LossScaleReader
+from align.models.live_calls import leaves
+from align.models.loop_watcher import LoopHooks, LossScaleReader
 from align.models.open_side import build_side
-from align.watch.judge_loss_scale import judge_loss_scale
-from align.watch.loss_scale_result import LossScaleResult, ScaleStep
-from align.watch.overflow_sink import HALF, OverflowSink
+from align.watch.thresholds import PERSISTENT_OVERFLOWS, SMALLEST_USEFUL_SCALE
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from align.core.protocols import Model
-    from align.models.loop_watcher import ScaleFlow
+    from align.models.loop_watcher import LoopCall, LoopForms, ScaleFlow
     from align.models.open_side import Side
-    from align.watch.loss_scale_result import OverflowPlace
 
 
 def watch_loss_scale(model: Model, scaler: Any = None) -> LossScaleWatch:
@@ -156,3 +153,169 @@ class LossScaleWatch:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+# From what a loss scale did to what it means: coming down, overflowing on and on, or a loss that is no number.
+
+
+def judge_loss_scale(
+    steps: Sequence[ScaleStep], flow: ScaleFlow, place: OverflowPlace | None
+) -> tuple[ScaleTrouble, str]:
+    """The trouble, and what is said of it with what to do."""
+    trouble = _trouble(steps)
+    overflowed = [one for one in steps if one.overflow]
+    first = overflowed[0] if overflowed else next((one for one in steps if _lost(one)), None)
+    facts = {
+        "flow": flow.name,
+        "count": len(overflowed),
+        "total": len(steps),
+        "run": _last_run(steps),
+        "first": first.iteration if first else 0,
+        "scale": steps[-1].scale if steps else 1.0,
+        "first_scale": first.scale if first else 1.0,
+        "where": _where(place),
+    }
+    key = trouble
+    if trouble == "persistent":
+        key = "persistent_at_floor" if steps[-1].scale <= SMALLEST_USEFUL_SCALE else trouble  # type: ignore[assignment]
+        key = key if flow.dynamic or steps[-1].scale <= SMALLEST_USEFUL_SCALE else "persistent_fixed"  # type: ignore[assignment]
+    return trouble, sentence(f"scale_trouble.{key}", **facts)
+
+
+def _trouble(steps: Sequence[ScaleStep]) -> ScaleTrouble:
+    overflowed = [one for one in steps if one.overflow]
+    if any(_lost(one) for one in steps) and (not overflowed or _lost(overflowed[0])):
+        return "diverged"
+    if not overflowed:
+        return "none"
+    if any(one.updated for one in overflowed):
+        return "applied"
+    if _last_run(steps) >= PERSISTENT_OVERFLOWS:
+        return "diverged" if _lost(steps[-1]) else "persistent"
+    leading = next((number for number, one in enumerate(steps) if not one.overflow), len(steps))
+    return "settling" if leading == len(overflowed) else "occasional"
+
+
+def _lost(one: ScaleStep) -> bool:
+    return one.loss is not None and not isfinite(one.loss)
+
+
+def _last_run(steps: Sequence[ScaleStep]) -> int:
+    """How many iterations overflowed one after another at the end."""
+    return next((number for number, one in enumerate(reversed(steps)) if not one.overflow), len(steps))
+
+
+def _where(place: OverflowPlace | None) -> str:
+    if place is None:
+        return ""
+    if place.layer is None:
+        return sentence("scale_trouble.in_parameters", names=[*place.parameters])
+    layer = place.layer or sentence("model_part.model_itself")
+    facts = {"layer": layer, "class_name": place.class_name, "before": place.before}
+    return sentence(f"scale_trouble.in_{place.direction}", **facts)
+
+
+# What a loss scale did in a training, and whether what overflowed is its fault.
+
+ScaleTrouble = Literal["none", "settling", "occasional", "persistent", "applied", "diverged"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleStep:
+    """One iteration: the scale that it had, its loss (None if not told), whether it overflowed and was an update."""
+
+    iteration: int
+    scale: float
+    loss: float | None
+    overflow: bool
+    updated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowPlace:
+    """Where an iteration overflowed first: what `layer` returned, or the gradient that came back to it.
+
+    `before` is the layer whose gradient came last and was finite, "" forward. `layer` is None where only gradients of
+    parameters overflowed: `parameters` are those that are known.
+    """
+
+    iteration: int
+    layer: str | None
+    class_name: str
+    direction: Literal["forward", "backward"]
+    before: str = ""
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LossScaleResult(ShownResult):
+    """What was seen of a loss scale; it decides nothing, so there is no verdict.
+
+    `flow` is what scales the loss, `faked` what stood in for kernels that the device lacks. `trouble` is:
+    `none` overflowed; `settling`, while a scale came down to what gradients bear; `occasional`, as a growing scale
+    does; `persistent`, updates dropped to the end; `applied`, no number went into the weights; `diverged`, the loss
+    itself is no number, which no scale helps. `says` tells it in words, with what to do. `place` is None where no
+    iteration that overflowed was looked into.
+    """
+
+    result_kind = "scale"
+    model: str
+    framework: str
+    flow: str
+    dynamic: bool
+    drops: bool
+    faked: str
+    steps: tuple[ScaleStep, ...]
+    overflows: int
+    skipped: int
+    trouble: ScaleTrouble
+    says: str
+    place: OverflowPlace | None
+    findings: tuple[Finding, ...]
+
+
+# The first tensor of an iteration that is no number, and the loss that is computed in half precision.
+
+HALF = frozenset({"float16", "bfloat16"})
+
+
+class OverflowSink:
+    """A LoopSink that looks at what modules return, and at the gradients that come back to it."""
+
+    def __init__(self, forms: LoopForms, iteration: int) -> None:
+        self._forms, self._iteration = forms, iteration
+        self._forward: OverflowPlace | None = None
+        self._backward: OverflowPlace | None = None
+        self._last = ""
+        self.half_losses: dict[str, str] = {}
+
+    def entered(self, call: LoopCall, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Nothing is kept."""
+
+    def returned(
+        self, call: LoopCall, _module: Any, _args: tuple[Any, ...], _kwargs: Mapping[str, Any], output: Any
+    ) -> None:
+        """Look at what a call returned."""
+        for _, leaf in leaves(output):
+            if not self._forms.is_floating(leaf):
+                continue
+            if tuple(leaf.shape) in ((), (1,)) and (dtype := self._forms.dtype_of(leaf)) in HALF:
+                self.half_losses.setdefault(call.path, dtype)
+            if self._forward is None and not self._finite(leaf):
+                self._forward = OverflowPlace(self._iteration, call.path, call.class_name, "forward")
+
+    def arrived(self, call: LoopCall, _name: str, gradient: Any) -> None:
+        """Look at a gradient."""
+        if self._backward is not None:
+            return
+        if self._finite(gradient):
+            self._last = call.path
+        else:
+            self._backward = OverflowPlace(self._iteration, call.path, call.class_name, "backward", self._last)
+
+    def place(self) -> OverflowPlace:
+        """Where the iteration, which overflowed, did so first."""
+        return self._forward or self._backward or OverflowPlace(self._iteration, None, "", "backward", self._last)
+
+    def _finite(self, tensor: Any) -> bool:
+        return isfinite(self._forms.norms([self._forms.norm(tensor)])[0])

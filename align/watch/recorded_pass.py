@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, field
+from functools import cache
 from math import isfinite, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from align.watch.operator_names import RISKY, VIEWS, plain_name
+from align.core.verdicts import ShownResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from align.core.verdicts import Finding, Verdict
     from align.models.loop_watcher import LoopForms
 
 
@@ -393,3 +395,154 @@ def _identity(tensor: Any) -> tuple[int, int]:
         return id(tensor), int(getattr(tensor, "_version", 0))
     except RuntimeError:  # torch's inference tensors count nothing
         return id(tensor), 0
+
+
+# Operators by what they do, whatever a framework calls them: `torch.true_divide`, MindSpore's `Divs` and `RealDiv`.
+
+# Plain names of what frameworks call otherwise; what is not here has its own name in small letters.
+SAME: dict[str, tuple[str, ...]] = {
+    "log": ("log2", "log10", "xlogy", "logext"),
+    "log1p": (),
+    "logit": (),
+    "sqrt": ("sqrt_",),
+    "rsqrt": (),
+    "reciprocal": ("inv", "reciprocalext"),
+    "div": (
+        "true_divide", "truediv", "rtruediv", "itruediv", "divide", "divs", "realdiv", "rdiv", "div_", "divmod",
+        "divnonan", "idiv",
+    ),
+    "pow": ("rpow", "ipow", "powtensorscalar", "powscalartensor", "float_power", "pow_", "powext"),
+    "norm": ("vector_norm", "linalg_norm", "linalgvectornorm", "lpnormv2", "lpnorm", "normalize", "cosine_similarity",
+             "cdist", "pairwise_distance", "dist"),
+    "exp": ("exp2", "expm1", "expext", "exp_"),
+    "softmax": ("softmaxext",),
+    "log_softmax": ("logsoftmax", "logsoftmaxext"),
+    "attention": ("scaled_dot_product_attention", "flashattentionscore"),
+    "std": ("var", "std_mean", "var_mean", "stdext", "varext", "reducestd"),
+    "mul": ("rmul", "imul", "muls", "multiply", "mul_"),
+    "sub": ("rsub", "isub", "subs", "subext", "subscalar", "subtract", "sub_"),
+    "add": ("radd", "iadd", "adds", "addext", "addscalar", "add_", "addn"),
+    "asin": ("acos", "arcsin", "arccos", "acosext", "asinext"),
+    "mean": ("reducemean", "meanext", "nanmean"),
+    "sum": ("reducesum", "sumext"),
+    "cross_entropy": ("nll_loss", "crossentropyloss", "nllloss"),
+    "mask": ("masked_fill", "maskedfill", "masked_fill_", "masked_fill__", "where", "select", "full", "full_like",
+             "triu", "tril", "fill_", "fillscalar", "fillv2", "scatter", "index_fill", "clamp", "masked_scatter",
+             "maskedfillscalar", "triuext", "trilext", "setitem"),
+    "sinh": ("cosh",),
+    "binary_cross_entropy": ("bceloss", "binarycrossentropy"),
+}  # fmt: skip
+VIEWS = frozenset(
+    ("reshape", "view", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "t", "contiguous", "swapaxes",
+     "expanddims", "reshapeview", "transposeview", "clone", "identity", "transposeext", "movedim", "view_as")
+)  # fmt: skip
+ADDING = frozenset(
+    ("add", "sub", "sum", "mean", "cat", "concat", "concatenate", "stack", "split", "chunk", "unbind", "getitem",
+     "expand", "broadcastto", "expandas", "neg", "tile", "repeat")
+)  # fmt: skip
+RISKY = frozenset(
+    ("log", "sqrt", "rsqrt", "reciprocal", "div", "pow", "norm", "exp", "softmax", "log_softmax", "std", "asin",
+     "log1p", "attention", "logit", "binary_cross_entropy")
+)  # fmt: skip
+_PLAIN = {other: name for name, others in SAME.items() for other in others}
+
+
+@cache
+def plain_name(name: str) -> str:
+    """What an operator or a class of layers does.
+
+    >>> plain_name("RealDiv"), plain_name("true_divide"), plain_name("Conv2d")
+    ('div', 'div', 'conv2d')
+    """
+    small = name.lower().strip("_")
+    return _PLAIN.get(small, small)
+
+
+# What was found first in a training that was watched: NaN, Inf or an explosion, and the calls just before.
+
+NonfiniteKind = Literal["NaN", "Inf", "explosion"]
+Direction = Literal["forward", "backward", "step", "update"]
+GuiltyPart = Literal["input", "parameter", "output", "gradient"]
+
+
+@dataclass(frozen=True, slots=True)
+class NonfiniteEvent:
+    """Where it began; steps are counted from 0.
+
+    `direction` is "step" for what the loop does with gradients between the way back and the optimizer. `layer` is the
+    path of the innermost module, "" outside of the model. `operator` is a functional call or the class
+    of the layer, and `line` the line of user code that called it, forward, "" where none did. `part` says which tensor
+    is to blame, `tensor` its name if it has one. `cause` is an id, `reason` and `remedy` say it in words. `samples` are
+    indices in the batch where few are to blame. `loss_scale` is what the loss was multiplied by; `better_scale` the
+    largest power of two with which this would not have overflowed, None where no scale helps or none is known.
+    `weights` says whether they were sound before the step. `factor` is how many times its median an explosion is.
+    """
+
+    kind: NonfiniteKind
+    step: int
+    direction: Direction
+    layer: str
+    call: int
+    operator: str
+    line: str
+    part: GuiltyPart
+    tensor: str
+    cause: str
+    reason: str
+    remedy: str
+    weights: str
+    samples: tuple[int, ...] = ()
+    dtype: str = ""
+    loss_scale: float | None = None
+    better_scale: float | None = None
+    factor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallFigures:
+    """The root mean square of what one call returned, or of the gradient that came back, in the last steps.
+
+    The last number is that of the step of the event; None for steps in which it was not seen.
+    """
+
+    layer: str
+    call: int
+    operator: str
+    line: str
+    direction: Direction
+    rms: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NearOverflow:
+    """A float16 tensor whose largest value comes near 65504; `better_scale` keeps it away, None in the forward pass."""
+
+    layer: str
+    operator: str
+    direction: Direction
+    step: int
+    largest: float
+    loss_scale: float | None
+    better_scale: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NonfiniteResult(ShownResult):
+    """A training that was watched; `event` is None where nothing was found.
+
+    `steps` were seen, of which `skipped` ended without an update because a loss scale was too large. `tensors` is how
+    many were looked at in the last whole step. `shown_steps` are those of the figures `before`.
+    """
+
+    result_kind = "nonfinite"
+    label: str
+    framework: str
+    steps: int
+    skipped: int
+    tensors: int
+    event: NonfiniteEvent | None
+    shown_steps: tuple[int, ...]
+    before: tuple[CallFigures, ...]
+    near: tuple[NearOverflow, ...]
+    findings: tuple[Finding, ...]
+    verdict: Verdict

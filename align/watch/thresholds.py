@@ -46,3 +46,18 @@ Choice: one loss scale helps all; the list is to show where."""
 EXP_LARGEST: Final = {"float16": 11.08, "bfloat16": 88.7, "float32": 88.72, "float64": 709.78}
 """Above which number exp is infinite.
 Source: the logarithm of the largest number of each dtype."""
+
+
+# The limits of dumps out of training loops. Each says why it is there, and where its number comes from.
+
+DUMP_HEADER_BYTES: Final = 1 << 16
+"""Room for the header of an iteration's tensors, which is written last; a longer one is left out of the file.
+Choice: it holds some 400 tensors; the usual 4 MB of a trace would be most of what an iteration writes."""
+
+PERSISTENT_OVERFLOWS: Final = 5
+"""So many iterations one after another that overflow, to the end, are persistent.
+Choice: a scale that doubles too early overflows once; five halvings bring it down by 32, which sound gradients bear."""
+
+SMALLEST_USEFUL_SCALE: Final = 1.0
+"""A loss scale at or below this scales nothing up: what still overflows is no number by itself.
+Source: the floor of MindSpore's DynamicLossScaler and of its update cell."""

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
+from math import isfinite, isnan, log2, prod, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from align.models.loop_hooks import LoopHooks, line_of_user
-from align.models.nested_values import leaves
-from align.watch.find_event import backward_origin, forward_origin, loss_scale_of
-from align.watch.judge_update import Handed, gradients_origin, update_origin
-from align.watch.operator_names import VIEWS, plain_name
-from align.watch.recorded_pass import Record, RecordedPass
-from align.watch.thresholds import SKIPPED_IN_A_ROW
+from align.models.live_calls import leaves
+from align.models.loop_watcher import LoopHooks, line_of_user
+from align.watch.find_event import Origin, backward_origin, forward_origin, loss_scale_of
+from align.watch.find_explosion import UsualSizes, find_explosion, sizes_of
+from align.watch.recorded_pass import VIEWS, CallFigures, NearOverflow, Record, RecordedPass, plain_name
+from align.watch.thresholds import (
+    EXPLOSION_FEWEST_STEPS,
+    EXPLOSION_HISTORY,
+    FIGURES_BEFORE,
+    FLOAT16_LARGEST,
+    NEAR_SHOWN,
+    SKIPPED_IN_A_ROW,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-    from align.models.loop_watcher import LoopCall, LoopWatcher
-    from align.watch.find_event import Origin
-    from align.watch.running_figures import RunningFigures
+    from align.models.loop_watcher import LoopCall, LoopForms, LoopWatcher, OptimizerState
+    from align.watch.find_explosion import Explosion
+    from align.watch.recorded_pass import Arrival, NonfiniteKind
 
 
 class Judge(Protocol):
@@ -284,3 +294,191 @@ class WatchedFramework:
 def inside(label: str, path: str) -> str:
     """A path in what is called `label`."""
     return f"{label}.{path}".strip(".") if label else path
+
+
+# Whether the gradients that an optimizer is given are finite, and what it makes of its parameters; if not, why.
+#
+# Gradients that came back finite, and are not where the optimizer gets them, were changed by the step.
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A gradient that an optimizer is given, with the parameter that it is of and its name."""
+
+    name: str
+    parameter: Any
+    gradient: Any
+
+
+def gradients_origin(handed: Sequence[Handed], seen: RecordedPass, paths: Mapping[str, str]) -> Origin | None:
+    """Where gradients that are not finite began; None if all are finite, whose sizes are noted. `paths` are by name."""
+    given = [one for one in handed if one.gradient is not None and seen.forms.is_floating(one.gradient)]
+    norms = seen.forms.norms([seen.forms.norm(one.gradient) for one in given])
+    bad = []
+    for one, taken in zip(given, norms, strict=True):
+        norm = taken if isfinite(taken) or isnan(taken) else seen.norm_in_float64(one.gradient)
+        if one.name:
+            seen.handed[one.name] = norm / sqrt(max(prod(one.gradient.shape), 1))
+        if not isfinite(norm):
+            bad.append((one, norm))
+    if not bad:
+        return None
+    return backward_origin(seen) or _of_step(bad, seen) or _of_parameter(*bad[-1], seen, paths)
+
+
+def _of_step(bad: Sequence[tuple[Handed, float]], seen: RecordedPass) -> Origin | None:
+    """What the step made of gradients that came back finite; None where one of them was not seen to come back.
+
+    A parameter that only the optimizer knows is a copy: its gradient was made of those that came back to the model.
+    """
+    back = [seen.came_back(one.parameter) for one, _ in bad]
+    if any(one is None for one in back) and (not seen.anything_came_back() or any(one is not None for one in back)):
+        return None
+    handed, norm = bad[0]
+    size = back[0].norm if back[0] is not None else 0.0
+    cause = "float16-in-step" if not isnan(norm) and size > FLOAT16_LARGEST else "changed-in-step"
+    dtype = seen.forms.dtype_of(handed.gradient)
+    return Origin(_kind(norm), "step", None, "gradient", handed.name, cause, dtype)
+
+
+def _of_parameter(handed: Handed, norm: float, seen: RecordedPass, paths: Mapping[str, str]) -> Origin:
+    """The gradient of a parameter that was not seen to come back; the last layer's come back first."""
+    records = [one for one in seen.records if one.path == paths.get(handed.name, "")]
+    record = records[0] if records else None
+    dtype = record.dtype if record else ""
+    cause = "float16-gradient-overflow" if dtype == "float16" else "gradient-overflow"
+    return Origin(_kind(norm), "backward", record, "gradient", handed.name, cause, dtype)
+
+
+def update_origin(state: OptimizerState, held: Sequence[tuple[str, Any]], forms: LoopForms) -> Origin | None:
+    """The first parameter that an update made NaN or Inf of; None if all are finite."""
+    floating = [(place, name, one) for place, (name, one) in enumerate(held) if forms.is_floating(one)]
+    norms = forms.norms([forms.norm(one) for _, _, one in floating])
+    for (place, name, one), norm in zip(floating, norms, strict=True):
+        if not isfinite(norm) and not _only_large(one, norm, forms):
+            cause = _cause(state, place)
+            return Origin(_kind(norm), "update", None, "parameter", name, cause, forms.dtype_of(one))
+    return None
+
+
+def _only_large(tensor: Any, norm: float, forms: LoopForms) -> bool:
+    """Tell whether the norm overflowed, not a value."""
+    import numpy as np
+
+    array = forms.as_array(tensor)
+    return not isnan(norm) and array is not None and bool(np.isfinite(array.astype(np.float64)).all())
+
+
+def _cause(state: OptimizerState, place: int) -> str:
+    if state.epsilons.get(place) == 0:
+        return "epsilon-0"
+    return "rate-not-finite" if not isfinite(state.rates.get(place, 0.0)) else "update-overflow"
+
+
+def _kind(norm: float) -> NonfiniteKind:
+    return "NaN" if isnan(norm) else "Inf"
+
+
+# Figures of the last steps: the ring that is shown, running medians, what comes near the end of float16.
+
+Key = tuple[str, str, int, str, int]
+Way = Literal["forward", "backward"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One tensor of a step that is shown: what made it, and on which way; `arrival` is the gradient."""
+
+    key: Key
+    direction: Way
+    record: Record
+    arrival: Arrival | None
+    rms: float
+
+
+class RunningFigures:
+    """Keeps the figures of `keep` steps, and medians over more."""
+
+    def __init__(self, keep: int, factor: float) -> None:
+        self.factor = factor
+        self.ring: deque[tuple[int, dict[Key, float]]] = deque(maxlen=keep)
+        self.near: list[NearOverflow] = []
+        self._history: dict[Hashable, deque[float]] = {}
+
+    def explosion(self, seen: RecordedPass) -> Explosion | None:
+        """What made the first tensor of the pass that is above the factor."""
+        sizes = [*sizes_of(seen)]
+        long = {one.same for one in sizes if len(self._history.get(one.same, ())) >= EXPLOSION_FEWEST_STEPS}
+        medians = {one.same: median(self._history[one.same]) for one in sizes if one.same in self._history}
+        return find_explosion(seen, UsualSizes(sizes, medians, long), self.factor)
+
+    def add(self, step: int, seen: RecordedPass) -> None:
+        """Take the figures of a step that was sound."""
+        self.ring.append((step, {one.key: one.rms for one in figures_of(seen)}))
+        for same, rms in {one.same: one.rms for one in sizes_of(seen)}.items():
+            self._history.setdefault(same, deque(maxlen=EXPLOSION_HISTORY)).append(rms)
+
+    def note_near(self, step: int, seen: RecordedPass, loss_scale: float) -> None:
+        """Keep what comes near the end of float16, the largest first, each tensor once."""
+        for one in figures_of(seen):
+            largest = one.arrival.largest if one.arrival is not None else one.record.largest
+            if largest is not None and largest > FLOAT16_LARGEST / 4 and isfinite(largest):
+                back = one.direction == "backward"
+                scale = scale_for(largest, loss_scale) if back else None
+                self.near.append(
+                    NearOverflow(
+                        one.record.path,
+                        one.record.name,
+                        one.direction,
+                        step,
+                        largest,
+                        loss_scale if back else None,
+                        scale,
+                    )
+                )
+        best: dict[tuple[str, str, str], NearOverflow] = {}
+        for near in sorted(self.near, key=lambda each: -each.largest):
+            best.setdefault((near.layer, near.operator, near.direction), near)
+        self.near = [*best.values()][:NEAR_SHOWN]
+
+    def before(
+        self, step: int, seen: RecordedPass, record: Record | None, arrival: Arrival | None, way: str
+    ) -> tuple[tuple[int, ...], tuple[CallFigures, ...]]:
+        """The calls up to the one at fault, with their figures of the last steps; steps, and rows."""
+        figures = [one for one in figures_of(seen, failing=True) if one.direction == way or way == "update"]
+        place = next((n for n, one in enumerate(figures) if _is(one, record, arrival)), len(figures) - 1)
+        shown = figures[max(0, place - FIGURES_BEFORE + 1) : place + 1]
+        steps = [(number, known) for number, known in self.ring if number != step]
+        steps = steps[-(self.ring.maxlen or 1) + 1 :] if self.ring.maxlen != 1 else []
+        rows = tuple(_row(one, [known.get(one.key) for _, known in steps]) for one in shown)
+        return (*(number for number, _ in steps), step), rows
+
+
+def figures_of(seen: RecordedPass, *, failing: bool = False) -> Iterator[Figure]:
+    """All tensors of a pass, forward in order of return, then gradients in order of coming; those of calls only."""
+    for record in seen.records:
+        if failing or isfinite(record.norm):
+            yield Figure(("forward", *record.key), "forward", record, None, record.rms)
+    for one in seen.arrivals:
+        if one.parameter or one.again or one.changed:
+            continue
+        maker = one.place.producer or next(iter(one.place.consumers), None)
+        if maker is not None and (failing or isfinite(one.norm)):
+            name = "" if one.place.producer is not None else "input of "
+            yield Figure(
+                ("backward", maker.path, maker.call, name + maker.name, maker.index), "backward", maker, one, one.rms
+            )
+
+
+def scale_for(largest: float, loss_scale: float) -> float:
+    """The largest power of two that keeps a gradient of this size, under this loss scale, below a quarter of 65504."""
+    return float(2.0 ** int(log2(max(loss_scale * FLOAT16_LARGEST / 4 / largest, 2.0**-24)) // 1))
+
+
+def _is(figure: Figure, record: Record | None, arrival: Arrival | None) -> bool:
+    return figure.arrival is arrival if arrival is not None else figure.record is record and figure.arrival is None
+
+
+def _row(figure: Figure, earlier: Sequence[float | None]) -> CallFigures:
+    made = figure.record
+    return CallFigures(made.path, made.call, made.name, made.line, figure.direction, (*earlier, figure.rms))

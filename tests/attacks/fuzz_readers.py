@@ -65,8 +65,7 @@ def check_reader(path: Path) -> None:
     from align.checkpoints.open_checkpoint import open_checkpoint
     from align.core.json_data import to_json_data
     from align.errors import AlignError
-    from align.report.rendering.terminal import blocks_as_text
-    from align.report.show_result import result_blocks
+    from align.report.show_result import blocks_as_text, result_blocks
 
     try:
         shown = to_json_data(inspect_checkpoint(path)) | {"schema": "mindalign.inspect/1"}
@@ -86,10 +85,9 @@ def check_dump(path: Path) -> None:
     from align.core.json_data import to_json_data
     from align.errors import AlignError
     from align.forward.compare_trace_folders import compare_trace_folders
-    from align.report.rendering.terminal import blocks_as_text
-    from align.report.show_result import result_blocks
+    from align.report.show_result import blocks_as_text, result_blocks
     from align.traces.dumped_side import read_dump
-    from align.traces.show_dump import show_dump
+    from align.traces.export_trace import show_dump
 
     try:
         for one in read_dump(path).tensors:
@@ -108,7 +106,7 @@ def check_document(path: Path) -> None:
     from align.batch.read_job import read_job
     from align.errors import AlignError
     from align.forward.bisect_port import read_points
-    from align.hyperparameters.read_settings import read_settings_of
+    from align.hyperparameters.settings_format import read_settings_of
     from align.names.map_file import read_rules
     from align.runs.project_file import read_project
 
@@ -121,10 +119,9 @@ def check_trace(path: Path) -> None:
     """Show a trace folder of this manifest, with zeros for its tensors."""
     from align.core.json_data import to_json_data
     from align.errors import AlignError
-    from align.report.rendering.terminal import blocks_as_text
-    from align.report.show_result import result_blocks
+    from align.report.show_result import blocks_as_text, result_blocks
+    from align.traces.manifest import TENSORS
     from align.traces.open_trace import show_trace
-    from align.traces.stored.manifest import TENSORS
 
     path.with_name(TENSORS).write_bytes(bytes(BYTES_OF_TENSORS))
     with contextlib.suppress(AlignError):
@@ -135,8 +132,7 @@ def check_trace(path: Path) -> None:
 def check_result(path: Path) -> None:
     """Read a result of a run folder, and show it."""
     from align.errors import AlignError
-    from align.report.rendering.terminal import blocks_as_text
-    from align.report.show_result import result_blocks
+    from align.report.show_result import blocks_as_text, result_blocks
     from align.runs.run_folder import RunFolder
 
     with contextlib.suppress(AlignError):
@@ -268,7 +264,7 @@ def dump_targets() -> dict[str, Target]:
 
 def document_targets() -> dict[str, Target]:
     """Project files, maps, jobs, settings, a manifest, results of a run, and a log of each format."""
-    from align.curves.log_format import log_formats
+    from align.curves.log_sources import log_formats
 
     project = (
         b'[reference]\nmodel = "a.py:f"\ncheckpoint = "a.pth"\n[forward]\ninputs = "x.npz"\n[training]\nsteps = 2\n'

@@ -17,8 +17,8 @@ import zlib
 import numpy as np
 import pytest
 
-from align.checkpoints.format_parts.pickle import interpreter
-from align.checkpoints.format_parts.protobuf import number_bytes
+from align.checkpoints import pickled_tensors as interpreter
+from align.checkpoints.onnx_tensors import number_bytes
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import HostileFileError
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.batch.jobs.job_faults import job_faults
+from align.batch.read_job import job_faults
 from align.curves.log_sources import LogSource
-from align.curves.reading.log_files import open_log
+from align.curves.read_logs import open_log
 from align.curves.thresholds import LONGEST_READ_LINE, UNPACKED_PIECE
 from align.errors import UnreadableLogError
-from align.report.rendering import terminal
-from align.report.rendering.blocks import Column, Row, Table
-from align.report.rendering.terminal import blocks_as_text
+from align.report import show_result as terminal
+from align.report.blocks import Column, Row, Table
+from align.report.show_result import blocks_as_text
 
 if TYPE_CHECKING:
     from pathlib import Path

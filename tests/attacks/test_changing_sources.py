@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.batch.jobs.input_state import input_state
+from align.batch.job_files import input_state
 from align.checkpoints import extents
 from align.checkpoints.extents import check_whole
 from align.checkpoints.open_checkpoint import open_checkpoint

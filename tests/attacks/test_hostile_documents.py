@@ -208,7 +208,7 @@ def run_cells(notebook: Any, folder: Path, progress: object) -> Any:
 def test_a_result_that_somebody_edited_is_refused_or_shown(
     work: Path, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("align.report.notebook.execute_notebook.execute_notebook", run_cells)
+    monkeypatch.setattr("align.report.write_report.execute_notebook", run_cells)
     (tmp_path / "run").mkdir()
     shutil.copy(work / "run" / f"{kind}.json", tmp_path / "run")
     attack(tmp_path / "run" / f"{kind}.json", ["report", str(tmp_path / "run"), "--no-html"], capsys, 12)

@@ -103,7 +103,7 @@ def test_nothing_is_printed_but_through_one_door() -> None:
     room = Path(align.__file__).parent
     printing = re.compile(r"\b(typer|click)\.s?echo\(")
     found = [str(p.relative_to(room)) for p in room.rglob("*.py") if printing.search(p.read_text(encoding="utf-8"))]
-    assert found == ["cli/parts/output.py"]
+    assert found == ["cli/output.py"]
 
 
 @pytest.mark.usefixtures("files")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.checkpoints.format_parts import nested_entries
+from align.checkpoints import torch_entries as nested_entries
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
 

@@ -8,7 +8,7 @@ import pytest
 
 from align.cli.main import main
 from align.errors import UnreadableSettingsError
-from align.hyperparameters.read_settings import read_settings_of
+from align.hyperparameters.settings_format import read_settings_of
 from align.hyperparameters.thresholds import LONGEST_SETTINGS_BYTES, LONGEST_YAML_BYTES
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.batch.pair_folders import pair_folders
+from align.batch.job_files import pair_folders
 from align.errors import UsageError
 
 if TYPE_CHECKING:

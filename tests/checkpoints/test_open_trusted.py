@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from align.checkpoints.extents import byte_blocks
-from align.checkpoints.open_checkpoint import open_checkpoint
-from align.checkpoints.open_trusted import open_trusted
+from align.checkpoints.open_checkpoint import open_checkpoint, open_trusted
 from align.errors import (
     HostileFileError,
     MissingClassError,
@@ -206,7 +205,7 @@ def test_without_torch_the_install_line_is_given(save, net) -> None:
         "    find_spec = staticmethod(lambda n, p=None, t=None: None if n == 'torch' else P.find_spec(n, p, t))\n"
         "sys.meta_path = [F if finder is P else finder for finder in sys.meta_path]\n"
     )
-    code = f"{block}from align.checkpoints.open_trusted import open_trusted\nopen_trusted({str(save(net))!r})"
+    code = f"{block}from align.checkpoints.open_checkpoint import open_trusted\nopen_trusted({str(save(net))!r})"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
     assert "FrameworkMissingError: torch is not installed" in said
     assert 'pip install "mindalign[torch]"' in said

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from align.checkpoints.extents import retie_tensors
-from align.convert.planning.plan_conversion import plan_conversion
+from align.convert.plan_conversion import plan_conversion
 from align.core.checkpoints import StoredTensor
 from align.core.name_map import Fill, NameMap, Pairing
 

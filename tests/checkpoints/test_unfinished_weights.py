@@ -10,9 +10,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.checkpoints.inspect_checkpoint import inspect_checkpoint
+from align.checkpoints.inspect_checkpoint import (
+    inspect_checkpoint,
+    packed_weights,
+    placeholders,
+    refuse_unfinished,
+    unfinished_error,
+)
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.checkpoints.unfinished_weights import packed_weights, placeholders, refuse_unfinished, unfinished_error
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.core.registry import checkpoint_formats

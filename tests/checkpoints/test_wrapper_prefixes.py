@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.checkpoints.wrapper_prefixes import (
+from align.checkpoints.names_in_file import (
     matched_without_wrappers,
     shared_prefixes,
     with_file_names,

@@ -104,7 +104,7 @@ def test_a_run_goes_on_where_it_was_and_repeats_what_changed(job: Path, capfd: p
 # The command, interrupted by itself as soon as it has kept the first outcome: from outside it could have ended by then.
 INTERRUPTED = """
 import os, signal
-from align.batch.jobs.kept_outcomes import KeptOutcomes
+from align.batch.run_batch import KeptOutcomes
 from align.cli.main import run
 keep = KeptOutcomes.keep
 def keep_and_interrupt(*arguments):
@@ -160,7 +160,7 @@ def test_a_job_file_with_a_fault_and_options_that_exclude_each_other_are_refused
 def test_no_framework_is_imported_where_none_is_needed(job: Path) -> None:
     code = (
         "import sys\n"
-        "from align.batch.actions.run_task import run_task\n"
+        "from align.batch.run_task import run_task\n"
         "from align.batch.read_job import read_job\n"
         "from align.batch.run_batch import run_batch\n"
         "from pathlib import Path\n"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from align.cli.main import main
-from align.forward.bisect_result import (
+from align.forward.bisect_precision import (
     Bisection,
     PointOrigin,
     PointState,

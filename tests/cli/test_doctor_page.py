@@ -14,9 +14,9 @@ import pytest
 import align
 from align.cli.main import main
 from align.lint import examine_environment as examined
-from align.lint.advise_on_crash import CrashAdvice
+from align.lint.examine_environment import CrashAdvice
 from align.lint.follow_memory import MemoryFollowed, MemoryTrend
-from align.report.kinds.doctor import doctor_blocks
+from align.report.kinds.advice import doctor_blocks
 from align.runs.run_folder import as_document
 
 

@@ -11,14 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from align.cli.main import main
-from align.forward.emulation_result import (
-    AppliedRule,
-    EmulationResult,
-    ExpectedError,
-    GradientLayer,
-    LossScales,
-    Overflow,
-)
+from align.forward.emulate_model import AppliedRule, EmulationResult, ExpectedError, GradientLayer, LossScales, Overflow
 from align.forward.forward_result import Prediction
 from align.rules.ascend_rules import MAKERS, Certainty, OperatorClass, ascend_chips, ascend_switches, operator_entries
 

@@ -22,8 +22,8 @@ from align.curves.curve_result import (
     SideSpeed,
     SpeedComparison,
 )
-from align.curves.line_formats.console_lines import console_formats
-from align.curves.log_format import log_formats
+from align.curves.line_formats.console_reader import console_formats
+from align.curves.log_sources import log_formats
 from align.curves.loss_log import Curve, LogSummary, MetricSummary, Window
 
 ROOT = Path(__file__).parents[2]

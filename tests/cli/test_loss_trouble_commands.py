@@ -12,7 +12,7 @@ import typer
 from align.cli.main import build_app
 from align.curves.loss_log import PairedCurves
 from align.curves.troubles.classify_trouble import METRIC_TROUBLES, TROUBLES, Trouble
-from align.curves.troubles.curve_evidence import CurveEvidence
+from align.curves.troubles.event_rules import CurveEvidence
 from align.words.catalogue import catalogue
 
 COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]

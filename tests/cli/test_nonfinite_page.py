@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from align.cli.main import main
-from align.watch.nonfinite_result import CallFigures, NearOverflow, NonfiniteEvent, NonfiniteResult
+from align.watch.recorded_pass import CallFigures, NearOverflow, NonfiniteEvent, NonfiniteResult
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,8 +11,8 @@ import pytest
 import typer
 
 import align
+from align.cli.given import EVERYWHERE, options_in, options_of, own_hint, typed_options
 from align.cli.main import build_app, main
-from align.cli.parts.own_options import EVERYWHERE, options_in, options_of, own_hint, typed_options
 from align.errors.models import FailureKind, ModelFailure, failure_hint, hint_in_model
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from align.cli.main import main
-from align.report.notebook.run_summary import summarize_run
+from align.report.open_run import summarize_run
 from align.traces.folder_lock import LOCK, folder_lock
 
 

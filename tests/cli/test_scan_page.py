@@ -12,7 +12,7 @@ import pytest
 
 from align.cli.main import main
 from align.rules.api_table import BY_EFFORT, OtherDefault
-from align.scan.scan_result import CallPlace, ScannedCall, ScanResult
+from align.scan.scan_model import CallPlace, ScannedCall, ScanResult
 
 DOCS = Path(__file__).parents[2] / "docs"
 INPUT = ["--input", "x=float32[2,3,16,16]"]

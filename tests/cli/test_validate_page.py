@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from align.evaluation.validation.metrics import METRICS
+from align.evaluation.dataset_batches import METRICS
 
 
 @pytest.mark.frameworks

@@ -11,7 +11,7 @@ from align.core.registry import model_readers
 from align.rules.layer_rules import rule_for
 
 if TYPE_CHECKING:
-    from align.core.layer_settings import LayerSettings
+    from align.core.protocols import LayerSettings
 
 STEPS = 4
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.line_formats.console_lines import console_formats
-from align.curves.log_format import log_formats
-from align.curves.log_sources import LogSource
+from align.curves.line_formats.console_reader import console_formats
+from align.curves.log_sources import LogSource, log_formats
+from align.curves.place_on_axis import place_on_axis
 from align.errors import CannotRunError, EmptyLogError
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from align.rules.training_rules import initial_value_rules
-from align.training.initial.draw_values import DrawnParameter
-from align.training.initial.name_distribution import Sizes, name_distribution
+from align.training.compare_initial_values import DrawnParameter, Sizes, name_distribution
 
 RULES = initial_value_rules()
 SHAPE = (60, 40)

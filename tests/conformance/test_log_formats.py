@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.line_formats.console_lines import console_formats
-from align.curves.log_format import LogFormat, log_formats
-from align.curves.log_sources import LogSource
-from align.curves.reading.process_ranks import choose_rank
+from align.curves.jobs import choose_rank
+from align.curves.line_formats.console_reader import console_formats
+from align.curves.log_sources import LogFormat, LogSource, log_formats
+from align.curves.place_on_axis import place_on_axis
 from align.errors import CannotRunError, EmptyLogError
 
 if TYPE_CHECKING:

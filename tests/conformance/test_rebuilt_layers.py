@@ -11,7 +11,7 @@ import pytest
 from real_layers import build, called, copy_values, distance, drawn, is_torch, settings_of
 
 from align.core.registry import model_readers
-from align.forward.causes.rebuild_layer import rebuilt_layer
+from align.forward.settings_to_try import rebuilt_layer
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.models.open_side import open_side
 from align.rules.layer_rules import layer_rules
@@ -20,7 +20,7 @@ from align.rules.pitfalls import is_of, pitfalls
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.lint.lint_result import SettingFinding
+    from align.lint.compare_settings import SettingFinding
 
 pytestmark = [
     pytest.mark.frameworks,

@@ -27,7 +27,7 @@ from align.measure.thresholds import SHARED_BLOCK
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.convert.diff_result import CheckpointDiff, TensorDifference
+    from align.convert.pair_checkpoints import CheckpointDiff, TensorDifference
 
 NAN = float("nan")
 Values = dict[str, np.ndarray[Any, Any]]

@@ -9,8 +9,7 @@ import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
-from align.convert.diff_checkpoints import diff_checkpoints
-from align.convert.diff_updates import diff_updates
+from align.convert.diff_checkpoints import diff_checkpoints, diff_updates
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
 from align.core.verdicts import Outcome

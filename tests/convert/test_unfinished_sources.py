@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from align.convert.conversion_result import ConversionRecord
+    from align.convert.convert_checkpoint import ConversionRecord
 
 F8 = ml_dtypes.float8_e4m3fn
 LAYERS = ("*=linear",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from align.core.layer_settings import weights_as_setting
+from align.core.protocols import weights_as_setting
 
 
 def test_few_weights_are_told_and_many_only_by_a_checksum_that_knows_each() -> None:

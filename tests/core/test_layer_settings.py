@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from align.core.layer_settings import plain_settings
+from align.core.protocols import plain_settings
 
 
 def test_public_attributes_of_plain_types_are_settings_and_lists_become_tuples() -> None:

@@ -24,7 +24,7 @@ from align.core.piece_transforms import (
     tiling_fault,
 )
 from align.core.transforms import Cast, Permute, Reshape, Transform, chained
-from align.names.parse_transform import parse_transform
+from align.names.map_file import parse_transform
 
 
 @st.composite

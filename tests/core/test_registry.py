@@ -7,7 +7,7 @@ import pytest
 
 from align.core import registry
 from align.core.protocols import CheckpointFormat, ModelReader, ModelRunner
-from align.curves.log_format import LogFormat, log_formats
+from align.curves.log_sources import LogFormat, log_formats
 from align.errors import AlignError, FrameworkMissingError
 
 if TYPE_CHECKING:

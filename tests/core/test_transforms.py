@@ -15,7 +15,7 @@ from align.core.transforms import (
     Transform,
     chained,
 )
-from align.names.parse_transform import parse_transform
+from align.names.map_file import parse_transform
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 dtypes = st.sampled_from(["float32", "float16", "int64", "bool", "uint8"])

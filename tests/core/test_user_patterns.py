@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from align.core.user_patterns import LimitedPattern
+from align.core.documents import LimitedPattern
 
 ENDLESS = re.compile(r"(?:\w|\w\w|\.)+[0-9]")
 NAME = "encoder.layer.attention.weight" * 3
 
 
 def test_all_searches_of_a_pattern_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("align.core.user_patterns.PATTERN_SECONDS", 0.2)
+    monkeypatch.setattr("align.core.documents.PATTERN_SECONDS", 0.2)
     limited = LimitedPattern(re.compile("loss (.)"))
     assert limited.search("a loss 2")[1] == "2"
     matches = limited.finditer("loss 1, loss 2")

@@ -14,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.core.verdicts import Outcome
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.compare_losses import compare_losses
-from align.curves.line_formats.console_lines import console_formats
-from align.curves.log_format import log_formats
-from align.curves.log_parts.counting import distance_from_zero
-from align.curves.log_sources import LogSource
+from align.curves.line_formats.console_reader import console_formats
+from align.curves.log_parts.record_lines import distance_from_zero
+from align.curves.log_sources import LogSource, log_formats
+from align.curves.place_on_axis import place_on_axis
 from align.errors import CannotRunError, MixedProcessesError
 
 if TYPE_CHECKING:

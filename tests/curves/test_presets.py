@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from align.core.verdicts import Outcome
-from align.curves.axis.place_on_axis import pair_curves
-from align.curves.judging.judge_curves import judge_curves
+from align.curves.judge_curves import judge_curves
 from align.curves.loss_log import Curve
+from align.curves.place_on_axis import pair_curves
 from align.curves.presets import GUIDE, PRESETS, CurveLimits, Preset, find_preset, limits_for
 from align.errors import UsageError
 

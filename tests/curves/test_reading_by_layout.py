@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.curves import log_sources
-from align.curves.line_layouts import find_layouts
-from align.curves.log_format import log_formats
-from align.curves.reading.read_logs import read_log
+from align.curves.log_sources import find_layouts, log_formats
+from align.curves.read_logs import read_log
 from align.errors import AlignError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.curves.line_layouts import LineLayouts
+    from align.curves.log_sources import LineLayouts
     from align.curves.loss_log import LossLog
 
 STEPS, EPOCH = 120, 20

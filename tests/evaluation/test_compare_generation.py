@@ -15,7 +15,7 @@ from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.evaluation.generation_result import GenerationComparison
+    from align.evaluation.compare_generation import GenerationComparison
 
 WORDS = 23
 TABLE = np.random.default_rng(0).standard_normal((WORDS, 8)).astype(np.float32)

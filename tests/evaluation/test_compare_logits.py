@@ -5,13 +5,14 @@ import pytest
 
 from align.core.verdicts import Outcome
 from align.evaluation.compare_generation import (
+    LogitsComparison,
     LogitsNoise,
+    TokenDifference,
     compare_logits,
     first_token_differences,
     greedy_tokens,
     judge_generation,
 )
-from align.evaluation.generation_result import LogitsComparison, TokenDifference
 
 GENERATOR = np.random.default_rng(0)
 LOGITS = GENERATOR.standard_normal((2, 5, 20)).astype(np.float32)  # two sequences, a prompt of 3, 3 new tokens

@@ -13,10 +13,17 @@ from pathlib import Path
 import pytest
 
 from align.errors import CannotRunError
-from align.fixes import apply_changes as apply_changes_module
-from align.fixes.apply_changes import FileChange, apply_changes
-from align.fixes.kept_backup import begin_backup, last_backup, put_back, refuse_edited, replace_file
-from align.fixes.source_places import FilePlace
+from align.fixes import plan_changes as apply_changes_module
+from align.fixes.plan_changes import (
+    FileChange,
+    FilePlace,
+    apply_changes,
+    begin_backup,
+    last_backup,
+    put_back,
+    refuse_edited,
+    replace_file,
+)
 
 OLD = {"port.py": b"eps = 1e-3\r\n", "layers/norm.py": b"# coding: latin-1\nname = '\xe9'\n"}
 NEW = {"port.py": b"eps = 1e-5\r\n", "layers/norm.py": b"# coding: latin-1\nname = '\xe8'\n"}

@@ -10,15 +10,15 @@ import pytest
 
 from align.fixes.plan_edits import plan_edits
 from align.forward.forward_result import Culprit
-from align.models.edited_code import CodeChange
+from align.models.function_source import CodeChange
 from align.models.source_lines import made_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from align.core.layer_settings import Setting
-    from align.fixes.planned_edits import PlannedEdits
+    from align.core.protocols import Setting
+    from align.fixes.plan_edits import PlannedEdits
 
 SOURCE = """from mindspore import nn
 

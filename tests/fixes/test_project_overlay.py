@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.fixes.project_overlay import with_overlay
+from align.fixes.fix_port import with_overlay
 from align.runs.project_file import read_project
 
 if TYPE_CHECKING:

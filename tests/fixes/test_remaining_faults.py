@@ -10,14 +10,11 @@ import pytest
 from align.core.json_data import to_json_data
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError
-from align.fixes.apply_changes import FileChange
 from align.fixes.fix_job import FixJob
 from align.fixes.fix_port import PlannedFix, apply_fix
-from align.fixes.fix_result import FixResult
-from align.fixes.plan_changes import PlannedChanges
-from align.fixes.remaining_faults import faults_after
-from align.fixes.source_places import FilePlace
-from align.report.kind_parts.fixed_port import fix_blocks
+from align.fixes.fix_result import FixResult, faults_after
+from align.fixes.plan_changes import FileChange, FilePlace, PlannedChanges
+from align.report.kinds.culprits import fix_blocks
 from align.runs.climb_ladder import Executed
 from align.runs.project_file import ProjectSide
 from align.runs.run_folder import RunFolder, as_document

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.fixes.source_bytes import as_in_file, decoded, encoded, whole_text
-from align.fixes.source_diff import unified_diff
+from align.fixes.plan_changes import unified_diff
+from align.fixes.plan_edits import as_in_file, decoded, encoded, whole_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from align.fixes.overlay import OVERLAY_BYTES, copy_unit, remove_unit, too_large
-from align.fixes.source_places import FilePlace, place_of
+from align.fixes.plan_changes import OVERLAY_BYTES, FilePlace, copy_unit, place_of, remove_unit, too_large
 from align.words.message_words import Sentence
 
 

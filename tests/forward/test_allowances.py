@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from align.core.measurements import Limit
-from align.forward.allowances import NO_ALLOWANCES, AcceptedDeviation, Allowances, LayerLimit
+from align.core.traces import Limit
+from align.forward.forward_result import NO_ALLOWANCES, AcceptedDeviation, Allowances, LayerLimit
 
 MEASURED = Limit(1e-4, 1e-5, "noise")
 

@@ -10,7 +10,7 @@ import pytest
 import align
 
 if TYPE_CHECKING:
-    from align.forward.bisect_result import Bisection
+    from align.forward.bisect_precision import Bisection
 
 WIDTH = 6
 INPUTS = {"x": np.random.default_rng(0).standard_normal((4, WIDTH)).astype(np.float32)}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from align.forward.bisect_result import Bisection
+    from align.forward.bisect_precision import Bisection
 
 DEPTH, WIDTH = 7, 6
 INPUTS = {"x": np.random.default_rng(0).standard_normal((4, WIDTH)).astype(np.float32)}

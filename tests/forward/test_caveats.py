@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.measurements import Limit
+from align.core.traces import Limit
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison, LayerComparison, UnseenModule

@@ -22,11 +22,10 @@ from align.errors import (
     UnlikeTracesError,
     UserCodeError,
 )
-from align.forward.allowances import AcceptedDeviation, Allowances
+from align.forward.forward_result import AcceptedDeviation, Allowances
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.traces.stored.checksums import LineChain
-from align.traces.stored.manifest import MANIFEST
-from align.traces.trace_writer import TraceWriter
+from align.traces.manifest import MANIFEST, LineChain
+from align.traces.trace_folder import TraceWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

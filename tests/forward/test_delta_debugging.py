@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align.forward.bisect_port import INPUTS, find_wrong_stretches
 from align.forward.bisect_precision import loss_movement, smallest_set
 from align.forward.thresholds import LOSS_LIMIT
-from align.forward.wrong_stretches import INPUTS, find_wrong_stretches
 
 
 @given(st.integers(1, 40), st.data())

@@ -6,7 +6,7 @@ import pytest
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.forward.forward_result import OutputPower, ParameterPower, Power
-from align.forward.power.measure_power import with_power
+from align.forward.measure_power import with_power
 
 COVERAGE = Coverage("layer outputs", 3)
 ALIGNED = Verdict(Outcome.ALIGNED, "all agree", COVERAGE)

@@ -10,7 +10,7 @@ import pytest
 import align
 from align.core.dtypes import GradientsMet
 from align.errors import CannotRunError, InputsError
-from align.forward.loss_scales import flushed, loss_scales
+from align.forward.emulate_model import flushed, loss_scales
 
 X = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
 LABELS = np.arange(16, dtype=np.int64) % 3

@@ -93,7 +93,7 @@ def test_an_input_that_changes_nothing_is_told_beside_one_that_does() -> None:
 
 
 def test_of_an_output_that_was_not_compared_nothing_is_said_to_be_hidden() -> None:
-    from align.forward.allowances import Allowances, LayerLimit
+    from align.forward.forward_result import Allowances, LayerLimit
 
     models = [net(lambda self, x: self.b(self.a(x))) for _ in range(2)]
     power = align.compare_forward(*models, inputs=X, allowances=Allowances((LayerLimit("", 2.0),))).power

@@ -10,8 +10,8 @@ import pytest
 import align
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.verdicts import Outcome
-from align.forward.power.further_inputs import telling_inputs
-from align.forward.power.neutral_values import neutral_parameters
+from align.forward.caveats import telling_inputs
+from align.forward.measure_power import neutral_parameters
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 RNG = np.random.default_rng(0)

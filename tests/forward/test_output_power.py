@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.core.measurements import Limit
-from align.core.traces import Capture
-from align.forward.power.measure_power import MovementSink, output_powers
+from align.core.traces import Capture, Limit
+from align.forward.measure_power import MovementSink, output_powers
 
 RNG = np.random.default_rng(0)
 LIMIT = Limit(1e-3, 1e-3, "noise")

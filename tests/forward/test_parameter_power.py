@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.core.measurements import Limit
-from align.core.traces import Capture
-from align.forward.parameter_power import (
+from align.core.traces import Capture, Limit
+from align.forward.judge_forward import (
     names_without_effect,
     parameter_powers,
     parameter_rms,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from align.errors import ProjectFileError, UsageError
-from align.forward.allowances import AcceptedDeviation, Allowances, LayerLimit, read_limits
+from align.forward.forward_result import AcceptedDeviation, Allowances, LayerLimit, read_limits
 from align.runs.project_file import read_project
 
 PAGE = (Path(__file__).parents[2] / "docs" / "project-file.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.forward.power.measure_power import replaced_in_turn, unrelated_inputs
+from align.forward.measure_power import replaced_in_turn, unrelated_inputs
 from align.forward.thresholds import MOST_INPUTS_ALONE
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.hyperparameters.compare_hyperparameters import compare_hyperparameters
-from align.hyperparameters.read_settings import read_settings_of
+from align.hyperparameters.settings_format import read_settings_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.core.layer_settings import LayerSettings
+from align.core.protocols import LayerSettings
 from align.errors import CannotRunError
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_sides import open_lint_side

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from align.lint.uncovered_settings import default_arguments, known_arguments
+from align.lint.lint_sides import default_arguments, known_arguments
 from align.rules.pitfalls import pitfalls
 
 pytestmark = pytest.mark.frameworks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.measure.judge_tensors import measure_parts, slices_of
+from align.measure.limits import measure_parts, slices_of
 
 
 @pytest.mark.parametrize("unlike", [1, 2, 3])

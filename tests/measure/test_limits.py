@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from align.core.dtypes import EPSILON
-from align.core.measurements import Measurement, smallest_factor
-from align.core.traces import Capture
+from align.core.traces import Capture, Measurement, smallest_factor
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import (
@@ -19,7 +18,7 @@ from align.measure.thresholds import (
     TYPICAL_UNITS,
     WORST_UNITS,
 )
-from align.traces.rounding_noise import NoiseSink
+from align.traces.open_trace import NoiseSink
 
 SCALE = measure(np.array([3.0, -4.0]), np.array([3.0, -4.0]))
 BOTH = ("float32", "float32")

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.core.measurements import Limit, smallest_factor
+from align.core.traces import Limit, smallest_factor
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import MEASURED_BLOCK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.core.measurements import Measurement
+    from align.core.traces import Measurement
 
 NAN, INF = math.nan, math.inf
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]

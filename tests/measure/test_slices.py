@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.measure.judge_tensors import judge_tensor, measure_parts, slices_of
-from align.measure.limits import RoundingNoise, limit_by_noise
+from align.measure.limits import RoundingNoise, judge_tensor, limit_by_noise, measure_parts, slices_of
 
 if TYPE_CHECKING:
-    from align.core.measurements import Limit, Measurement
-    from align.measure.judge_tensors import JudgedTensor
+    from align.core.traces import Limit, Measurement
+    from align.measure.limits import JudgedTensor
 
 
 def values(*shape: int, seed: int = 0) -> Any:

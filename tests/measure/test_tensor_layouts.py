@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from align.measure.tensor_layouts import find_permuted_layout
+from align.measure.tensor_statistics import find_permuted_layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

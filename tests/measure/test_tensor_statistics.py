@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.core.measurements import TensorStatistics
+from align.core.traces import TensorStatistics
 from align.measure.tensor_statistics import summarize_tensor
 from align.measure.thresholds import STATISTICS_BLOCK, STATISTICS_PIECE
 

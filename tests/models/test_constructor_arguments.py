@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from align.core.layer_settings import LayerSettings
+from align.core.protocols import LayerSettings
 from align.models.rebuild_from_settings import proposed_arguments, wanted_arguments
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import align
 from align.errors import InputsError, ModelFailedError
-from align.models.fit_inputs import run_fitted
+from align.models.inputs import run_fitted
 from align.models.open_side import open_side
 
 pytestmark = pytest.mark.frameworks

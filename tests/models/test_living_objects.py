@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align.models.living_objects import living_objects, looked_for_once
+from align.models.live_calls import living_objects, looked_for_once
 
 
 class Schedule:

@@ -14,8 +14,8 @@ from align import SideRequest
 from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.errors import SharedModelError
-from align.models.live.tensor_memory import array_memory
 from align.models.open_side import changed_tensors, open_side, open_sides, shared_tensors
+from align.models.restore_state import array_memory
 from align.models.thresholds import CHECKSUM_ELEMENTS
 
 pytestmark = pytest.mark.frameworks

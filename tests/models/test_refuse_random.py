@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.core.traces import Capture
-from align.models.refuse_random import NondeterminismSink
+from align.models.call_model import NondeterminismSink
 
 VALUES = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
 

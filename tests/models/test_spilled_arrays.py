@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.models.spilled_arrays import MadeArrays, SpilledArrays
+from align.models.inputs import MadeArrays, SpilledArrays
 from align.models.thresholds import SMALLEST_SPILLED_BYTES
 
 

@@ -9,8 +9,7 @@ from align.core.piece_transforms import Part
 from align.errors import MapError
 from align.names.map_export import write_map_file
 from align.names.map_file import write_map
-from align.names.map_result import MapResult
-from align.names.map_verdict import doubled_targets, map_verdict, with_doubled_open
+from align.names.map_result import MapResult, doubled_targets, map_verdict, with_doubled_open
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

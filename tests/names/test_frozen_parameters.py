@@ -9,8 +9,8 @@ import pytest
 from align.core.verdicts import Outcome
 from align.lint.lint_models import lint_models
 from align.names.map_parameters import map_parameters
-from align.report.kinds.lint import lint_blocks
-from align.report.rendering.blocks import Lines
+from align.report.blocks import Lines
+from align.report.kinds.advice import lint_blocks
 from align.runs.run_folder import as_document
 
 pytestmark = pytest.mark.frameworks

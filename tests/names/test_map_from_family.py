@@ -15,7 +15,7 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
 from align.core.checkpoints import StoredTensor
 from align.errors import MapError
-from align.names.family_maps import map_from_family
+from align.names.map_one_side import map_from_family
 from align.rules.model_families import model_families, read_family
 
 DATA = Path(__file__).parents[1] / "rules" / "data" / "model_names.json.gz"

@@ -9,10 +9,9 @@ import pytest
 
 from align.errors import MapError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.names.map_export import open_choices
 from align.names.map_parameters import map_parameters
-from align.names.open_choices import open_choices
-from align.report.rendering.terminal import blocks_as_text
-from align.report.show_result import result_blocks
+from align.report.show_result import blocks_as_text, result_blocks
 from align.runs.run_folder import as_document
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 
 from align.core.name_map import Dropped, NameMap, Pairing
 from align.errors import MissingFileError
+from align.names.map_export import read_map_rules
 from align.names.map_file import write_map
 from align.names.map_parameters import map_parameters
-from align.names.read_map_rules import read_map_rules
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from align.core.parameters import Parameter, ParameterSet
-from align.names.family_maps import AUTO, choose_family, recognise_families
+from align.names.map_one_side import AUTO, choose_family, recognise_families
 
 DATA = Path(__file__).parents[1] / "rules" / "data" / "model_names.json.gz"
 

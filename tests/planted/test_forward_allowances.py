@@ -8,8 +8,8 @@ import pytest
 
 from align.core.verdicts import Outcome
 from align.errors import UnusedPatternsError
-from align.forward.allowances import AcceptedDeviation, Allowances, LayerLimit
 from align.forward.compare_forward import compare_forward
+from align.forward.forward_result import AcceptedDeviation, Allowances, LayerLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

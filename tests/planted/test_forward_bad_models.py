@@ -10,8 +10,7 @@ import pytest
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, ModelFailedError
 from align.forward.compare_forward import compare_forward
-from align.report.rendering.terminal import blocks_as_text
-from align.report.show_result import result_blocks
+from align.report.show_result import blocks_as_text, result_blocks
 from align.runs.run_folder import as_document
 
 pytestmark = pytest.mark.frameworks

@@ -14,7 +14,7 @@ import pytest
 from align.core.verdicts import Outcome
 from align.fixes.plan_edits import plan_edits
 from align.forward.compare_forward import compare_forward
-from align.models.edited_code import CodeChange, edited
+from align.models.function_source import CodeChange, edited
 
 pytestmark = pytest.mark.frameworks
 PORTS = Path(__file__).parent / "ports" / "code_between"

@@ -13,8 +13,8 @@ import pytest
 from align.core.json_data import to_json_data
 from align.core.verdicts import Outcome
 from align.forward.compare_forward import compare_forward
-from align.report.kind_parts.forward_culprits import culprit_blocks
-from align.report.kind_parts.forward_functions import function_blocks
+from align.report.kinds.culprits import culprit_blocks
+from align.report.kinds.forward import function_blocks
 
 pytestmark = pytest.mark.frameworks
 PORTS = Path(__file__).parent / "ports" / "rotary_attention"

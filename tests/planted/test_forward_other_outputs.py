@@ -10,7 +10,7 @@ import pytest
 
 import align
 from align.core.verdicts import Outcome
-from align.models.live.returned_values import taken_apart
+from align.models.record_calls import taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable

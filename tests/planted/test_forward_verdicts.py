@@ -11,7 +11,7 @@ import pytest
 from small_nets import ALIGNED, WRONG, compared, inputs, net
 
 from align.errors import CannotRunError
-from align.forward.allowances import Allowances
+from align.forward.forward_result import Allowances
 
 pytestmark = pytest.mark.frameworks
 

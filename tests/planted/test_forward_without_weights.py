@@ -11,8 +11,7 @@ from torch import nn
 
 import align
 from align.core.verdicts import Outcome
-from align.report.rendering.terminal import blocks_as_text
-from align.report.show_result import result_blocks
+from align.report.show_result import blocks_as_text, result_blocks
 from align.runs.run_folder import as_document
 
 X = {"x": np.random.default_rng(0).standard_normal((4, 16)).astype(np.float32)}

@@ -12,7 +12,7 @@ from align.core.verdicts import Outcome
 from align.lint.lint_models import lint_models
 
 if TYPE_CHECKING:
-    from align.lint.lint_result import LintResult
+    from align.lint.compare_settings import LintResult
 
 pytestmark = pytest.mark.frameworks
 

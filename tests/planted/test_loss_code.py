@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import align
-from align.training.faults import explain_loss_code
+from align.training.faults import explain_code as explain_loss_code
 
 torch = pytest.importorskip("torch")
 mindspore = pytest.importorskip("mindspore")

@@ -13,9 +13,9 @@ from step_nets import batch, mindspore_side, torch_side
 import align
 from align.core.json_data import to_json_data
 from align.core.name_map import NameMap, Pairing
-from align.report.kinds.step import step_blocks
-from align.training.dropout.replay_dropout import DropoutReplay
+from align.report.kinds.steps import step_blocks
 from align.training.open_training import open_trainings
+from align.training.replay_dropout import DropoutReplay
 
 pytestmark = pytest.mark.frameworks
 

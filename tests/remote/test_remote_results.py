@@ -14,8 +14,8 @@ import pytest
 import s3fs
 from safetensors.numpy import save_file
 
+from align.cli.given import local_paths
 from align.cli.main import main
-from align.cli.parts.remote_paths import local_paths
 from align.errors import CannotRunError, FrameworkMissingError
 from align.remote.remote_files import local_copy, local_destination, with_urls
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.batch.analysis.judge_batch import judge_batch
-from align.batch.job import Job, PlacedTask
-from align.batch.task import Task, TaskOutcome
-from align.convert.conversion_result import ConversionRecord, ConvertedTensor
-from align.convert.diff_result import CheckpointDiff, TensorDifference
-from align.core.measurements import Limit, Measurement, smallest_factor
+from align.batch.job import Job, PlacedTask, Task, TaskOutcome
+from align.batch.judge_batch import judge_batch
+from align.convert.convert_checkpoint import ConversionRecord, ConvertedTensor
+from align.convert.pair_checkpoints import CheckpointDiff, TensorDifference
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
 from align.core.parameters import ParameterSummary
+from align.core.traces import Limit, Measurement, smallest_factor
 from align.core.transforms import Reshape
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.curves.curve_result import (
@@ -44,7 +43,7 @@ from align.runs.run_folder import RunFolder
 from align.traces.module_calls import UnpairedLayer
 
 if TYPE_CHECKING:
-    from align.batch.batch_result import BatchResult
+    from align.batch.job import BatchResult
 
 TRAININGS = run_path(str(Path(__file__).with_name("sample_trainings.py")))
 sample_step, clean_step = TRAININGS["sample_step"], TRAININGS["clean_step"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from align.core.measurements import Limit, Measurement
+from align.core.traces import Limit, Measurement
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.training.determinism_result import DeterminismResult, PartCount, RepeatedSide, UnrepeatedTensor
-from align.training.initial_values_result import Distribution, InitialParameter, InitialValues
-from align.training.parameters_result import CheckedParameter, CheckedSide, ParametersResult
+from align.training.check_determinism import DeterminismResult, PartCount, RepeatedSide, UnrepeatedTensor
+from align.training.check_parameters import CheckedParameter, CheckedSide, ParametersResult
+from align.training.compare_initial_values import Distribution, InitialParameter, InitialValues
 from align.training.step_result import (
     ComparedGradient,
     ComparedLayer,
@@ -19,7 +19,7 @@ from align.training.step_result import (
     StepCulprit,
     StepOutcome,
 )
-from align.watch.nonfinite_result import CallFigures, NearOverflow, NonfiniteEvent, NonfiniteResult
+from align.watch.recorded_pass import CallFigures, NearOverflow, NonfiniteEvent, NonfiniteResult
 
 SIDES = "zoo.resnet:training", "ports.resnet:training"
 CUT, LAYERS = 15, 24

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.forward.bisect_result import Bisection, PrecisionBisection, SwitchBisection
-from align.forward.emulation_result import EmulationResult, ExpectedError, Overflow
+from align.forward.bisect_precision import Bisection, PrecisionBisection, SwitchBisection
+from align.forward.emulate_model import EmulationResult, ExpectedError, Overflow
 from align.measure.measure_arrays import measure
-from align.report.exports.junit import as_junit
-from align.report.exports.pull_request import as_markdown
 from align.report.judged_run import judged_run
-from align.report.notebook.run_summary import summarize_run
-from align.report.open_run import open_run
-from align.report.page.page_html import page_html
+from align.report.open_run import open_run, summarize_run
+from align.report.page_html import page_html
+from align.report.write_exports import as_junit, as_markdown
 from align.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from align.core.measurements import Measurement
+    from align.core.traces import Measurement
 
 NOTHING = {"findings": (), "inputs": {}, "environment": {}}
 OVERFLOW = Overflow("head", "addmm", "matmul-float16", 613000.0, 43, 16.0, "")

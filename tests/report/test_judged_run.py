@@ -8,13 +8,11 @@ import pytest
 from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.errors import RunFolderError
-from align.report.exports.junit import as_junit
-from align.report.exports.pull_request import as_markdown
 from align.report.judged_run import judged_run
-from align.runs.evidence import evidence_facts, file_facts, read_facts
-from align.runs.ladder_result import LadderResult, RungResult, judge_ladder
-from align.runs.run_folder import RunFolder
-from align.runs.unfinished_runs import mark_begun, mark_ended
+from align.report.write_exports import as_junit, as_markdown
+from align.runs.climb_ladder import evidence_facts, file_facts, read_facts
+from align.runs.run_folder import RunFolder, mark_begun, mark_ended
+from align.runs.rung import LadderResult, RungResult, judge_ladder
 
 
 def states(path):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from align.report.open_run import open_run
-from align.runs.unfinished_runs import mark_begun
+from align.runs.run_folder import mark_begun
 
 
 def test_what_stands_beside_the_ladder_is_shown_with_both_sides_and_its_verdict(samples, tmp_path):

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from align.report.draw_plot import draw_plot
-from align.report.page.plot_svg import plot_svg
-from align.report.plots.figure_style import BAD
-from align.report.plots.rank_grid import draw_layers_by_rank, draw_steps_by_rank
+from align.report.draw_plot import draw_layers_by_rank, draw_plot, draw_steps_by_rank
+from align.report.page_blocks import plot_svg
+from align.report.plot_layers import BAD
 
 PLOTS = ("layers_by_rank", "steps_by_rank")
 

@@ -14,7 +14,7 @@ from align.curves.compare_losses import compare_losses
 from align.forward.compare_forward import compare_forward
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.names.map_parameters import map_parameters
-from align.report.result_frames import layer_frame, pair_frame, point_frame
+from align.report.open_run import layer_frame, pair_frame, point_frame
 
 
 def model(path: str, layer: str, factor: float = 1.0) -> ArrayModel:

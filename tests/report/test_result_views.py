@@ -20,8 +20,8 @@ import align
 from align.core.progress import silent
 from align.core.transforms import IDENTITY, Transform
 from align.core.verdicts import Outcome, ShownResult
-from align.report.notebook.execute_notebook import execute_notebook
-from align.report.result_views import result_html
+from align.report.open_run import result_html
+from align.report.write_report import execute_notebook
 from align.runs import run_folder
 
 ROOT = Path(__file__).parents[2]

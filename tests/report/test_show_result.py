@@ -6,8 +6,7 @@ import re
 import pytest
 
 from align.errors import RunFolderError
-from align.report.rendering.terminal import blocks_as_text
-from align.report.show_result import print_plugins, print_result, result_blocks
+from align.report.show_result import blocks_as_text, print_plugins, print_result, result_blocks
 
 KINDS = (
     "sample_map",

@@ -14,8 +14,7 @@ import pytest
 import align
 from align.errors import FrameworkMissingError, RunFolderError
 from align.report.write_report import write_report
-from align.runs.claim_run_folder import claim_run_folder
-from align.runs.run_folder import COMMANDS, KINDS, schema_of
+from align.runs.run_folder import COMMANDS, KINDS, claim_run_folder, schema_of
 
 BLOCKER = """
 import sys
@@ -31,7 +30,7 @@ RERUN = """
 from pathlib import Path
 import nbformat
 from align.core.progress import silent
-from align.report.notebook.execute_notebook import execute_notebook
+from align.report.write_report import execute_notebook
 notebook = nbformat.read("run/report.ipynb", as_version=4)
 for name in ("torch", "mindspore"):
     probe = f"try:\\n    import {name}\\nexcept ImportError as error:\\n    print(error)"

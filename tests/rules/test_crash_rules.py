@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from align.errors import UsageError
-from align.lint.advise_on_crash import advise_on_crash
-from align.rules.crash_rules import CrashCertainty, CrashStep, crash_devices, crash_steps
+from align.lint.examine_environment import advise_on_crash
+from align.rules.ascend_rules import CrashCertainty, CrashStep, crash_devices, crash_steps
 
 ADDRESS = re.compile(r"https://[\w.-]+/\S+")
 

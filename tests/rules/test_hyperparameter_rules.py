@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.errors import MappingRuleError
-from align.hyperparameters.meaning.setting_values import in_one_form
+from align.hyperparameters.setting_values import in_one_form
 from align.rules import hyperparameter_rules as rules
 from align.rules.hyperparameter_rules import hyperparameter_rules
 

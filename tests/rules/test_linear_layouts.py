@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from align.errors import MappingRuleError
-from align.rules.layer_facts import constants, inputs_first, linear_layouts, read_constants, read_linear_layouts
+from align.rules.layer_rules import constants, inputs_first, linear_layouts, read_constants, read_linear_layouts
 
 
 def test_a_class_that_always_holds_inputs_first_is_told_by_its_name_or_a_base() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from align.rules.setting_forms import Form, equal_settings
+from align.rules.pitfalls import Form, equal_settings
 
 TORCH = Form(("torch.nn.Conv2d",), "padding", "padding")
 CELL = Form(("mindspore.nn.Conv2d",), "padding", "padding", writes="pad_mode")

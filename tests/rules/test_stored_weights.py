@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.errors import MappingRuleError
-from align.rules import stored_weights as module
-from align.rules.stored_weights import part_by_name, stored_weight_rules
+from align.rules import training_rules as module
+from align.rules.training_rules import part_by_name, stored_weight_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.rules.stored_weights import PackedForm, PartForm
+    from align.rules.training_rules import PackedForm, PartForm
 
 
 def found_in(form: PackedForm, dtypes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -9,8 +9,7 @@ import pytest
 from align.errors import MappingRuleError
 from align.rules import training_rules as module
 from align.rules.training_rules import setting_at, update_rule_form, update_rule_forms
-from align.training.updates.apply_rule import FORMULAS
-from align.training.updates.update_rules import UpdateRule
+from align.training.apply_rule import FORMULAS, UpdateRule
 
 
 def test_every_form_is_of_a_known_kind_and_gives_fields_of_a_rule() -> None:

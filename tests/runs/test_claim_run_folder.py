@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.errors import FolderInUseError, UsageError
-from align.runs.claim_run_folder import claim_run_folder
-from align.runs.run_folder import RunFolder
+from align.runs.run_folder import RunFolder, claim_run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

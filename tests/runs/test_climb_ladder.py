@@ -15,20 +15,17 @@ from align.core.import_user_code import import_user_code, note_opened_files
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import FolderInUseError, ProjectFileError, RunFolderError, UsageError
 from align.models.user_code import run_user_code
-from align.report.kind_parts.ladder_commands import climb_again, climb_from, next_steps
-from align.report.kinds.ladder import ladder_blocks
-from align.runs.climb_ladder import LOCK, Climb, Executed, _line_of, climb_ladder
-from align.runs.evidence import loaded_sources
-from align.runs.ladder_result import RungResult
+from align.report.kinds.ladder import climb_again, climb_from, ladder_blocks, next_steps
+from align.runs.climb_ladder import LOCK, Climb, Executed, _line_of, climb_ladder, loaded_sources
 from align.runs.project_file import Project, read_project
 from align.runs.run_folder import RunFolder
-from align.runs.rung import Culprit, Plan, rungs, setting_culprit
+from align.runs.rung import Culprit, Plan, RungResult, rungs, setting_culprit
 from align.traces.folder_lock import folder_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.runs.ladder_result import LadderResult
+    from align.runs.rung import LadderResult
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ import json
 import pytest
 
 from align.errors import UsageError
-from align.runs.find_sides import choices, find_sides
 from align.runs.project_file import read_project
-from align.runs.write_project import KEYS, write_project
+from align.runs.write_project import KEYS, choices, find_sides, write_project
 
 MODEL = """
 class Net(nn.{base}):

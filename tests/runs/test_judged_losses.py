@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align.core.verdicts import Outcome
-from align.runs.training_steps import judge_loss
+from align.runs.rung import judge_loss
 
 VERDICT = {
     "outcome": "aligned",

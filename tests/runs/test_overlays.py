@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.cli.main import main
-from align.cli.parts.shared import find_settings
+from align.cli.shared import find_settings
 from align.runs.climb_ladder import climb_ladder
 from align.runs.project_file import read_project
 

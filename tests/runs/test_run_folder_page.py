@@ -13,20 +13,23 @@ import numpy as np
 import pytest
 
 import align
-from align.convert import diff_result
+from align.convert import pair_checkpoints as diff_result
 from align.core import trace_metadata
-from align.core.measurements import LimitSource, Measurement, TensorStatistics
-from align.core.traces import Capture
+from align.core.traces import Capture, LimitSource, Measurement, TensorStatistics
 from align.core.verdicts import Coverage, Finding, LayerOutcome, Outcome, Verdict
-from align.evaluation import generation_result, validation_result
+from align.evaluation import compare_generation as generation_result
+from align.evaluation import validation_result
 from align.forward import forward_result
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.run_folder import KINDS, RunFolder
-from align.traces import rounding_noise, stored_model
+from align.traces import manifest
+from align.traces import manifest as stored_model
+from align.traces import open_trace as rounding_noise
 from align.traces.module_calls import UnpairedLayer
-from align.traces.stored import manifest
 from align.traces.thresholds import TRACE_HEADER_BYTES
-from align.training import determinism_result, initial_values_result, step_result
+from align.training import check_determinism as determinism_result
+from align.training import compare_initial_values as initial_values_result
+from align.training import step_result
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
 TEXT = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)  # without blocks of code
@@ -86,8 +89,8 @@ def test_files_schemas_and_sizes_are_those_of_the_code() -> None:
         manifest.TENSORS,
         manifest.SCHEMA,
     } <= named()
-    assert {stored_model.MODEL, stored_model.VALUES, stored_model.MODEL_SCHEMA} <= named()
-    assert {rounding_noise.NOISE, rounding_noise.NOISE_SCHEMA} <= named()
+    assert {stored_model.MODEL_FILE, stored_model.VALUES, stored_model.MODEL_SCHEMA} <= named()
+    assert {rounding_noise.NOISE_FILE, rounding_noise.NOISE_SCHEMA} <= named()
     assert f"8 + {TRACE_HEADER_BYTES:,} + `offset`" in PAGE
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import align
-from align.scan.source_rules import FINDERS, rules_broken, source_rules
+from align.scan.scan_model import FINDERS, rules_broken, source_rules
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.measurements import TensorStatistics
 from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TraceHead
-from align.core.traces import Capture
+from align.core.traces import Capture, TensorStatistics
 from align.errors import CannotRunError, RunFolderError
 from align.traces.capture_trace import CallWriter, GivenWriter
-from align.traces.stored.manifest import MANIFEST, TENSORS
+from align.traces.manifest import MANIFEST, TENSORS
 from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:

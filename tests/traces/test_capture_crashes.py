@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import align
-from align.traces.stored.manifest import MANIFEST
+from align.traces.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from pathlib import Path

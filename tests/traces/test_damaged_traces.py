@@ -15,9 +15,8 @@ from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.errors import RunFolderError, UnlikeTracesError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.traces.manifest import INPUTS, MANIFEST, MODEL_FILE, NOISE_FILE, TENSORS, VALUES
 from align.traces.open_trace import open_trace
-from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE, TENSORS
-from align.traces.stored_model import MODEL, VALUES
 from align.traces.thresholds import TRACE_HEADER_BYTES
 from align.traces.trace_folder import TraceFolder
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 X = {"x": np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)}
 DATA = 8 + TRACE_HEADER_BYTES
-BESIDE = (MODEL, VALUES, NOISE, INPUTS)
+BESIDE = (MODEL_FILE, VALUES, NOISE_FILE, INPUTS)
 
 
 def model(port: bool = False) -> ArrayModel:
@@ -190,7 +189,7 @@ def test_a_file_that_was_changed_is_refused_by_its_name(folder: Path, name: str)
 def test_a_file_of_another_trace_is_refused(tmp_path: Path, folder: Path) -> None:
     align.capture_trace(model(), tmp_path / "c", inputs=X, noise=False)
     open_trace(tmp_path / "c")
-    (tmp_path / "c" / NOISE).write_bytes((folder / NOISE).read_bytes())
+    (tmp_path / "c" / NOISE_FILE).write_bytes((folder / NOISE_FILE).read_bytes())
     with pytest.raises(RunFolderError, match=r"noise\.json was not written with the trace"):
         open_trace(tmp_path / "c")
 
@@ -241,7 +240,7 @@ def test_a_manifest_without_its_last_line_says_so_and_blames_no_other_file(folde
 
 def test_a_trace_that_lost_its_noise_and_the_line_of_it_is_cut_short(folder: Path, twin: Path) -> None:
     (folder / MANIFEST).write_bytes(b"".join(lines_of(folder)[:-1]))
-    (folder / NOISE).unlink()
+    (folder / NOISE_FILE).unlink()
     assert not align.show_trace(folder).complete
     with pytest.raises(UnlikeTracesError, match=r"a was cut short: it ends before the line about noise\.json"):
         align.compare_trace_folders(folder, twin)
@@ -258,7 +257,7 @@ def test_a_trace_whose_noise_was_not_to_be_measured_is_whole_without(tmp_path: P
 def test_a_trace_that_was_cut_short_stays_readable(folder: Path) -> None:
     lines = lines_of(folder)
     (folder / MANIFEST).write_bytes(b"".join(lines[:-4]))
-    (folder / NOISE).unlink()
+    (folder / NOISE_FILE).unlink()
     trace = open_trace(folder).trace
     assert not trace.complete
     assert [trace.value(one).shape for one in trace.captures] == [(4, 8)] * len(trace.captures)

@@ -9,7 +9,7 @@ import pytest
 
 import align
 from align.errors import UsageError
-from align.traces.describe_data import describe_data
+from align.traces.capture_trace import describe_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import align
-from align.checkpoints.single_files import npy_bytes
+from align.checkpoints.open_checkpoint import npy_bytes
 from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel

@@ -8,8 +8,8 @@ import pytest
 from align.core.trace_metadata import KeptValues
 from align.core.traces import Capture
 from align.errors import UsageError
-from align.traces import kept_elements
-from align.traces.kept_elements import keep_part, kept_places, read_kept
+from align.traces import trace_folder as kept_elements
+from align.traces.trace_folder import keep_part, kept_places, read_kept
 
 VALUE = np.arange(24.0).reshape(2, 3, 4)
 

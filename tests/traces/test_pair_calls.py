@@ -10,7 +10,7 @@ from align.core.name_map import NameMap, Pairing
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Capture
 from align.traces.module_calls import CalledModules
-from align.traces.pair_calls import pair_calls
+from align.traces.pair_traces import pair_calls
 
 if TYPE_CHECKING:
     from align.traces.module_calls import CallPairs

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.protocols import LayerSettings
 from align.errors import DestinationError, RunFolderError
 from align.measure.measure_arrays import measure
-from align.traces.rounding_noise import NOISE, read_noise, write_noise
-from align.traces.stored_model import MODEL, VALUES, read_model, write_model, write_values
+from align.traces.manifest import MODEL_FILE, VALUES, read_model, write_model, write_values
+from align.traces.open_trace import NOISE, read_noise, write_noise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_folder_without_tables_tells_nothing(tmp_path: Path) -> None:
     "text", ["", "{}", "[]", '{"schema": "mindalign.model/99"}', '{"schema": "mindalign.model/1"}']
 )
 def test_damaged_tables_are_one_clear_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / MODEL).write_text(text)
+    (tmp_path / MODEL_FILE).write_text(text)
     with pytest.raises(RunFolderError, match=r"model\.json"):
         read_model(tmp_path)
 

@@ -15,11 +15,11 @@ import safetensors
 
 from align.core.traces import Capture
 from align.errors import DestinationError, RunFolderError
-from align.traces import trace_folder, trace_writer
-from align.traces.stored.manifest import MANIFEST, TENSORS
+from align.traces import trace_folder
+from align.traces import trace_folder as trace_writer
+from align.traces.manifest import MANIFEST, TENSORS
 from align.traces.thresholds import TRACE_HEADER_BYTES
-from align.traces.trace_folder import TraceFolder
-from align.traces.trace_writer import TraceWriter
+from align.traces.trace_folder import TraceFolder, TraceWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -223,7 +223,7 @@ def test_a_killed_process_leaves_every_capture_that_it_had_noted(tmp_path: Path)
     code = f"""
 import os, signal, numpy, pathlib
 from align.core.traces import Capture
-from align.traces.trace_writer import TraceWriter
+from align.traces.trace_folder import TraceWriter
 writer = TraceWriter(pathlib.Path({str(tmp_path)!r}), {{}})
 for n in range(5):
     writer.add(Capture(n, str(n), 0, "", "Linear", (7,), "float32"), numpy.full(7, n, numpy.float32))
@@ -272,7 +272,7 @@ import pathlib, resource, signal, numpy
 from align.core.traces import Capture
 from align.errors import DestinationError
 from align.traces.thresholds import TRACE_HEADER_BYTES
-from align.traces.trace_writer import TraceWriter
+from align.traces.trace_folder import TraceWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (TRACE_HEADER_BYTES + 5000, TRACE_HEADER_BYTES + 5000))
 try:

@@ -17,7 +17,7 @@ from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from align.training.initial_values_result import InitialParameter, InitialValues
+    from align.training.compare_initial_values import InitialParameter, InitialValues
 
 pytestmark = pytest.mark.usefixtures("settings_put_back")
 

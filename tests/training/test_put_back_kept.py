@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.training.put_back_kept import kept_put_back
+from align.training.open_training import kept_put_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable

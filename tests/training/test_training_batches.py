@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from align.errors import InputsError
-from align.training.training_batches import put_together, read_training_batch, read_training_batches, taken_apart
+from align.training.open_training import put_together, read_training_batch, read_training_batches, taken_apart
 
 X = np.ones((2, 3), np.float32)
 DETECTION = {

@@ -13,9 +13,9 @@ from typing import get_args
 import pytest
 
 from align.cli.main import main
-from align.training.training_bisection import TrainingBisection
-from align.watch.compare_iterations import ChangedTensor, IterationChanges
-from align.watch.loss_scale_result import LossScaleResult, OverflowPlace, ScaleStep, ScaleTrouble
+from align.training.bisect_training import TrainingBisection
+from align.watch.dump import ChangedTensor, IterationChanges
+from align.watch.loss_scale import LossScaleResult, OverflowPlace, ScaleStep, ScaleTrouble
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "dump-in-training.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import pytest
 
 import align
 from align.errors import CannotRunError, NonfiniteFoundError, UsageError
-from align.watch.step_lines import read_steps
+from align.watch.locate_nonfinite import read_steps
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PLANTS = ("log", "softmax", "parameter", "sample", "half forward", "half backward", "root", "optimizer", "explosion")

@@ -14,8 +14,8 @@ from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.checkpoints.extents import byte_blocks, joined, mapped
-from align.checkpoints.format_parts.claims import sound_shape
-from align.checkpoints.format_parts.protobuf import NUMBER, ProtobufScan, field_key, number_bytes, scanned
+from align.checkpoints.onnx_tensors import NUMBER, ProtobufScan, field_key, number_bytes, scanned
+from align.checkpoints.sound_records import sound_shape
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.thresholds import BLOCK_BYTES

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from align.checkpoints.extents import byte_blocks, mapped
-from align.checkpoints.format_parts.npy_headers import DTYPES, NpyHeader, read_npy_header
-from align.checkpoints.format_parts.zip_records import (
+from align.checkpoints.sound_records import (
+    DTYPES,
+    NpyHeader,
     Record,
     ZipWriter,
     first_record_name,
+    read_npy_header,
     read_record,
     record_checksums,
     record_pieces,

@@ -12,17 +12,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.checkpoints.format_parts.claims import external_extents
-from align.checkpoints.format_parts.onnx_tensors import (
+from align.checkpoints.onnx_tensors import (
+    NUMBER,
     TEXT,
     TYPES,
     UNREADABLE,
     Initializer,
+    ProtobufScan,
+    field_key,
     place_of,
     read_initializer,
+    scanned,
     stored_tensor,
 )
-from align.checkpoints.format_parts.protobuf import NUMBER, ProtobufScan, field_key, scanned
+from align.checkpoints.sound_records import external_extents
 from align.checkpoints.thresholds import DEEPEST_GRAPH, LONGEST_METADATA_SHOWN, MOST_IR_VERSION
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError

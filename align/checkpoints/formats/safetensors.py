@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from align.checkpoints.extents import byte_blocks, mapped
-from align.checkpoints.format_parts.claims import parse_json, sound_shape
+from align.checkpoints.sound_records import parse_json, sound_shape
 from align.checkpoints.thresholds import LONGEST_SAFETENSORS_HEADER_BYTES
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype

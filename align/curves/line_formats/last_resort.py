@@ -6,30 +6,47 @@ asked where none of them knows a log.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.curves.line_formats.infer_line_format import NAME, SUMMARY, Inference, decide_counting, infer_line_format
+from align.curves.line_formats.line_format import find_names
 from align.curves.line_formats.line_reader import read_lines
-from align.curves.line_formats.log_words import is_validation, log_words, words_of
-from align.curves.line_formats.numbers_of_line import numbers_of_line
-from align.curves.line_formats.numeric_series import numeric_series
-from align.curves.log_parts.deduplicate_steps import deduplicate_steps
-from align.curves.log_parts.text import known
-from align.curves.thresholds import LARGEST_STEP, LINES_UNDER_SECTION, MANY_RUNS, SECTION_WORDS, SHOWN_LINE
-from align.errors import MixedProcessesError, SeveralLossesError, SeveralRunsError
+from align.curves.line_formats.line_roles import (
+    counter_kind,
+    is_validation,
+    log_words,
+    named_numbers,
+    numbers_of_line,
+    roles_of_line,
+    words_of,
+)
+from align.curves.log_parts.table_builder import deduplicate_steps, known
+from align.curves.thresholds import (
+    LARGEST_STEP,
+    LINES_UNDER_SECTION,
+    MANY_RUNS,
+    SAMPLE_LINES,
+    SECTION_WORDS,
+    SERIES_NAMED,
+    SHOWN_LINE,
+)
+from align.errors import AlignError, MixedProcessesError, SeveralLossesError, SeveralRunsError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from align.curves.log_parts.deduplicate_steps import KeptPoints
+    from align.curves.log_parts.table_builder import KeptPoints
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import Integers, LossLog
+
 
 _DIGIT = re.compile(r"[0-9]")
 
@@ -182,3 +199,33 @@ def _begins_validation(lines: Sequence[str]) -> bool:
         if is_validation(" ".join(words)):
             return True
     return False
+
+
+# Which numbers the lines of a log name, where none is known to be its loss: any may be asked for as a metric.
+
+
+def numeric_series(source: LogSource) -> tuple[str, ...]:
+    """Return the names of numbers in lines that tell a step or an epoch, in their order: the first `SERIES_NAMED`."""
+    if source.is_binary:
+        return ()
+    lines = [line for _, line in islice(source.lines(), SAMPLE_LINES)]
+    try:
+        names = dict.fromkeys(name for line in lines for name in _named_in(line))
+    except AlignError:
+        return ()
+    return tuple(islice(names or dict.fromkeys(find_names(source)), SERIES_NAMED))
+
+
+def _named_in(line: str) -> Iterator[str]:
+    """Yield the names of the numbers of a line that counts: keys of an object, or what stands before a number."""
+    text = line.strip()
+    if text.startswith("{"):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        numbers = {name for name, one in found.items() if isinstance(one, (int, float)) and not isinstance(one, bool)}
+        yield from sorted(numbers - {name for name in numbers if counter_kind(name)}) if found else ()
+        return
+    if roles_of_line(0, line).counted:
+        yield from (one.label for one in named_numbers(line))

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from align.curves.line_formats.log_words import (
-    counter_kind,
-    is_loss_name,
-    is_rate,
-    is_validation,
-    log_words,
-    loss_rank,
-    words_of,
-)
-from align.curves.line_formats.numbers_of_line import NumberInLine, masked, numbers_of_line
-from align.curves.thresholds import REMEMBERED_LINES
+from align.core.about import CHECKOUT, beside_package
+from align.curves.thresholds import LONGEST_LINE, REMEMBERED_LINES
+from align.errors import MappingRuleError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 Place = Literal["through", "named", "ratio", "first"]
 # Where a line tells several counters of steps, the surest is taken.
@@ -174,3 +177,251 @@ def text_before(line: str, loss: NumberInLine, found: list[NumberInLine]) -> str
         if one.label_end <= len(text) and not counter_kind(one.label) and not one.total:
             text = text[: one.label_start] + " " * (one.label_end - one.label_start) + text[one.label_end :]
     return text
+
+
+# What the numbers of training logs are called: `mappings/log_words.toml`, and what a label says by it.
+
+_FILE = "log_words.toml"
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[\u4e00-\u9fff]+")
+_OF_CRITIC = re.compile(r"\bvalue loss\b")  # `loss value` is the loss
+CounterKind = Literal["through", "step", "epoch"]
+MEAN_RANK = 10  # format: an order of labels, means behind single losses
+PART_RANK = 100  # format: an order of labels, parts behind means
+
+
+@dataclass(frozen=True, slots=True)
+class LogWords:
+    """The vocabulary by section and key, `loss.plain`: words, or names of several words parted by one space."""
+
+    names: dict[str, frozenset[str]]
+
+    def has(self, key: str, words: tuple[str, ...]) -> bool:
+        """Tell whether one of these words is listed."""
+        return not self.names[key].isdisjoint(words)
+
+
+@cache
+def log_words() -> LogWords:
+    """Read the vocabulary; raises MappingRuleError if the installation lacks it or it is no table of lists."""
+    folder = beside_package("mappings", _FILE)
+    if folder is None:
+        raise MappingRuleError(CHECKOUT / "mappings" / _FILE, MappingRuleError.MISSING)
+    return read_log_words(folder / _FILE)
+
+
+def read_log_words(path: Path) -> LogWords:
+    """Read one file of words; raises MappingRuleError."""
+    try:
+        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MappingRuleError(path, f"not TOML: {error}") from error
+    if not all(isinstance(section, dict) for section in document.values()):
+        raise MappingRuleError(path, MappingRuleError.WORD_LISTS)
+    return LogWords(
+        {f"{name}.{key}": frozenset(words) for name, section in document.items() for key, words in section.items()}
+    )
+
+
+@lru_cache(maxsize=4096)
+def words_of(label: str) -> tuple[str, ...]:
+    """Part a label into words in lower case: `trainLoss`, `train/loss` and `Train Loss` are alike."""
+    return tuple(part for word in _PARTS.findall(label) for part in _unglued(word.lower()))
+
+
+def _unglued(word: str) -> tuple[str, ...]:
+    """Part a word that ends in `loss`: `trainloss`, `softmaxcrossentropyloss`."""
+    return (word.removesuffix("loss"), "loss") if word.endswith("loss") and word != "loss" else (word,)
+
+
+@lru_cache(maxsize=4096)
+def loss_rank(label: str) -> int | None:
+    """Tell how surely a label names the training loss: 0 surest, from PART_RANK on a part of it; None if no loss."""
+    words, known = words_of(label), log_words()
+    others = [word for word in words if word not in known.names["loss.words"]]
+    if len(others) == len(words) or known.has("loss.never", words) or is_validation(label):
+        return None
+    means = [word for word in others if word in known.names["loss.means"]]
+    parts = [word for word in others if word not in known.names["loss.plain"] and word not in means]
+    parts += _OF_CRITIC.findall(" ".join(words))
+    return PART_RANK * bool(parts) + MEAN_RANK * bool(means) + len(dict.fromkeys(others))
+
+
+@lru_cache(maxsize=4096)
+def is_loss_name(label: str) -> bool:
+    """Tell whether a label names a loss of any phase."""
+    words, known = words_of(label), log_words()
+    return known.has("loss.words", words) and not known.has("loss.never", words)
+
+
+@lru_cache(maxsize=4096)
+def is_validation(label: str) -> bool:
+    """Tell whether a text has a word of another phase than training."""
+    return log_words().has("validation.words", words_of(label))
+
+
+@lru_cache(maxsize=4096)
+def counter_kind(label: str) -> CounterKind | None:
+    """Tell what a label counts: by its last name, unless a word in front says that it is a setting or a time."""
+    known, tokens = log_words(), label.split()
+    if not tokens:
+        return None
+    last, before = " ".join(words_of(tokens[-1])), words_of(" ".join(tokens[:-1]))
+    whole = " ".join(words_of(label))
+    if {last, whole} & known.names["step.through"]:
+        return "through"
+    if known.has("counter.never", before):
+        return None
+    if {last, whole} & known.names["step.names"]:
+        return "step"
+    return "epoch" if {last, whole} & known.names["epoch.names"] else None
+
+
+@lru_cache(maxsize=4096)
+def is_rate(label: str) -> bool:
+    """Tell whether a label names the learning rate."""
+    return " ".join(words_of(label)) in log_words().names["rate.names"]
+
+
+# The numbers of a log line, each with what stands in front of it; times, dates and places in source code are none.
+#
+# A label goes back to a comma, a bracket, a colon, two spaces or the number before. Digits inside a name (`acc1`,
+# `loss_bbox_0`) are part of it, but for a counter's (`epoch3`).
+
+# Names glued to their number; and what may stand around one.
+_GLUED = r"(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch|ep|it)s?"
+_VALUE = (
+    r"[-+]?(?:[0-9]+(?:\.(?!\.)[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?:[-+]?(?i:nan|inf(?:inity)?)|None|null)(?![\w])"
+)
+_NUMBER = re.compile(
+    rf"(?:(?<![\w.])|(?<=[\u4e00-\u9fff]))(?P<glued>{_GLUED})?(?P<value>{_VALUE})"
+    r"(?P<ratio>(?:[ ]*/[ ]*|\][ ]?/[ ]?\[|[ ]of[ ])(?P<total>[0-9]+)(?![.0-9]|,[0-9]{3}))?"
+    r"(?P<unit>%|(?:[A-Za-zµ][A-Za-z]*(?:/[A-Za-z]+)?)|[ ]epoch(?='s)|[ ]?[轮步])?"
+)
+_CLOCK = r"[0-9]{1,3}:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?(?![\w.])"
+_WEEKDAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},?[ ]+)?"
+_DAY = _WEEKDAY + r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}[ ]+[0-9]{1,2},?[ ]+"
+_NO_NUMBERS = re.compile(
+    r"^[IWEF][0-9]{4} [0-9:.]+ +[0-9]+ [\w.]+:[0-9]+\]"
+    r"|(?<![\w.])[0-9]{2,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}(?![\w/])(?:[ T_|]"
+    + _CLOCK
+    + r")?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+    rf"|(?<!\w){_DAY}{_CLOCK}(?:[ ]+[A-Z]{{3,4}})?(?:[ ]+[0-9]{{4}}(?![\w.]))?"
+    r"|(?<=\[)[0-9]{1,2}/[0-9]{1,2}(?= [0-9]{1,2}:)"
+    r"|(?<![\w.])(?:[0-9]+ days?,? )?" + _CLOCK + r"|(?<![\w.])[0-9]+ days?, "
+    r"|\([\w.]+:[0-9]+\)|(?<!\w)[A-Za-z_<][\w.<>]*:[A-Za-z_<][\w.<>]*:[0-9]+(?![\w.])|[\w./\\-]+\.(?:py|cpp|cc|cu|h|c|js|go|rs)(?!\w)(?::[0-9]+)?(?::\w+)?"
+    r"|(?<![\w.])0x[0-9a-fA-F]+|(?<![\w.])[0-9]+(?:\.[0-9]+){2,}"
+)
+_BLANK = "\x00"
+_WRAPPER = re.compile(
+    r"(?:tensor|Tensor|array|float(?:16|32|64)?|np\.float(?:16|32|64))\($"
+    r"|\(?Tensor\(shape=\[\], dtype=\w+, value=\s*$"
+)
+_BRACKETED = re.compile(r"\[[^\W\d]\w*\]$")
+_QUALIFIER = re.compile(r"(?<=[^\W\d_])[ ]?\([^\W\d]\w{0,15}\)\Z")
+_GLUE = re.compile(r"[\s:=\[(|\"'#~>：（-]*$")
+_BOUNDARY = re.compile(r"[\x00,;|{}()\[\]<>\"'\t%*，；：（）。]|\s{2,}|[:=]|(?:^|\s)-+(?=\s)|->|…")
+# The unit of the number before, apart from it: `speed 123 samples/s loss 2.3`.
+_UNIT = re.compile(
+    r"(?:[A-Za-z]+/(?:s|sec|second|step|it|iter|batch|img|image|sample|token|GPU|gpu)|ms|s|secs?|seconds?|min|mins|MB|GB|MiB|GiB)"
+    r"[ ]+(?=[^\W\d_])"
+)
+_NO_METRIC = "pid"  # Ray puts the process in front of a line
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+@dataclass(frozen=True, slots=True)
+class NumberInLine:
+    """A number at text[start:end], its label at text[label_start:label_end]; `total` and `unit` are "" if absent.
+
+    `after` is where the number before it ends, with its total and unit; -1 for the first of the line. `ratio` is what
+    stands between a number and its total.
+    """
+
+    label: str
+    text: str
+    label_start: int
+    label_end: int
+    start: int
+    end: int
+    after: int
+    total: str = ""
+    unit: str = ""
+    ratio: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """True if it is printed as a whole number without a sign."""
+        return self.text.isdecimal()
+
+
+def masked(line: str) -> str:
+    """Blank what looks like a number and is none, each character for one."""
+    return _NO_NUMBERS.sub(lambda found: _BLANK * len(found[0]), line[:LONGEST_LINE])
+
+
+def numbers_of_line(line: str) -> list[NumberInLine]:
+    """Return the numbers of a line in order."""
+    text, found, after = masked(line), [], -1
+    for match in _NUMBER.finditer(text):
+        left = max(after, 0)
+        start = match.start("value")
+        label_end = start if match["glued"] else _glue_start(text, left, start)
+        label_start = _label_start(text, left, _without_qualifier(text, left, label_end))
+        if after >= 0 and text[after:label_start].isspace() and (unit := _UNIT.match(text, label_start, label_end)):
+            label_start = unit.end()
+        if not _LETTER.search(text, label_start, label_end):
+            label_start = label_end = start
+        found.append(
+            NumberInLine(
+                text[label_start:label_end],
+                match["value"],
+                label_start,
+                label_end,
+                start,
+                match.end("value"),
+                after,
+                match["total"] or "",
+                match["unit"] or "",
+                text[match.end("value") : match.start("total")] if match["total"] else "",
+            )
+        )
+        after = match.end()
+    return found
+
+
+def named_numbers(line: str) -> list[NumberInLine]:
+    """Return the numbers of a line that have a name of their own, and count nothing; the first of each name."""
+    found: dict[str, NumberInLine] = {}
+    for one in numbers_of_line(line):
+        if (
+            one.label
+            and not one.total
+            and one.unit != "%"
+            and not counter_kind(one.label)
+            and one.label.split()[-1] != _NO_METRIC
+        ):
+            found.setdefault(one.label, one)
+    return list(found.values())
+
+
+def _glue_start(text: str, left: int, start: int) -> int:
+    """Return where the signs between a label and its number begin, with the call that may wrap the number."""
+    piece = text[left:start]
+    if wrapper := _WRAPPER.search(piece):
+        piece = piece[: wrapper.start()]
+    glue = _GLUE.search(piece)
+    at = glue.start() if glue else len(piece)
+    bracketed = piece[at - 1 : at] == "]" and piece[at : at + 1] in (":", "=") and _BRACKETED.search(piece[:at])
+    return left + at - bool(bracketed)
+
+
+def _without_qualifier(text: str, left: int, end: int) -> int:
+    """Return where a name ends that a word in brackets follows, `Loss(MSE)`; the word stays part of the label."""
+    found = _QUALIFIER.search(text, left, end)
+    return end if found is None else found.start()
+
+
+def _label_start(text: str, left: int, end: int) -> int:
+    piece = text[left:end]
+    last = max((match.end() for match in _BOUNDARY.finditer(piece)), default=0)
+    return left + last + len(piece[last:]) - len(piece[last:].lstrip())

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_columns import layout_column, stripped_field
-from align.curves.columns.printed_column import ABSENT, ABSENT_FIELD
+from align.curves.printed_columns import ABSENT, ABSENT_FIELD, layout_column, stripped_field
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from align.curves.columns.printed_column import Field, PrintedColumn
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Integers
+    from align.curves.printed_columns import Field, PrintedColumn
 
 _DELIMITERS = ",;\t"
 _DIGIT = re.compile("[0-9]")

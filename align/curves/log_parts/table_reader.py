@@ -9,29 +9,44 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import sys
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, cached_property, reduce
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.curves.columns.printed_column import ABSENT
-from align.curves.log_parts.counting import starts_again
-from align.curves.log_parts.known_tables import find_names, known_table
-from align.curves.log_parts.table_builder import NO_STEP, InvalidSteps, TableBuilder, read_steps
-from align.curves.log_parts.text import end_notes, is_null, is_number, only_epochs_note, with_point
-from align.curves.log_parts.validation_metrics import named_validation, phase_by_name
-from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
-from align.curves.metric_names import usual_names
+from align.core.about import CHECKOUT, beside_package
+from align.curves.log_parts.record_lines import named_validation, phase_by_name, starts_again
+from align.curves.log_parts.table_builder import (
+    NO_STEP,
+    InvalidSteps,
+    TableBuilder,
+    end_notes,
+    is_null,
+    is_number,
+    only_epochs_note,
+    read_steps,
+    with_point,
+)
+from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog, Series, find_window, usual_names
+from align.curves.printed_columns import ABSENT
 from align.curves.thresholds import MOST_COLUMNS
-from align.errors import EmptyLogError, RepeatedColumnError, SeveralLossesError
-from align.words.catalogue import sentence
+from align.errors import AlignError, EmptyLogError, MappingRuleError, RepeatedColumnError, SeveralLossesError
+from align.words.catalogue import say, sentence
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from align.curves.log_parts.known_tables import KnownTable
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Base, Booleans, Counting, Integers, LogTable, Window
+
 
 STEP_NAMES = (
     "global_step", "step", "steps", "train_step", "current_step", "trainer/global_step", "iteration", "iterations",
@@ -269,3 +284,178 @@ def _all_plain(names: Sequence[str]) -> list[str]:
 
 def _first(spelled: Mapping[str, str], known: Sequence[str]) -> str | None:
     return next((spelled[name] for name in known if name in spelled), None)
+
+
+# What loggers write as tables, known by their columns: `[[table]]` in `mappings/log_formats/`.
+#
+# CSV files, JSON lines and event files of these loggers are read like any others, but what a loss is the mean of and
+# what the first step is called are known.
+
+_TUPLES = ("has", "lacks", "step", "epoch", "loss")
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """How one logger names its columns, by regular expressions that a whole name has to match.
+
+    All of `has` are there and none of `lacks`. Of `step`, `epoch` and `loss` the first that is there counts. `window`
+    is what a loss is the mean of, `windows` other metrics by their name. `first_step` is what the log calls it.
+    `null`: an explicit null stands for no loss in the row, not for NaN. `sample` shows rows, `points` their steps and
+    losses.
+    """
+
+    name: str
+    summary: str
+    has: tuple[str, ...]
+    loss: tuple[str, ...]
+    sample: str
+    points: tuple[tuple[int, float], ...]
+    step: tuple[str, ...] = ()
+    epoch: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    window: Window = RAW
+    windows: Mapping[str, Window] = field(default_factory=dict)
+    first_step: Base | None = None
+    null: bool = False
+    note: str = ""
+
+    @cached_property
+    def asked(self) -> tuple[re.Pattern[str], ...]:
+        """What is asked for, ready for use; raises re.error."""
+        return tuple(map(re.compile, self.has))
+
+    def fits(self, names: Collection[str]) -> bool:
+        """Tell whether the columns are those of this logger."""
+        if not all(_any_matches(one, names) for one in self.asked):
+            return False
+        return not any(_any_matches(re.compile(one), names) for one in self.lacks)
+
+    def window_of(self, name: str) -> Window:
+        """Return what a metric of training is the mean of."""
+        return self.windows.get(name, self.window if self.is_loss(name) or "loss" in name.lower() else RAW)
+
+    def is_loss(self, name: str) -> bool:
+        """Tell whether a column may be the training loss."""
+        return any(re.fullmatch(one, name) for one in self.loss)
+
+
+def known_table(names: Collection[str]) -> KnownTable | None:
+    """Return the logger that writes these columns; None if no known one does."""
+    given = frozenset(names)
+    return next((table for table in known_tables() if table.fits(given)), None)
+
+
+def _any_matches(asked: re.Pattern[str], names: Collection[str]) -> bool:
+    """Tell whether a name matches, at once where the expression is a name itself: a row may have 100,000."""
+    literal = re.escape(asked.pattern) == asked.pattern
+    return asked.pattern in names if literal else any(map(asked.fullmatch, names))
+
+
+def find_names(asked: Collection[str], names: Collection[str]) -> list[str]:
+    """Return the names that match one of these expressions, the first expression first."""
+    return list(dict.fromkeys(name for one in asked for name in names if re.fullmatch(one, name)))
+
+
+@cache
+def known_tables() -> tuple[KnownTable, ...]:
+    """Return all known tables; raises MappingRuleError if one is none."""
+    return tuple(read_known_table(path, table) for path, table in format_tables("table"))
+
+
+def read_known_table(path: Path, table: dict[str, Any]) -> KnownTable:
+    """Make one table; raises MappingRuleError with what is wrong."""
+    check_keys(path, table, {one.name for one in fields(KnownTable)})
+    given = dict(table)
+    for key in _TUPLES:
+        if key in given:
+            given[key] = (given[key],) if isinstance(given[key], str) else tuple(given[key])
+    try:
+        if "window" in given:
+            given["window"] = find_window(given["window"])
+        given["windows"] = {metric: find_window(text) for metric, text in given.get("windows", {}).items()}
+        given["points"] = tuple((step, float(loss)) for step, loss in given["points"])
+        made = KnownTable(**given)
+        _ = made.asked, [re.compile(one) for one in (*made.lacks, *made.step, *made.epoch, *made.loss)]
+    except (TypeError, ValueError, KeyError, re.error, AlignError) as error:
+        raise MappingRuleError(path, f"{table.get('name', '?')}: {error}") from error
+    return made
+
+
+# The tables of `mappings/log_formats/`: formats of logs as data, a file for each family.
+#
+# `[[console]]` tells of lines (align/curves/line_formats/console_reader.py), `[[table]]` of columns (known_tables.py).
+
+_FOLDER = "log_formats"
+_KINDS = ("console", "table")
+
+
+@cache
+def format_tables(kind: Literal["console", "table"]) -> tuple[tuple[Path, dict[str, Any]], ...]:
+    """Return all tables of a kind, each with its file; raises MappingRuleError if the installation lacks them."""
+    folder = beside_package("mappings", _FOLDER)
+    if folder is None:
+        raise MappingRuleError(CHECKOUT / "mappings" / _FOLDER, MappingRuleError.MISSING)
+    files = sorted((folder / _FOLDER).glob("*.toml"))
+    return tuple((path, table) for path in files for table in read_format_tables(path).get(kind, []))
+
+
+@cache
+def read_format_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Read one file; raises MappingRuleError if it holds anything but lists of tables of a known kind."""
+    try:
+        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MappingRuleError(path, f"not TOML: {error}") from error
+    if not all(kind in _KINDS and isinstance(tables, list) for kind, tables in document.items()):
+        raise MappingRuleError(path, say("log_table.kinds", kinds=_KINDS))
+    return document
+
+
+def check_keys(path: Path, table: dict[str, Any], known: set[str]) -> None:
+    """Raise MappingRuleError if a table has a key that is not known."""
+    if unknown := sorted(set(table) - known):
+        name = table.get("name", "?")
+        raise MappingRuleError(path, say("log_table.keys", name=name, unknown=unknown, known=sorted(known)))
+
+
+# Which columns hold the training loss, by their names or as a sum of parts; and whether Lightning logged them.
+
+# What Lightning's LearningRateMonitor calls its metrics: the class of the optimizer.
+RATE = re.compile(r"lr-[A-Z]")
+# Of one step, logged one way only, mean of an epoch.
+_WAYS = ("_step", "", "_epoch")
+_STEMS = dict.fromkeys(name.removesuffix("_step").removesuffix("_epoch") for name in (*LOSS_NAMES, "loss/auto"))
+
+
+def loss_names(names: Collection[str]) -> list[str]:
+    """Return the names that usually stand for the training loss, the surest first, of one step before means."""
+    plain = {name.strip().lower().replace(" ", "_").replace("-", "_"): name for name in reversed(list(names))}
+    return [plain[stem + way] for stem in _STEMS for way in _WAYS if stem + way in plain]
+
+
+def loss_notes(losses: list[str]) -> tuple[str, ...]:
+    """Say which of several names is read as the loss."""
+    if len(losses) < 2:
+        return ()
+    return (sentence("logs_note.also_in_log", loss=losses[0], others=losses[1:]),)
+
+
+def is_lightning(names: Collection[str]) -> bool:
+    """Tell Lightning's metrics by one logged both ways, `x_step` and `x_epoch`, or by learning rates."""
+    if not {"epoch", "step"} <= set(names):
+        return False
+    means = {name.removesuffix("_epoch") for name in names if name.endswith("_epoch")}
+    both = any(name.endswith("_step") and name.removesuffix("_step") in means for name in names)
+    return both or any(RATE.match(name) for name in names)
+
+
+def with_sum(table: LogTable, parts: Sequence[str], window: Window) -> LogTable:
+    """Add the sum of several parts as `loss`, in the rows that have all of them; its rounding is that of all."""
+    found = [table.metrics[name] for name in parts if name in table.metrics]
+    if len(parts) < 2 or len(found) < len(parts):
+        return table
+    rows = reduce(np.intersect1d, [series.rows for series in found])
+    values = np.sum([series.values[np.isin(series.rows, rows)] for series in found], axis=0)
+    units = np.sum([series.resolution[np.isin(series.rows, rows)] for series in found], axis=0)
+    loss = {"loss": Series(rows, values, units, window)} if len(rows) else {}
+    return replace(table, metrics={**table.metrics, **loss})

@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from align.curves.line_formats.console_lines import console_formats
-from align.curves.line_formats.console_reader import read_console
+from align.curves.line_formats.console_reader import console_formats, read_console
 
 if TYPE_CHECKING:
-    from align.curves.line_formats.console_lines import ConsoleLines
+    from align.curves.line_formats.console_reader import ConsoleLines
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import LossLog
 

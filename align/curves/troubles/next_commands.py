@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.curves.criteria.curve_shapes import find_excursions
-from align.curves.criteria.loss_commands import compare_logs, describe_log
-from align.curves.loss_log import RAW
-from align.curves.metric_names import same_metric
-from align.curves.trouble_thresholds import OF_GRADIENTS
+from align.curves.curve_shapes import find_excursions
+from align.curves.judging_thresholds import OF_GRADIENTS
+from align.curves.loss_log import RAW, same_metric
+from align.curves.other_axis import compare_logs, describe_log
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.curves.curve_result import OtherMetric
     from align.curves.loss_log import Booleans, Curve
-    from align.curves.troubles.curve_evidence import CurveEvidence
+    from align.curves.troubles.event_rules import CurveEvidence
 
 RATES = "--metric lr"
 

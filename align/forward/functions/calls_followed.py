@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.functions.recorded_calls import Likeness
-from align.forward.relation_thresholds import NEGATED_TOLERANCE
-from align.forward.thresholds import MOST_FOLLOWED_CALLS, MOST_TURNED_AXES
+from align.forward.thresholds import MOST_FOLLOWED_CALLS, MOST_TURNED_AXES, NEGATED_TOLERANCE
 from align.measure.tensor_statistics import relative_rms_distance
 
 if TYPE_CHECKING:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, UserCodeError
-from align.forward.causes.suspects import as_one, with_relation
 from align.forward.forward_result import FunctionFault
 from align.forward.functions.calls_followed import FollowedCalls, same_values
-from align.forward.functions.compare_functions import BothRecords, record_both
-from align.forward.functions.mending_calls import (
+from align.forward.functions.compare_functions import (
+    BothRecords,
     earliest,
     function_fault,
     last_mending_call,
     mending_calls,
+    record_both,
     relation_of_results,
     results_instead,
 )
@@ -36,7 +36,8 @@ from align.forward.functions.recorded_calls import (
     owner,
     with_steps_of_attention,
 )
-from align.forward.isolation.isolated_calls import Isolation
+from align.forward.isolated_calls import Isolation
+from align.forward.suspects import as_one, with_relation
 from align.forward.thresholds import (
     LEAST_LOOK_TOLERANCE,
     LOOK_SHARE_OF_FAULT,
@@ -53,13 +54,12 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Inputs
-    from align.forward.causes.suspects import Suspect
     from align.forward.functions.calls_followed import Counterpart
-    from align.forward.functions.mending_calls import Replaced
+    from align.forward.functions.compare_functions import Replaced
     from align.forward.functions.recorded_calls import TensorKey
-    from align.forward.isolation.bench import Bench
-    from align.forward.isolation.isolate_layers import IsolatedLayers
-    from align.forward.isolation.locate_faults import Fault
+    from align.forward.isolate_layers import Bench, IsolatedLayers
+    from align.forward.locate_faults import Fault
+    from align.forward.suspects import Suspect
     from align.models.open_side import Side
     from align.traces.module_calls import CallKey
 

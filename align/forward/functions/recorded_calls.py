@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.forward.thresholds import ATTENTION_TOLERANCE, MOST_PARTS, MOST_RECORDED_BYTES
-from align.measure.judge_tensors import find_sentinels
+from align.measure.limits import find_sentinels
 from align.measure.tensor_statistics import axis_orders, relative_rms_distance
 from align.measure.thresholds import SAMPLED_ELEMENTS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.trace_metadata import CallStart
     from align.core.traces import Capture
-    from align.forward.isolation.isolated_calls import Isolation
+    from align.forward.isolated_calls import Isolation
     from align.traces.module_calls import CallKey
 
 

@@ -10,46 +10,245 @@ only the errors have the size of such rounding, and no relation to the values, i
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from dataclasses import dataclass
+from itertools import chain, islice, product
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from align.core.dtypes import EPSILON, numpy_dtype
-from align.core.measurements import Limit, smallest_factor
-from align.forward.relation_thresholds import (
-    CHANCE_CORRELATION_OF_ERRORS,
-    DROPOUT_DEVIATIONS,
-    ENOUGH_BITS,
-    LEAST_ROUNDED_ELEMENTS,
-    MOST_WRONG_SLICES,
-    SHARES_TOLERANCE,
-    WIDEST_BORDER,
-    WRONG_THROUGHOUT,
-)
-from align.forward.relations.affine import explain_affine, known_number
+from align.core.traces import Limit, smallest_factor
 from align.forward.relations.moved_values import (
     explain_cut,
     explain_displaced,
     explain_order,
     explain_permuted_axes,
     explain_permuted_split_axes,
+    explain_pointwise,
+    softmax,
+    swap_sides,
 )
-from align.forward.relations.over_axis import explain_over_axis, explain_step
-from align.forward.relations.pointwise import explain_pointwise, softmax, swap_sides
-from align.forward.relations.relation import Question, Relation, agreement, with_facts
-from align.forward.relations.slices import other_axes
-from align.forward.thresholds import MOST_LISTED_PLACES
+from align.forward.relations.relation import Question, Relation, agreement, other_axes, slice_tables, with_facts
+from align.forward.thresholds import (
+    CHANCE_CORRELATION_OF_ERRORS,
+    DROPOUT_DEVIATIONS,
+    ELEMENTS_PER_NUMBER,
+    ENOUGH_BITS,
+    FARTHEST_DISPLACEMENT,
+    INFORMATIVE_SPREAD,
+    LARGEST_NAMED_SCALE,
+    LEAST_ROUNDED_ELEMENTS,
+    MOST_LISTED_PLACES,
+    MOST_OF_SLICES,
+    MOST_WRONG_SLICES,
+    NAMED_SCALE_TOLERANCE,
+    NEGATED_TOLERANCE,
+    SHARES_TOLERANCE,
+    WIDEST_BORDER,
+    WRONG_THROUGHOUT,
+)
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import TYPICAL_UNITS, WORST_UNITS
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from align.core.dtypes import Array
     from align.forward.relations.relation import Fact
+
+    Fit = Callable[[Array, Array, tuple[int, ...]], "_Correction"]
+
+
+# Whether the candidate is the reference times a number, plus a number: one for all, or one for each slice of an axis.
+#
+# A missing bias is a shift of each channel; wrong statistics are a scale, or both.
+
+
+@dataclass(frozen=True, slots=True)
+class _Correction:
+    """What makes the candidate's values the reference's, one number for each group of them."""
+
+    scale: Array
+    shift: Array
+
+    def of(self, candidate: Array) -> Array:
+        corrected: Array = candidate * self.scale + self.shift
+        return corrected
+
+
+def explain_affine(question: Question) -> Iterator[Relation]:
+    """Yield the relation with the fewest kinds of fitted numbers, if there is one."""
+    groups: list[tuple[int | None, Array, Array]] = [(None, question.sample[None], question.candidate_sample[None])]
+    slices = slice_tables(question.reference, question.candidate, ELEMENTS_PER_NUMBER)
+    found = (
+        one
+        for axis, reference, candidate in chain(groups, slices)
+        for name, fit in FITS.items()
+        if _plausible(question, fit, reference, candidate) and (one := _confirm_affine(question, name, axis))
+    )
+    return islice(found, 1)
+
+
+def _plausible(question: Question, fit: Fit, reference: Array, candidate: Array) -> bool:
+    """Whether the fit is good for the sample, and most slices that it changes vary enough to show it."""
+    found = fit(reference, candidate, (1,))
+    corrected = found.of(candidate)
+    if np.any(np.abs(corrected - reference) > question.limit.max_abs):
+        return False
+    changed = np.abs(corrected - candidate).max(1) > question.limit.rmse
+    varied = reference.std(1) > INFORMATIVE_SPREAD * question.limit.rmse
+    return bool(changed.any() and varied[changed].mean() >= MOST_OF_SLICES and np.all(found.scale != 0.0))
+
+
+def _confirm_affine(question: Question, name: str, axis: int | None) -> Relation | None:
+    ndim = question.reference.ndim
+    over = tuple(range(ndim)) if axis is None else other_axes(axis, ndim)
+    candidate = question.candidate.astype(np.float64)
+    found = FITS[name](question.reference, candidate, over)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale, shift = 1.0 / found.scale.ravel(), -(found.shift / found.scale).ravel()
+    numbers = 2 if name == "scaled-and-shifted" else 1
+    if axis is None:
+        negated = name == "scaled" and abs(float(scale[0]) + 1.0) < NEGATED_TOLERANCE
+        label = "negated" if negated else name
+        one = question.confirm(label, found.of(candidate), fitted=0 if negated else numbers)
+        return with_facts(one, _facts(name, float(scale[0]), float(shift[0])))
+    changed = np.abs(found.of(candidate) - candidate).max(axis=over) > question.limit.rmse
+    fitted = numbers * int(np.count_nonzero(changed))
+    one = question.confirm(f"slices-{name}", found.of(candidate), fitted=fitted, choice_bits=float(scale.size))
+    return with_facts(one, {"axis": axis, "slices": fitted // numbers, "of": scale.size, **_spread(name, scale, shift)})
+
+
+def _facts(name: str, scale: float, shift: float) -> dict[str, Fact]:
+    """Figures of: the candidate is scale times the reference, plus shift."""
+    facts: dict[str, Fact] = {} if name == "shifted" else {"scale": scale}
+    if known := "" if name == "shifted" else known_number(scale):
+        facts["scale_is"] = known
+    return facts if name == "scaled" else {**facts, "shift": shift}
+
+
+def _spread(name: str, scale: Array, shift: Array) -> dict[str, Fact]:
+    shown = {"scale": scale, "shift": shift}
+    if name != "scaled-and-shifted":
+        shown.pop("shift" if name == "scaled" else "scale")
+    facts: dict[str, Fact] = {}
+    for key, values in shown.items():
+        facts |= {f"smallest_{key}": float(values.min()), f"largest_{key}": float(values.max())}
+    return facts
+
+
+def known_number(value: float) -> str:
+    """Name of a number that layers are scaled by: a small one, 255, a square root, or one of them inverted.
+
+    "" for any other, and for 0, NaN and Inf.
+    """
+    size = abs(value)
+    if not 1.0 / LARGEST_NAMED_SCALE < size < LARGEST_NAMED_SCALE:
+        return ""
+    for inverted in (False, True):
+        one = 1.0 / size if inverted else size
+        whole, square = round(one), round(one * one)
+        if abs(one - whole) < NAMED_SCALE_TOLERANCE * one and (1 < whole <= 16 or whole in (255, 1000)):
+            return f"{'-' if value < 0 else ''}{'1/' if inverted else ''}{whole}"
+        if abs(one * one - square) < NAMED_SCALE_TOLERANCE * square and 1 < square <= 4096:
+            return f"{'-' if value < 0 else ''}{'1/' if inverted else ''}sqrt({square})"
+    return ""
+
+
+def _scale(reference: Array, candidate: Array, over: tuple[int, ...]) -> _Correction:
+    square = np.sum(candidate * candidate, axis=over, keepdims=True)
+    product = np.sum(reference * candidate, axis=over, keepdims=True)
+    return _Correction(np.divide(product, square, out=np.ones_like(square), where=square > 0), np.zeros_like(square))
+
+
+def _shift(reference: Array, candidate: Array, over: tuple[int, ...]) -> _Correction:
+    shift = np.mean(reference - candidate, axis=over, keepdims=True)
+    return _Correction(np.ones_like(shift), shift)
+
+
+def _both(reference: Array, candidate: Array, over: tuple[int, ...]) -> _Correction:
+    middle = candidate.mean(axis=over, keepdims=True)
+    scale = _scale(reference, candidate - middle, over).scale
+    return _Correction(scale, reference.mean(axis=over, keepdims=True, dtype=np.float64) - scale * middle)
+
+
+FITS: dict[str, Fit] = {
+    "scaled": _scale,
+    "shifted": _shift,
+    "scaled-and-shifted": _both,
+}
+
+
+# What is done over a whole axis, or left out: the mean taken away, scaled to a norm or to a sum of one, added up.
+#
+# And an axis one or two steps on, where what falls out at one end is made up for at the other: labels, positions,
+# causal shifts. Nothing is fitted.
+
+
+def _scaled_by(value: Array, size: Array) -> Array:
+    return np.divide(value, size, out=np.zeros_like(value), where=size != 0.0)
+
+
+OVER: dict[str, Callable[[Array, int], Array]] = {
+    "axis_form.mean_taken_away": lambda value, axis: value - value.mean(axis, keepdims=True),
+    "axis_form.norm_of_one": lambda value, axis: _scaled_by(value, np.linalg.norm(value, axis=axis, keepdims=True)),
+    "axis_form.sum_of_one": lambda value, axis: _scaled_by(value, value.sum(axis, keepdims=True)),
+    "axis_form.largest_of_one": lambda value, axis: _scaled_by(value, np.abs(value).max(axis, keepdims=True)),
+    "axis_form.added_up": np.cumsum,
+}
+
+
+def explain_over_axis(question: Question) -> Iterator[Relation]:
+    """Yield the first function over an axis that one side lacks: `activation-missing` or `activation-extra`."""
+    ways = product((("activation-missing", question), ("activation-extra", swap_sides(question))), OVER)
+    found = (
+        with_facts(one, {"function": sentence(key), "axis": axis})
+        for (name, asked), key in ways
+        for axis in range(asked.candidate.ndim)
+        if asked.candidate.shape[axis] > 1 and (one := _confirm_over_axis(asked, name, key, axis))
+    )
+    yield from islice((one for one in found if one), 1)
+
+
+def _confirm_over_axis(question: Question, name: str, key: str, axis: int) -> Relation | None:
+    """Ask a first row along the axis, then the whole."""
+    row = tuple(slice(None) if one == axis else slice(1) for one in range(question.candidate.ndim))
+    few = OVER[key](question.candidate[row].astype(np.float64), axis)
+    if np.any(np.abs(few - question.reference[row]) > question.limit.max_abs):
+        return None
+    return question.confirm(name, OVER[key](question.candidate.astype(np.float64), axis))
+
+
+def explain_step(question: Question) -> Iterator[Relation]:
+    """Yield `displaced` where an axis stands a step or two farther on, and its end is repeated or zero."""
+    steps = [one for one in range(-FARTHEST_DISPLACEMENT, FARTHEST_DISPLACEMENT + 1) if one]
+    other = swap_sides(question)
+    axes = [axis for axis, length in enumerate(question.reference.shape) if length > 2 * FARTHEST_DISPLACEMENT]
+    found = (
+        with_facts(one, {"axis": axis, "by": by, "end": sentence(end)})
+        for axis, by, end in product(axes, steps, ("axis_form.end_repeated", "axis_form.end_zero"))
+        if (one := _moved(other, axis, by, is_zero=end == "axis_form.end_zero"))
+    )
+    yield from islice((one for one in found if one), 1)
+
+
+def _moved(other: Question, axis: int, by: int, *, is_zero: bool) -> Relation | None:
+    """`other` has the candidate as what is to be explained."""
+    length = other.candidate.shape[axis]
+    places = np.arange(length) - by
+    outside = (places < 0) | (places >= length)
+    index = np.unravel_index(other.places, other.candidate.shape)
+    taken = [*index]
+    taken[axis] = np.clip(index[axis] - by, 0, length - 1)
+    some = other.candidate[tuple(taken)].astype(np.float64)
+    if not other.fits(np.where(outside[index[axis]] & is_zero, 0.0, some)):
+        return None
+    made = other.candidate.take(np.clip(places, 0, length - 1), axis)
+    shape = [-1 if one == axis else 1 for one in range(made.ndim)]
+    return other.confirm("displaced", np.where(outside.reshape(shape) & is_zero, 0.0, made))
+
 
 NARROW = ("bfloat16", "float16")
 
@@ -60,7 +259,7 @@ def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Re
     Arrays of any shapes and real dtypes. NaN and Inf that both have alike are left out; where only the candidate has
     them, nothing else is asked.
 
-    >>> from align.core.measurements import Limit
+    >>> from align.core.traces import Limit
     >>> x = np.random.default_rng(0).standard_normal((8, 16))
     >>> [found.id for found in explain_output(x, x[:, ::-1], Limit(1e-5, 1e-6, "user"))]
     ['flipped']

@@ -10,24 +10,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf, log2
-from typing import TYPE_CHECKING
+from itertools import chain
+from math import inf, isqrt, log2, prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.measurements import smallest_factor
-from align.forward.relation_thresholds import (
+from align.core.traces import smallest_factor
+from align.forward.thresholds import (
     ELEMENTS_PER_NUMBER,
     ENOUGH_BITS,
     LEAST_BITS_OF_ELEMENT,
+    LEAST_KEPT_FEATURES,
+    LEAST_PART_LENGTH,
     LEAST_RELATION_GAIN,
+    LONGEST_KEPT_AXIS,
+    MOST_LISTED_PLACES,
+    MOST_REORDERED_PARTS,
+    MOST_UNEQUAL_PARTS,
+    SLICE_COLUMNS,
+    SLICE_TABLE_CELLS,
 )
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import SAMPLED_ELEMENTS
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from align.core.dtypes import Array
-    from align.core.measurements import Limit
+    from align.core.traces import Limit
+
 
 Fact = int | float | str
 
@@ -149,3 +162,197 @@ def information_bits(values: Array, limit: Limit) -> float:
 def with_facts(found: Relation | None, facts: dict[str, Fact], share: float = 1.0) -> Relation | None:
     """The relation, if there is one, with its figures."""
     return found and replace(found, share=share, facts=facts)
+
+
+# Reductions and attention over a part of the positions: how many each sample keeps, read off the values.
+#
+# A mask of padding keeps the first positions of each sample, an inverted one those behind. How many, the reference's
+# own value shows, since one number fits a sample only by what it keeps; then what the candidate keeps is asked.
+
+# What keeps a part of the positions, and the same of all of them.
+WHOLE = {
+    "kept_form.mean_first": "kept_form.mean_all",
+    "kept_form.mean_last": "kept_form.mean_all",
+    "kept_form.sum_first": "kept_form.sum_all",
+    "kept_form.sum_first_of_all": "kept_form.mean_all",
+    "kept_form.keys_first": "kept_form.keys_all",
+    "kept_form.keys_last": "kept_form.keys_all",
+}
+
+
+def explain_kept_means(question: Question, value: Array) -> Iterator[Relation]:
+    """Yield `padding-differs` where both are means over axis 1, of other positions or divided by another number."""
+    shape = question.reference.shape
+    length = value.shape[1] if value.ndim > 2 else 0
+    other = value.ndim != len(shape) + 1 or value.shape[:1] + value.shape[2:] != shape
+    if other or not 1 < length <= LONGEST_KEPT_AXIS or prod(shape[1:]) < LEAST_KEPT_FEATURES:
+        return
+    ways = _means(value.astype(np.float64))
+    ours, theirs = (_found(side, ways, question) for side in (question.reference, question.candidate))
+    if ours and theirs and ours != theirs:
+        facts: dict[str, Fact] = {"axis": 1, "reference": ours, "candidate": theirs}
+        yield Relation("padding-differs", 0.0, facts=facts)
+
+
+def _means(value: Array) -> dict[str, Array]:
+    """By name, what each number of kept positions makes: (number, sample, ...)."""
+    length = value.shape[1]
+    counts = np.arange(1, length + 1).reshape(-1, *([1] * (value.ndim - 1)))
+    sums = np.moveaxis(np.cumsum(value, 1), 1, 0)
+    behind = np.moveaxis(np.cumsum(value[:, ::-1], 1), 1, 0)
+    return {
+        "kept_form.mean_first": sums / counts,
+        "kept_form.mean_last": behind / counts,
+        "kept_form.sum_first": sums,
+        "kept_form.sum_first_of_all": sums / length,
+    }
+
+
+def _found(output: Array, ways: dict[str, Array], question: Question) -> str:
+    """What makes an output, in words; "" if nothing does."""
+    for key, made in ways.items():
+        if kept := kept_numbers(output, made, question):
+            whole = {*kept} == {len(made)}
+            return sentence(WHOLE[key]) if whole else sentence(key, numbers=listed(kept), length=len(made))
+    return ""
+
+
+def kept_numbers(output: Array, made: Array, question: Question) -> list[int]:
+    """For each sample the largest number of kept positions whose value is right; [] if one has none."""
+    over = tuple(range(2, made.ndim))
+    near = np.abs(made - output).max(axis=over) <= question.limit.max_abs  # (number, sample)
+    if not near.any(0).all():
+        return []
+    kept = len(made) - np.argmax(near[::-1], axis=0)
+    whole = made[kept - 1, np.arange(made.shape[1])]
+    return [] if agreement(output, whole, question.limit) is None else [int(one) for one in kept]
+
+
+def listed(numbers: list[int]) -> str:
+    """The first of some numbers in words."""
+    shown = joined(", ", [str(one) for one in numbers[:MOST_LISTED_PLACES]])
+    return f"{shown}, ..." if len(numbers) > MOST_LISTED_PLACES else f"{shown}"
+
+
+def explain_kept_keys(question: Question, mixed: Callable[[int, int], Array], length: int) -> Iterator[Relation]:
+    """Yield `attention-mask` where each sample attends to other keys; `mixed(first, stop)` attends to these alone."""
+    if not 1 < length <= LONGEST_KEPT_AXIS:
+        return
+    first = np.stack([mixed(0, stop) for stop in range(1, length + 1)])
+    last = np.stack([mixed(start, length) for start in range(length - 1, -1, -1)])
+    ways = {"kept_form.keys_first": first, "kept_form.keys_last": last}
+    ours, theirs = (_found(side, ways, question) for side in (question.reference, question.candidate))
+    if ours and theirs and ours != theirs:
+        yield Relation("attention-mask", 0.0, facts={"reference": ours, "candidate": theirs})
+
+
+# A tensor seen as slices along one axis (channels, rows, positions), each known by some of its elements.
+#
+# An order of slices has a name: flipped, rolled, two swapped, parts in another order, interleaved.
+
+
+def slice_tables(reference: Array, candidate: Array, least: int = 1) -> Iterator[tuple[int, Array, Array]]:
+    """For each axis whose slices have as many elements: the axis, and the same ones of all slices of both.
+
+    These are in float64 and of shape (slice, element).
+    """
+    for axis, length in enumerate(reference.shape):
+        rest = prod(reference.shape) // max(length, 1)
+        if length > 1 and rest >= least:
+            columns = sample_places(rest, max(8, min(SLICE_COLUMNS, SLICE_TABLE_CELLS // length)))
+            yield axis, _table(reference, axis, columns), _table(candidate, axis, columns)
+
+
+def other_axes(axis: int, ndim: int) -> tuple[int, ...]:
+    """All axes but this one."""
+    return tuple(one for one in range(ndim) if one != axis)
+
+
+def _table(array: Array, axis: int, columns: Array) -> Array:
+    view = np.moveaxis(array, axis, 0)
+    if array.ndim == 1:
+        return view[:, None].astype(np.float64)
+    index: tuple[Any, ...] = (slice(None), *np.unravel_index(columns, view.shape[1:]))
+    cells: Array = view[index].astype(np.float64)
+    return cells
+
+
+Description = tuple[str, "dict[str, Fact]"]
+
+
+def describe_order(order: Array) -> Description:
+    """Name and figures of an order: place i of the candidate holds what the reference has at `order[i]`; -1: unknown.
+
+    >>> describe_order(np.array([4, 5, 2, 3, 0, 1]))
+    ('parts-reordered', {'parts': 3, 'order': '2,1,0'})
+    """
+    if np.any(order < 0):
+        return _partial(order)
+    found = chain(_simple(order), _interleaved(order), _parts(order), _rolled(order), _unequal_parts(order))
+    return next(found, _general(order))
+
+
+def _simple(order: Array) -> Iterator[Description]:
+    moved = np.flatnonzero(order != np.arange(order.size))
+    if order.size > 2 and np.array_equal(order[::-1], np.arange(order.size)):
+        yield "flipped", {}
+    elif moved.size == 2:
+        yield "swapped", {"first": int(moved[0]), "second": int(moved[1])}
+
+
+def _parts(order: Array) -> Iterator[Description]:
+    for parts in range(2, MOST_REORDERED_PARTS + 1):
+        length, rest = divmod(order.size, parts)
+        rows = order.reshape(parts, length) if length > 1 and not rest else order[:0]
+        if rows.size and np.all(np.diff(rows) == 1) and np.all(rows[:, 0] % length == 0):
+            yield "parts-reordered", {"parts": parts, "order": ",".join(map(str, rows[:, 0] // length))}
+
+
+def _unequal_parts(order: Array) -> Iterator[Description]:
+    """A few parts of several lengths, as levels of a pyramid, in another order."""
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(order) != 1) + 1])
+    if 2 < starts.size <= MOST_UNEQUAL_PARTS and starts.size * LEAST_PART_LENGTH <= order.size:
+        shown = ",".join(map(str, np.argsort(np.argsort(order[starts]))))
+        yield "parts-reordered", {"parts": int(starts.size), "order": shown}
+
+
+def _rolled(order: Array) -> Iterator[Description]:
+    by = int(-order[0] % order.size)
+    if np.array_equal(np.roll(np.arange(order.size), by), order):
+        yield "rolled", {"by": by if by <= order.size // 2 else by - order.size}
+
+
+def _interleaved(order: Array) -> Iterator[Description]:
+    """Read as a matrix of blocks and transposed: heads and parts exchanged, or channels shuffled by groups.
+
+    The first step that is not 1 comes after the first block, and leads to the second row.
+    """
+    block = int(np.argmax(np.diff(order) != 1)) + 1
+    columns, rest = divmod(int(order[block]), block)
+    if order[0] or rest or columns < 2 or order.size % (columns * block):
+        return
+    rows = order.size // (columns * block)
+    if np.array_equal(np.arange(order.size).reshape(rows, columns, block).swapaxes(0, 1).ravel(), order):
+        yield "interleaved", {"rows": rows, "columns": columns, "block": block}
+
+
+def _partial(order: Array) -> Description:
+    known = np.flatnonzero(order >= 0)
+    by = np.unique(known - order[known])
+    return ("displaced", {"by": int(by[0])}) if by.size == 1 else _general(order)
+
+
+def _general(order: Array) -> Description:
+    moved = np.flatnonzero((order != np.arange(order.size)) & (order >= 0))[:MOST_LISTED_PLACES]
+    held = [sentence("slice_form.place_holds", place=int(place), held=int(order[place])) for place in moved]
+    return "permuted", {"first": joined(", ", held)}
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    return sorted({*small, *(number // one for one in small)})

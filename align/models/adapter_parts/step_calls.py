@@ -8,27 +8,32 @@ what the model returns, so that one backward pass of whoever calls it, the user'
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
-from functools import partial
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial, reduce
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from align.core.dtypes import dtype_name
+from align.core.thresholds import LONGEST_SCHEDULE
 from align.core.traces import Capture
-from align.core.training import OutputSink
-from align.models.live.module_hooks import hooked
-from align.models.nested_values import leaves, with_leaves
+from align.core.training import DropoutLayer, OutputSink
+from align.models.live_calls import hooked, leaves, with_leaves
 from align.models.record_calls import CallRecorder
-from align.models.thresholds import SEED
+from align.models.thresholds import KEPT_SHARE_DIGITS, SEED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
+    from align.core.protocols import Model
     from align.core.traces import CaptureSink
-    from align.core.training import StepSink
+    from align.core.training import DropoutSink, StepSink
     from align.models.record_calls import FromArray
 
     ToArray = Callable[[Any], Array]
@@ -218,3 +223,136 @@ def random_weighted_sum(output: Any, has_gradient: Callable[[Any], bool], like: 
     generator = np.random.default_rng(SEED)
     found = [leaf for _, leaf in leaves(output) if has_gradient(leaf)]
     return sum((leaf * like(generator.standard_normal(tuple(leaf.shape)), leaf)).sum() for leaf in found)
+
+
+# A framework's own layers for dropout found, and their outputs multiplied by masks that are given.
+#
+# Masks come as hooks on layers whose own share is held at 0. So they need no generator of the framework: on a CPU
+# `nn.Dropout2d` and `ops.dropout2d` of MindSpore cannot be seeded. Hooks are plain functions, which copies of a model
+# share, so that its run in float64 sees the very same masks.
+
+# What modules call the share that they drop, or that they keep, where they hand it to a function themselves.
+_DROPS = re.compile(r"Drop|Stochastic_?Depth")
+_SHARES = re.compile(r"(?:\w+_)?(?:dropout|drop)(?:_(?:p|prob|rate|ratio))?|keep_prob")
+
+
+@dataclass(frozen=True, slots=True)
+class DropoutForm:
+    """Where a class keeps its share, which is the kept one if it `keeps`; `spatial` is a DropoutLayer's."""
+
+    base: type
+    attribute: str
+    keeps: bool = False
+    spatial: int = 0
+
+
+def find_dropout_layers(
+    modules: Iterable[tuple[str, Model]], forms: Sequence[DropoutForm], method: str
+) -> Iterator[DropoutLayer]:
+    """Yield the layers of these classes, of derived ones those whose `method`, the forward, is the class's own."""
+    for path, module in modules:
+        form = next((one for one in forms if isinstance(module, one.base)), None)
+        if form is None or method in vars(module) or getattr(type(module), method) is not getattr(form.base, method):
+            continue
+        value = float(reduce(getattr, form.attribute.split("."), module))
+        yield DropoutLayer(path, module, round(1.0 - value if form.keeps else value, KEPT_SHARE_DIGITS), form.spatial)
+
+
+@contextmanager
+def masked_outputs(
+    layers: Iterable[DropoutLayer],
+    model: Model,
+    sink: DropoutSink,
+    multiplied: Callable[[Any, Array, bool], Any],
+) -> Iterator[None]:
+    """Give layers their masks; `multiplied(output, mask, inplace)` is the framework's product."""
+
+    def begin(*_: Any) -> None:
+        sink.begin()
+
+    def end(*_: Any) -> None:
+        sink.end()
+
+    with ExitStack() as stack:
+        stack.callback(model.register_forward_pre_hook(begin).remove)
+        for one in layers:
+            stack.callback(one.module.register_forward_hook(_hook(one, sink, multiplied)).remove)
+        stack.callback(model.register_forward_hook(end).remove)
+        yield
+
+
+def _hook(layer: DropoutLayer, sink: DropoutSink, multiplied: Callable[[Any, Array, bool], Any]) -> Any:
+    def given_mask(module: Any, _args: Any, output: Any) -> Any:
+        mask = sink.mask(layer, tuple(output.shape), active=bool(module.training))
+        return None if mask is None else multiplied(output, mask, getattr(module, "inplace", False))
+
+    return given_mask
+
+
+def dropping(
+    modules: Iterable[tuple[str, Model]], off: Mapping[str, float]
+) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+    """Modules that drop a share of what they are given, each with the attributes that switch it off.
+
+    Layers for dropout, by their class or one that it derives from, have the attributes `off`; others keep a share as a
+    number under a usual name.
+    """
+    for path, module in modules:
+        attributes = vars(module)
+        drops = any(_DROPS.search(one.__name__) for one in type(module).__mro__)
+        found = {name: value for name, value in off.items() if drops and name in attributes}
+        shares = {name for name, value in attributes.items() if isinstance(value, float) and 0.0 < value < 1.0}
+        found |= {name: 1.0 if name == "keep_prob" else 0.0 for name in shares if _SHARES.fullmatch(name)}
+        if found:
+            yield path, module, found
+
+
+# How many steps a schedule is made for, and how many it names: behind which step the next change may come.
+#
+# A schedule with an end (a cosine, a polynomial) says nothing about the steps behind it; one that decays every so
+# many steps goes on for ever, however that number is called.
+
+ENDS = {"OneCycleLR": "total_steps", "CosineAnnealingLR": "T_max", "PolynomialLR": "total_iters"}
+COUNTERS = ("last_epoch", "verbose")  # where a schedule is, not what it is
+
+
+def scheduler_end(scheduler: Any) -> int:
+    """The number of steps that a scheduler is made for, 0 if it has no end: behind them, some start anew."""
+    if parts := scheduler_parts(scheduler):
+        milestones = getattr(scheduler, "_milestones", None)
+        if milestones is None:
+            return max(map(scheduler_end, parts))
+        last = scheduler_end(parts[-1])
+        return int(milestones[-1]) + last if last else 0
+    return int(getattr(scheduler, ENDS.get(type(scheduler).__name__, ""), 0) or 0)
+
+
+def scheduler_parts(scheduler: Any) -> tuple[Any, ...]:
+    """The schedulers that one runs in turn or at once."""
+    return tuple(getattr(scheduler, "_schedulers", ()))
+
+
+def largest_step(schedules: Iterable[object]) -> int:
+    """The largest whole number that schedules and their parts, or functions that they call, are given; 0 if none."""
+    found = [number for one in schedules for number in _numbers(one)]
+    return int(max((one for one in found if 0 < one <= LONGEST_SCHEDULE), default=0))
+
+
+def _numbers(schedule: object) -> Iterator[float]:
+    own = {name: value for name, value in vars(schedule).items() if not name.startswith("_")}
+    own["milestones behind"] = getattr(schedule, "_milestones", ())
+    yield from (number for name, value in own.items() if name not in COUNTERS for number in _whole(value))
+    yield from (number for part in scheduler_parts(schedule) for number in _numbers(part))
+
+
+def _whole(value: object) -> Iterator[float]:
+    """The whole numbers in a setting, in a list or the keys of a mapping, or among what a function is given."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield from (value,) if value == value // 1 else ()
+    elif isinstance(value, (list, tuple, dict)):
+        yield from (number for item in value for number in _whole(item))
+    elif isinstance(value, partial):
+        yield from _whole([value.func, *value.args, *value.keywords.values()])
+    elif isinstance(value, FunctionType):
+        kept = (cell.cell_contents for cell in value.__closure__ or ())
+        yield from _whole([*value.__code__.co_consts, *(value.__defaults__ or ()), *kept])

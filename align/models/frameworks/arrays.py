@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.dtypes import dtype_name
-from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
+from align.core.protocols import LayerSettings
 from align.models.adapter_parts.numpy_values import NumpyValues
-from align.models.live.tensor_memory import array_memory
 from align.models.record_calls import bound_batches, run_on_batches
-from align.models.restore_state import fixed_seed
+from align.models.restore_state import array_memory, fixed_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from align.core.dtypes import Array
-    from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
-    from align.core.protocols import Inputs, Model
+    from align.core.protocols import Inputs, Model, Setting
     from align.core.traces import CaptureSink
     from align.models.record_calls import CallRecorder
 

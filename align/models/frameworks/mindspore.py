@@ -15,19 +15,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.layer_scripts import ScriptForms
-from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
+from align.core.protocols import LayerSettings
 from align.errors import UnreadableModelError, UserCodeError
-from align.models.adapter_parts.mindspore.arrays import (
-    fill,
-    fitted,
-    floating_dtype,
-    launched,
-    named_tensors,
-    to_array,
-    to_tensor,
+from align.models.adapter_parts.mindspore.functions import (
+    captured_operators,
+    elementwise_functions,
+    shown_operators,
+    shows_operators,
 )
-from align.models.adapter_parts.mindspore.copies import (
+from align.models.adapter_parts.mindspore.layers import (
+    MindSporeSubstituter,
     built_cell,
     copied_network,
     in_mode,
@@ -38,22 +36,21 @@ from align.models.adapter_parts.mindspore.copies import (
     placed_cell,
     rebuilt_cell,
 )
-from align.models.adapter_parts.mindspore.functions import (
-    captured_operators,
-    elementwise_functions,
-    shown_operators,
-    shows_operators,
+from align.models.adapter_parts.mindspore.loops import MindSporeLoopHost, MindSporeLoops, MindSporeLossScales
+from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers, cell_settings, public_classes
+from align.models.adapter_parts.mindspore.state import (
+    evaluated,
+    fill,
+    fitted,
+    floating_dtype,
+    launched,
+    named_tensors,
+    random_numbers_kept,
+    restored,
+    to_array,
+    to_tensor,
 )
-from align.models.adapter_parts.mindspore.gradients import differentiate
-from align.models.adapter_parts.mindspore.loop_host import MindSporeLoopHost
-from align.models.adapter_parts.mindspore.loops import MindSporeLoops
-from align.models.adapter_parts.mindspore.loss_scales import MindSporeLossScales
-from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
-from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
-from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
-from align.models.adapter_parts.mindspore.substitutes import MindSporeSubstituter
-from align.models.adapter_parts.mindspore.training import MindSporeTrainer
-from align.models.live.tensor_memory import Overwriter
+from align.models.adapter_parts.mindspore.training import MindSporeTrainer, differentiate
 from align.models.record_calls import (
     CallRecorder,
     bind_inputs,
@@ -62,9 +59,9 @@ from align.models.record_calls import (
     root_call,
     run_on_batches,
 )
+from align.models.restore_state import Overwriter
 from align.models.user_code import run_user_code
-from align.rules.layer_facts import inputs_first
-from align.rules.layer_rules import is_statistic
+from align.rules.layer_rules import inputs_first, is_statistic
 from align.words.catalogue import texts
 
 if TYPE_CHECKING:
@@ -72,9 +69,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
-    from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
-    from align.core.protocols import Inputs, Model
+    from align.core.protocols import Inputs, Model, Setting
     from align.core.traces import CaptureSink
 
 FORMS = ScriptForms(

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.models.adapter_parts.numpy_values import NumpyValues
-from align.models.adapter_parts.onnx.follow_origin import followed
-from align.models.adapter_parts.onnx.onnx_model import OnnxModel, open_onnx
-from align.models.adapter_parts.onnx.run_node import environment
-from align.models.live.tensor_memory import array_memory
+from align.models.adapter_parts.onnx.onnx_model import OnnxModel, followed, open_onnx
+from align.models.adapter_parts.onnx.run_graph import environment
 from align.models.record_calls import bound_batches, run_on_batches
-from align.models.restore_state import fixed_seed
+from align.models.restore_state import array_memory, fixed_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

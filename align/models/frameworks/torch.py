@@ -12,12 +12,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.layer_scripts import ScriptForms
-from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
+from align.core.protocols import LayerSettings
 from align.core.traces import Influences
 from align.errors import MissingClassError, UserCodeError
-from align.models.adapter_parts.torch.arrays import dtype_name, fitted, plain_tree, to_array, to_tensor
-from align.models.adapter_parts.torch.copies import (
+from align.models.adapter_parts.torch.emulation import emulate, emulated_calls
+from align.models.adapter_parts.torch.export_onnx import export_onnx
+from align.models.adapter_parts.torch.functions import (
+    TorchCallWatcher,
+    captured_functions,
+    compute_wide,
+    replace_functions,
+    round_at_random,
+    seen_wide,
+    shown_operators,
+    watch_calls,
+)
+from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
+from align.models.adapter_parts.torch.layers import (
+    TorchOutliner,
+    TorchSubstituter,
     built_module,
     copied_model,
     place_model,
@@ -26,38 +40,25 @@ from align.models.adapter_parts.torch.copies import (
     torch_memory,
     widened_model,
 )
-from align.models.adapter_parts.torch.emulation import emulate, emulated_calls
-from align.models.adapter_parts.torch.export_onnx import export_onnx
-from align.models.adapter_parts.torch.function_modes import (
-    captured_functions,
-    compute_wide,
-    replace_functions,
-    round_at_random,
-    seen_wide,
-    shown_operators,
-)
-from align.models.adapter_parts.torch.gradients import differentiate, gradients, influences
-from align.models.adapter_parts.torch.loop_host import TorchLoopHost
-from align.models.adapter_parts.torch.loops import TorchLoops
-from align.models.adapter_parts.torch.loss_scales import TorchLossScales
-from align.models.adapter_parts.torch.optimizers import TorchOptimizers
-from align.models.adapter_parts.torch.outline import TorchOutliner
-from align.models.adapter_parts.torch.settings import group_settings, module_settings, public_classes
+from align.models.adapter_parts.torch.loops import TorchLoopHost, TorchLoops, TorchLossScales
+from align.models.adapter_parts.torch.optimizers import TorchOptimizers, group_settings, module_settings, public_classes
 from align.models.adapter_parts.torch.state import (
+    dtype_name,
     evaluated,
+    fitted,
     is_scripted,
     loads_other_names,
+    plain_tree,
     refuse_empty,
     refuse_program,
     refuse_shapeless,
     refuse_unrunnable,
     restored,
+    to_array,
+    to_tensor,
     writes,
 )
-from align.models.adapter_parts.torch.substitutes import TorchSubstituter
 from align.models.adapter_parts.torch.training import TorchTrainer
-from align.models.adapter_parts.torch.watched_calls import TorchCallWatcher, watch_calls
-from align.models.live.tensor_memory import Overwriter
 from align.models.record_calls import (
     CallRecorder,
     bind_inputs,
@@ -66,8 +67,9 @@ from align.models.record_calls import (
     root_call,
     run_on_batches,
 )
+from align.models.restore_state import Overwriter
 from align.models.user_code import run_user_code
-from align.rules.layer_facts import inputs_first
+from align.rules.layer_rules import inputs_first
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -76,9 +78,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.dtypes import Array, EmulatedCalls, Emulation
-    from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
-    from align.core.protocols import Inputs, Model
+    from align.core.protocols import Inputs, Model, Setting
     from align.core.traces import CaptureSink, CodeSeen
     from align.errors import AlignError
 

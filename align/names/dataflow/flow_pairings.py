@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import islice, permutations, product
+from math import prod
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from align.core.name_map import FlowPlace, Pairing
-from align.names.dataflow.made_of import bare_shape, form_between, transforms_of
+from align.core.piece_transforms import Part, Slice
+from align.core.transforms import IDENTITY, Permute, Reshape, chained
+from align.names.dataflow.follow_uses import returned_alike
+from align.names.thresholds import MOST_ORDERS_OF_A_TIE, MOST_RUNS_OF_A_TENSOR
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from align.core.parameters import ParameterSet
+    from numpy.typing import NDArray
+
+    from align.core.parameters import ParameterSet, Shape
     from align.core.transforms import Transform
-    from align.names.dataflow.follow_uses import Followed, Match
-    from align.names.dataflow.made_of import Places
-    from align.names.dataflow.search_orders import Status
+    from align.names.dataflow.follow_uses import Followed, FollowedUses, Match, Returned, TieKey, UseKey
     from align.names.dataflow.weight_pieces import PieceIndex
-    from align.names.trial_parts.trial_sides import TrialSide
+    from align.names.trial_sides import TrialSide
+
+    Tried = tuple[dict[TieKey, int], FollowedUses]
+    Places = NDArray[np.int64]
 
 
 class FlowPairings:
@@ -193,3 +201,329 @@ def _copies(side: ParameterSet, paired: Mapping[str, set[str]]) -> list[_Copy]:
             if own and alike and own <= {like + rest for rest in rests}:
                 found.append(_Copy(prefix, like, frozenset(names), own))
     return sorted(found, key=lambda one: (-len(one.names), one.prefix))
+
+
+# Orders of uses that the same rows go into: tried until all that comes behind them has the right rows.
+#
+# A use with wrong rows blames the ties before it, back to the last such use. As what it should have returned is put
+# in its place, each region is tried on its own, and all regions in one run.
+
+Status = Literal["sure", "free", "open"]
+
+
+@dataclass(slots=True)
+class _Region:
+    """Ties between two uses that have wrong rows: one of the ties is in a wrong order, or something else is wrong."""
+
+    start: int
+    wrong: int
+    ties: tuple[TieKey, ...]
+
+
+class OrderSearch:
+    """The orders that are tried: of ties before a use with wrong rows, until its rows are right."""
+
+    def __init__(self) -> None:
+        self.orders: dict[TieKey, int] = {}
+        self.last: dict[TieKey, int] | None = None
+        self._keys: list[UseKey] = []
+        self._good: list[bool] = []
+        self._ties: dict[TieKey, tuple[int, int]] = {}  # where it is made, and its number of orders
+        self._tested: dict[tuple[TieKey, ...], set[tuple[int, ...]]] = defaultdict(set)
+        self._dead: dict[TieKey, set[int]] = defaultdict(set)
+
+    def start(self, run: FollowedUses, outputs: Returned) -> None:
+        """Take the first run; `outputs` are what should come out, as rows of the last use of all."""
+        self._outputs = outputs
+        self._keys = list(run.followed)
+        self._good = self._goods(run)
+        self._note_ties(run)
+        self.last = {}
+
+    def _goods(self, run: FollowedUses) -> list[bool]:
+        """Tell of each use whether its rows are right, and at last of what comes out.
+
+        What scales or shifts may do so sooner or later than on the other side: then the next product tells.
+        """
+        good = [not run.helped and returned_alike(self._outputs, run.outputs)]
+        next_product = good[0]
+        for key in reversed(self._keys):
+            one = run.followed.get(key)
+            right = one is not None and one.by != "forced"
+            if one is None or one.use.heavy:
+                next_product = right
+            good.append(right or next_product)
+        return good[::-1]
+
+    def _note_ties(self, run: FollowedUses) -> None:
+        places = {key: at for at, key in enumerate(self._keys)}
+        for tie, ways in run.ties.items():
+            at = places.get(run.choices[tie])
+            if at is not None:
+                self._ties[tie] = at, ways
+
+    def _regions(self) -> list[_Region]:
+        found, start = [], 0
+        for at, good in enumerate(self._good):
+            if not good:
+                ties = [tie for tie, (place, _) in self._ties.items() if start <= place < at]
+                if ties:
+                    found.append(_Region(start, at, tuple(sorted(ties, key=lambda tie: self._ties[tie][0]))))
+                start = at
+        return found
+
+    def next_orders(self) -> dict[TieKey, int] | None:
+        """The orders of the next run: in each region others; None where there are none left."""
+        orders, changed = dict(self.orders), False
+        regions = self._regions()
+        inner = [region for region in regions if region.wrong < len(self._keys) and self._untested(region) is not None]
+        for region in inner or regions:  # what comes out hangs on all: its own ties are changed alone
+            now = tuple(self.orders.get(tie, 0) for tie in region.ties)
+            self._tested[region.ties].add(now)
+            other = self._untested(region)
+            if other is not None:
+                self._tested[region.ties].add(other)
+                orders |= dict(zip(region.ties, other, strict=True))
+                changed = True
+        return orders if changed else None
+
+    def _untested(self, region: _Region) -> tuple[int, ...] | None:
+        """Other orders of the ties of a region: first of the last one, of windows last."""
+        ties = sorted(region.ties, key=lambda tie: not isinstance(tie, tuple))
+        ways = []
+        for tie in ties:
+            now = self.orders.get(tie, 0)
+            ways.append([now, *(way for way in range(self._ties[tie][1]) if way != now and way not in self._dead[tie])])
+        for chosen in islice(product(*ways), MOST_ORDERS_OF_A_TIE):  # the last one changes first
+            named = dict(zip(ties, chosen, strict=True))
+            found = tuple(named[tie] for tie in region.ties)
+            if found not in self._tested[region.ties]:
+                return found
+        return None
+
+    def note(self, orders: dict[TieKey, int], run: FollowedUses) -> None:
+        """Take what a run showed: keep the orders of those regions in which rows are right for longer."""
+        self.last = orders
+        good = self._goods(run)
+        for region in self._regions():
+            changed = [tie for tie in region.ties if orders.get(tie, 0) != self.orders.get(tie, 0)]
+            if not changed:
+                continue
+            reached = next((at for at in range(region.start + 1, len(good)) if not good[at]), len(good))
+            if reached > region.wrong:
+                self.orders |= {tie: orders[tie] for tie in changed}
+                self._good[region.start + 1 : reached] = good[region.start + 1 : reached]
+                self._good[reached : reached + 1] = [False] * (reached < len(good))
+            elif reached < region.wrong and len(changed) == 1:
+                self._dead[changed[0]].add(orders[changed[0]])
+        self._note_ties(run)
+
+    def doubted(self, half: int) -> dict[TieKey, int]:
+        """Another order for every second tie, which is to show that it has an effect."""
+        ties = sorted(self._ties, key=lambda tie: self._ties[tie][0])
+        other = {
+            tie: (self.orders.get(tie, 0) + max(1, self._ties[tie][1] // 2)) % self._ties[tie][1]
+            for tie in ties[half::2]
+        }
+        return {**self.orders, **other}
+
+    def status(self, run: FollowedUses, others: Sequence[Tried], *, proven: bool) -> dict[TieKey, Status]:
+        """What each tie is: sure, free where another order changes nothing, or open.
+
+        Where all is `proven`, none is open; else one is sure if another order has wrong rows behind it sooner.
+        """
+        found: dict[TieKey, Status] = dict.fromkeys(self._ties, "sure" if proven else "open")
+        mine = self._goods(run)
+        for orders, other in others:
+            theirs = self._goods(other)
+            for tie in (tie for tie in self._ties if tie in run.ties and orders.get(tie, 0) != self.orders.get(tie, 0)):
+                at, ways = self._ties[tie]
+                if not theirs[at]:
+                    continue
+                if self._shown(at, (run, other), (mine, theirs)):
+                    found[tie] = "sure" if proven or ways == 2 or not isinstance(tie, tuple) else found[tie]
+                elif proven and not self._moves(at, run, other):
+                    found[tie] = "free"
+        return found
+
+    def _shown(self, at: int, runs: tuple[FollowedUses, FollowedUses], goods: tuple[list[bool], list[bool]]) -> bool:
+        """Tell whether the first use behind a tie that moves with it has the right rows in the first run alone."""
+        for number in range(at + 1, len(self._keys)):
+            one, two = (run.followed.get(self._keys[number]) for run in runs)
+            if one is not None and two is not None and one.use.rows.moved(two.use.rows):
+                return goods[0][number] and not goods[1][number]
+        return goods[0][-1] and not goods[1][-1]
+
+    def _moves(self, at: int, run: FollowedUses, other: FollowedUses) -> bool:
+        """Tell whether anything behind a use has other rows in another run."""
+        for key in self._keys[at + 1 :]:
+            one, two = run.followed.get(key), other.followed.get(key)
+            if one is None or two is None or one.by == "after":  # what is added to what was exchanged is exchanged, too
+                continue
+            if one.use.rows.moved(two.use.rows):
+                return True
+        return not returned_alike(run.outputs, other.outputs)
+
+
+# From elements to transforms: which elements of the source a target consists of, as steps that a map can hold.
+
+
+def transforms_of(places: Places, shape: Shape) -> list[Transform] | None:
+    """The transforms that make a target of a source of this shape; None if none of those that a map knows does.
+
+    `places` has the target's shape, and in it the flat place in the source of each element, -1 where it is made of
+    something else. There are several transforms where parts of the target are made one by one.
+    """
+    filled = places >= 0
+    if filled.all() and (whole := _of_region(places, shape)) is not None:
+        return [whole]
+    for axis in range(places.ndim):
+        others = tuple(one for one in range(places.ndim) if one != axis)
+        have = filled.all(others) if others else filled
+        if not np.array_equal(have, filled.any(others) if others else filled):
+            continue
+        found = _runs(places, shape, axis, have)
+        if found is not None:
+            return found
+    return _nested(places, shape)
+
+
+def _nested(places: Places, shape: Shape) -> list[Transform] | None:
+    """Parts within each place of the first axis, as of the experts of one tensor."""
+    if places.ndim < 2 or places.shape[0] > MOST_RUNS_OF_A_TENSOR:
+        return None
+    found: list[Transform] = []
+    for at in range(places.shape[0]):
+        inner = places[at : at + 1]
+        if (inner >= 0).any():
+            parts = transforms_of(inner, shape) if places.shape[0] > 1 else None
+            if parts is None:
+                return None
+            found += [chained(one, Part(0, at, at + 1, places.shape)) for one in parts]
+    return found if len(found) <= MOST_RUNS_OF_A_TENSOR else None
+
+
+def _runs(places: Places, shape: Shape, axis: int, have: NDArray[np.bool_]) -> list[Transform] | None:
+    """One transform for each run along an axis that one transform makes."""
+    found: list[Transform] = []
+    rows = np.flatnonzero(have)
+    start = 0
+    while start < len(rows):
+        stop = _end_of_run(places, rows, start, axis)
+        made = None
+        while stop > start and made is None:
+            first, last = int(rows[start]), int(rows[stop - 1]) + 1
+            region = places[(slice(None),) * axis + (slice(first, last),)]
+            made = _of_region(region, shape)
+            if made is None:
+                stop = start + (stop - start) // 2
+        if made is None or len(found) >= MOST_RUNS_OF_A_TENSOR:
+            return None
+        whole = first == 0 and last == places.shape[axis]
+        found.append(chained(made, *([] if whole else [Part(axis, first, last, places.shape)])))
+        start = stop
+    return found
+
+
+def _end_of_run(places: Places, rows: NDArray[np.int64], start: int, axis: int) -> int:
+    """How far rows follow each other in the target, and as regularly in the source as the first two do."""
+    heads = np.moveaxis(places, axis, 0).reshape(places.shape[axis], -1)[:, 0]
+    stop = start + 1
+    step = heads[rows[stop]] - heads[rows[start]] if stop < len(rows) else 0
+    while stop < len(rows) and rows[stop] == rows[stop - 1] + 1 and heads[rows[stop]] - heads[rows[stop - 1]] == step:
+        stop += 1
+    return stop
+
+
+def _of_region(region: Places, shape: Shape) -> Transform | None:
+    """The transform that makes a whole array of these places: the source or a slice of it, turned and shaped."""
+    flat = region.reshape(-1)
+    if len(flat) == prod(shape):
+        return _turned(region - 0, shape) if flat.min() == 0 else None
+    for before in _groupings(shape):
+        for axis, size in enumerate(before):
+            stride = prod(before[axis + 1 :])
+            along = (flat // stride) % size
+            start, stop = int(along.min()), int(along.max()) + 1
+            cut = (*before[:axis], stop - start, *before[axis + 1 :])
+            if prod(cut) != len(flat):
+                continue
+            outer, inner = flat // (stride * size), flat % stride
+            local = (outer * (stop - start) + along - start) * stride + inner
+            turned = _turned(local.reshape(region.shape), cut)
+            if turned is not None:
+                return chained(_shaped(shape, before), Slice(axis, start, stop, before), turned)
+    return None
+
+
+def _groupings(shape: Shape) -> Iterator[Shape]:
+    """The shape itself, and those in which first axes are one: a slice of two axes is one of their product."""
+    yield shape
+    for axes in range(2, len(shape) + 1):
+        yield (prod(shape[:axes]), *shape[axes:])
+
+
+def _turned(places: Places, shape: Shape) -> Transform | None:
+    """The reshape and the permutation between two arrays of one size: axes that are cut may stand in another order."""
+    own = np.arange(prod(shape)).reshape(shape)
+    wanted = places.reshape(-1)
+    if np.array_equal(own.reshape(-1), wanted):
+        return _shaped(shape, places.shape)
+    axes = [axis for size, line in _lines(places) if size > 1 for axis in _cut_axis(line)]
+    order = sorted(range(len(axes)), key=lambda at: -axes[at][1])
+    before = tuple(axes[at][0] for at in order)
+    if prod(before) != len(wanted):
+        return None
+    turn = tuple(int(one) for one in np.argsort(order))
+    if len(before) <= len(shape) and (same := _permuted(shape, wanted)) is not None:
+        before, turn = shape, same
+    turned = own.reshape(before).transpose(turn)
+    if not np.array_equal(turned.reshape(-1), wanted):
+        return None
+    return chained(_shaped(shape, before), Permute(turn), _shaped(turned.shape, places.shape))
+
+
+def _shaped(before: Shape, after: Shape) -> Transform:
+    return IDENTITY if before == after else Reshape(after, before)
+
+
+def _permuted(shape: Shape, wanted: Places) -> tuple[int, ...] | None:
+    """The order of a tensor's own axes in which its elements are these."""
+    own = np.arange(prod(shape)).reshape(shape)
+    orders = permutations(range(len(shape)))
+    return next((order for order in orders if np.array_equal(own.transpose(order).reshape(-1), wanted)), None)
+
+
+def _lines(places: Places) -> Iterator[tuple[int, Places]]:
+    """The places along each axis, from the first element on."""
+    for axis, size in enumerate(places.shape):
+        yield size, places[(0,) * axis + (slice(None),) + (0,) * (places.ndim - axis - 1)]
+
+
+def _cut_axis(line: Places) -> list[tuple[int, int]]:
+    """An axis as axes of one stride each, the outermost first: (size, stride)."""
+    found: list[tuple[int, int]] = []
+    while len(line) > 1:
+        steps = np.diff(line)
+        run = int(np.argmax(steps != steps[0])) + 1 if (steps != steps[0]).any() else len(line)
+        if steps[0] <= 0 or len(line) % run:
+            return [(0, 0)]
+        found.insert(0, (run, int(steps[0])))
+        line = line[::run]
+    return found
+
+
+def form_between(before: Shape, after: Shape) -> Transform | None:
+    """The one way in which a tensor has the other's shape: as it is, or turned."""
+    one, two = bare_shape(before), bare_shape(after)
+    if one == two:
+        return _shaped(before, after)
+    if sorted(one) != sorted(two) or len(set(one)) < len(one):
+        return None
+    turn = Permute(tuple(one.index(size) for size in two))
+    return chained(_shaped(before, one), turn, _shaped(two, after))
+
+
+def bare_shape(shape: Shape) -> Shape:
+    """The shape without axes of length 1."""
+    return tuple(n for n in shape if n != 1)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.names.dataflow.operator_uses import Answer, Use, read_uses
-from align.names.dataflow.seen_rows import SeenRows, distance, joined_rows
+from align.names.dataflow.operator_uses import Answer, SeenRows, Use, distance, joined_rows, read_uses
 from align.names.thresholds import (
     AGREEING_DISTANCE,
     MOST_CUTS,
@@ -25,7 +24,7 @@ from align.names.thresholds import (
     MOST_WINDOWS,
     REORDERED_SUM_DISTANCE,
 )
-from align.names.trial_parts.seen_tensors import agree, see_tensor
+from align.names.trial_sides import agree, see_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, OperatorCall
     from align.core.transforms import Transform
     from align.names.dataflow.weight_pieces import PieceIndex
-    from align.names.trial_parts.seen_tensors import SeenTensor
+    from align.names.trial_sides import SeenTensor
 
     Returned = list[tuple[str, SeenTensor]]  # by what they are called in what the model returned
 

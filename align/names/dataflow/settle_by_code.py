@@ -15,11 +15,11 @@ from align.core.name_map import Pairing
 from align.core.piece_transforms import Part, Slice
 from align.core.transforms import turned_and_reshaped
 from align.names.dataflow.written_flow import read_written_flow
-from align.names.layers.read_layers import LayeredSides, may_pair, transform_between
-from align.names.matching.doubted_pairs import note_input_orders
+from align.names.matching.explain_unpaired import note_input_orders
 from align.names.matching.fused_layers import piece_sign
 from align.names.matching.match_names import match_names
-from align.names.matching.other_forms import transposed_layer
+from align.names.matching.matrix_orientations import transposed_layer
+from align.names.read_layers import LayeredSides, may_pair, transform_between
 from align.names.thresholds import (
     CONFIDENCE_OF_DOUBTED,
     CONFIDENCE_OF_FORM,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from align.core.transforms import Transform
     from align.models.open_side import Side
     from align.names.dataflow.written_flow import WrittenFlow
-    from align.names.layers.read_layers import Layer
+    from align.names.read_layers import Layer
     from align.names.user_rules import NameRules
 
     _Found = dict[tuple[str, str], Transform]

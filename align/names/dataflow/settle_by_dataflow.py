@@ -14,21 +14,25 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from align.core.dtypes import is_float, numpy_dtype
 from align.core.name_map import Ambiguity, Dropped
 from align.core.piece_transforms import Part
 from align.core.progress import silent
 from align.core.protocols import OperatorRunner
 from align.models.restore_state import other_seed
-from align.names.dataflow.flow_pairings import FlowPairings, copies_of_modules
+from align.names.dataflow.flow_pairings import FlowPairings, OrderSearch, copies_of_modules, form_between
 from align.names.dataflow.follow_uses import FirstSide, FollowedUses, ReturnedTensors, SeenUses, key_of, returned_alike
-from align.names.dataflow.lively_values import lively_values
-from align.names.dataflow.made_of import form_between
-from align.names.dataflow.search_orders import OrderSearch
 from align.names.dataflow.weight_pieces import PieceIndex
-from align.names.thresholds import MOST_DATAFLOW_RUNS, MOST_FIRST_STATES, MOST_SEEDS_TRIED, TRIAL_SEED
-from align.names.trial_parts.distinct_values import Calibration
-from align.names.trial_parts.seen_tensors import alike
-from align.names.trial_parts.trial_sides import TrialSide
+from align.names.thresholds import (
+    MOST_DATAFLOW_RUNS,
+    MOST_DISTINCT_ELEMENTS,
+    MOST_FIRST_STATES,
+    MOST_SEEDS_TRIED,
+    TRIAL_SEED,
+    TRIAL_SPREAD,
+)
+from align.names.trial_sides import Calibration, TrialSide, alike, distinct_values
+from align.rules.layer_rules import STATISTICS
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -42,9 +46,9 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.transforms import Transform
     from align.models.open_side import Side
+    from align.names.dataflow.flow_pairings import Status
     from align.names.dataflow.follow_uses import Returned, TieKey, UseKey
     from align.names.dataflow.operator_uses import Use
-    from align.names.dataflow.search_orders import Status
     from align.words.catalogue import Note
 
 
@@ -505,3 +509,54 @@ def _is_part(pairing: Pairing) -> bool:
 
 def _cuts(transform: Transform) -> bool:
     return any(hasattr(step, "start") for step in transform.steps)
+
+
+# Values for a run that shows where each tensor stands: distinct throughout, and such that a signal stays alive.
+
+
+def lively_values(side: TrialSide, generator: np.random.Generator) -> dict[str, Array]:
+    """Distinct values for all floating parameters and statistics, that keep a signal alive."""
+    known = [layer for layer in side.layers if layer.kind]
+    names = {p.name for layer in known for p in layer.roles.values()}
+    drawn = distinct_values(known, names, generator)
+    for parameter in side.parameters.parameters:
+        name = side.tensor(parameter.name)
+        if name in drawn or not is_float(parameter.dtype) or (parameter.buffer and not _is_statistic(side, name)):
+            continue
+        own = np.asarray(side.own[parameter.name], np.float64)
+        drawn[name] = _moved(own, generator).astype(numpy_dtype(parameter.dtype))
+    return {name: _distinct(drawn[name]) if name in drawn else value for name, value in side.own.items()}
+
+
+def _distinct(value: Array) -> Array:
+    """No element twice, so that each is found again by its value: the next numbers above it take its place."""
+    if value.dtype != np.float32 or value.size > MOST_DISTINCT_ELEMENTS:
+        return value
+    flat = value.reshape(-1)
+    order = np.argsort(flat, kind="stable")
+    bits = flat[order].view(np.int32).astype(np.int64)
+    ranks = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)  # in the order of the numbers
+    steps = np.arange(len(ranks))
+    ranks = np.maximum.accumulate(ranks - steps) + steps
+    made = np.where(ranks < 0, -ranks | -0x80000000, ranks).astype(np.int32).view(np.float32)
+    found = np.empty_like(flat)
+    found[order] = made
+    return found.reshape(value.shape)
+
+
+def _is_statistic(side: TrialSide, name: str) -> bool:
+    layer = side.layer_of.get(name)
+    return layer is not None and any(p.name == name and role in STATISTICS for role, p in layer.roles.items())
+
+
+def _moved(own: Array, generator: np.random.Generator) -> Array:
+    """Own values a little moved; of a tensor that is constant throughout: spread around it."""
+    noise = generator.standard_normal(own.shape)
+    spread, size = float(own.std()), float(abs(own).max(initial=0.0))
+    if own.ndim and spread > 1e-3 * size:
+        moved: Array = own * (1 + 0.05 * noise) + 0.01 * spread * generator.standard_normal(own.shape)
+    elif own.ndim > 1 and sum(n > 1 for n in own.shape) > 1 and not size:
+        moved = noise * np.sqrt(2.0 / own.shape[-1])
+    else:
+        moved = own + TRIAL_SPREAD * noise * (size or 1.0)
+    return moved

@@ -15,18 +15,28 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
-from align.names.layers.path_words import DistinctiveWords, likeness, modules_above, numbered, unlike_beyond_kind, words
-from align.names.layers.read_layers import crosses, may_pair, of_one_kind
-from align.names.matching.norms_beside import settle_norms_beside
-from align.names.matching.open_groups import OpenGroup, as_ambiguities, group_links
 from align.names.matching.repeated_blocks import (
     KnownPairs,
+    OpenGroup,
+    as_ambiguities,
     find_repeated_blocks,
+    group_links,
     unfold_groups,
     unfold_pairs,
     unlike_lists,
 )
-from align.names.matching.weigh_exchanges import PairEvidence, confidence, settle_exchanges
+from align.names.matching.weigh_exchanges import PairEvidence, confidence, settle_exchanges, settle_norms_beside
+from align.names.read_layers import (
+    DistinctiveWords,
+    crosses,
+    likeness,
+    may_pair,
+    modules_above,
+    numbered,
+    of_one_kind,
+    unlike_beyond_kind,
+    words,
+)
 from align.names.thresholds import CLEAR_BENEFIT, CONFIDENCE_BY_SHAPE
 from align.words.catalogue import sentence
 
@@ -34,8 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from align.core.name_map import Ambiguity
-    from align.names.layers.path_words import Tokens
-    from align.names.layers.read_layers import Layer, Pair
+    from align.names.read_layers import Layer, Pair, Tokens
 
 
 UNRELATED = sentence("pair_note.unrelated")

@@ -13,13 +13,23 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers
+from align.checkpoints.names_in_file import PARALLEL, paths_without_wrappers
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Part, Reorder, Slice, cut_faults, join_fault
 from align.core.progress import collector_paused
 from align.core.thresholds import SURE
 from align.core.transforms import chained
-from align.names.layers.read_layers import (
+from align.names.matching.explain_unpaired import explain_unpaired, note_input_orders, note_shifted
+from align.names.matching.fused_layers import reserve_fused
+from align.names.matching.match_layers import match_layers
+from align.names.matching.matrix_orientations import (
+    match_numbered_projections,
+    match_other_forms,
+    plain_layer,
+    settle_orientations,
+)
+from align.names.matching.settle_in_places import settle_in_places
+from align.names.read_layers import (
     ASIDE,
     LayeredSides,
     Names,
@@ -30,17 +40,6 @@ from align.names.layers.read_layers import (
     transform_between,
     without_optional_roles,
 )
-from align.names.matching.doubted_pairs import note_input_orders, note_shifted
-from align.names.matching.explain_unpaired import explain_unpaired
-from align.names.matching.fused_layers import reserve_fused
-from align.names.matching.match_layers import match_layers
-from align.names.matching.matrix_orientations import settle_orientations
-from align.names.matching.other_forms import (
-    match_numbered_projections,
-    match_other_forms,
-    plain_layer,
-)
-from align.names.matching.settle_in_places import settle_in_places
 from align.names.thresholds import CONFIDENCE_OF_DOUBTED
 from align.names.user_rules import apply_rules_to_sides
 
@@ -50,9 +49,9 @@ if TYPE_CHECKING:
     from align.core.name_map import Ambiguity, Evidence
     from align.core.parameters import ParameterSet, Shape
     from align.core.transforms import Transform
-    from align.names.layers.read_layers import Layer, Pair, Roles
-    from align.names.matching.other_forms import OtherForms
+    from align.names.matching.matrix_orientations import OtherForms
     from align.names.matching.settle_in_places import InPlaces
+    from align.names.read_layers import Layer, Pair, Roles
     from align.names.user_rules import NameRules
 
 

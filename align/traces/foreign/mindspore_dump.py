@@ -13,12 +13,20 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.single_files import FilesBeside, open_tensor, read_json
+from align.checkpoints.open_checkpoint import FilesBeside, open_tensor, read_json
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import AlignError, DumpError
-from align.traces.foreign_parts.dumped_files import canonical_dtype, figures, sound_dims
-from align.traces.foreign_parts.mindspore_names import FILE, Scope, guess_full_name, read_scope
-from align.traces.foreign_parts.run_folders import has_run, only_run
+from align.traces.dumped_files import (
+    FILE,
+    Scope,
+    canonical_dtype,
+    figures,
+    guess_full_name,
+    has_run,
+    only_run,
+    read_scope,
+    sound_dims,
+)
 from align.traces.thresholds import LONGEST_DUMP_TEXT, MOST_DUMPED_FILES
 from align.words.catalogue import sentence
 
@@ -26,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from align.core.measurements import TensorStatistics
-    from align.core.traces import TensorPart
+    from align.core.traces import TensorPart, TensorStatistics
 
 STATISTICS = "statistic.csv"
 _FOLDERS = re.compile(r"(?!\.)[^/]+")

@@ -10,12 +10,19 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.single_files import FilesBeside, read_json
+from align.checkpoints.open_checkpoint import FilesBeside, read_json
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
-from align.traces.foreign_parts.dumped_files import canonical_dtype, figures, sound_dims, tensor_loader
-from align.traces.foreign_parts.msprobe_names import CallNames, MsprobeCall
-from align.traces.foreign_parts.run_folders import has_run, only_run
+from align.traces.dumped_files import (
+    CallNames,
+    MsprobeCall,
+    canonical_dtype,
+    figures,
+    has_run,
+    only_run,
+    sound_dims,
+    tensor_loader,
+)
 from align.traces.thresholds import DEEPEST_DUMPED_VALUE
 from align.words.catalogue import sentence
 

@@ -11,40 +11,51 @@ from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from align.core.verdicts import Finding
-from align.training.faults.explain_forward import explain_forward, outermost, without_what_follows
+from align.models.function_source import own_classes
+from align.models.source_lines import layer_at
+from align.rules.training_rules import update_rule_form
+from align.training.faults.explain_code import (
+    explain_forward,
+    explain_loss_code,
+    explain_stops,
+    outermost,
+    without_what_follows,
+)
 from align.training.faults.explain_loss import NO_FAULT, explain_loss, explain_loss_inside, explain_outputs
-from align.training.faults.explain_loss_code import explain_loss_code
-from align.training.faults.explain_stops import explain_stops
-from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import (
+    OF_LOSS,
     LayerFaults,
+    clipped_by_norm,
+    named_scale,
     tensors_by_themselves,
     value_culprits,
     values_by_themselves,
+    without_loss_scale,
 )
-from align.training.faults.fold_culprits import folded_culprits
 from align.training.faults.gradient_forms import (
+    OTHER,
     explain_given,
     given_by_loops,
     given_in_whole,
     later_gradients,
     named_not_cleared,
+    other_term,
     same_given,
     scaled_back,
+    value_terms,
 )
-from align.training.faults.gradient_scale import OF_LOSS, clipped_by_norm, named_scale, without_loss_scale
 from align.training.faults.loop_faults import explain_loop
-from align.training.faults.loss_terms import OTHER, other_term, value_terms
-from align.training.faults.own_updates import own_update_culprits, own_update_findings, updated_by_code
-from align.training.faults.statistic_faults import statistic_culprits
+from align.training.faults.state_faults import find_recompute_faults, statistic_culprits, tie_culprits
 from align.training.faults.step_updates import (
     held_by_none,
+    own_update_culprits,
+    own_update_findings,
     rate_culprits,
     rate_findings,
     scale_of_optimizers,
+    updated_by_code,
     wrong_updates,
 )
-from align.training.faults.tied_parameters import tie_culprits
 from align.training.faults.trained_otherwise import (
     frozen_culprits,
     moved_culprits,
@@ -52,7 +63,7 @@ from align.training.faults.trained_otherwise import (
     without_followers,
     without_frozen,
 )
-from align.training.steps.compare_values import owners_of
+from align.training.steps.both_steps import owners_of
 from align.training.steps.judge_step import is_half
 from align.training.steps.record_step import COMPUTED
 from align.training.thresholds import FACTOR_TOLERANCE, LOSS_SHARE, LOST_GRADIENT_FACTOR, LOST_GRADIENTS_NOISE_FACTOR
@@ -62,8 +73,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.training.step_result import ComparedUpdate, StepCulprit
-    from align.training.steps.both_steps import SeenSteps
-    from align.training.steps.compare_values import JudgedValue
+    from align.training.steps.both_steps import JudgedValue, SeenSteps
     from align.training.steps.recorded_steps import LineFinder
 
 
@@ -313,3 +323,61 @@ def _rounding(seen: SeenSteps) -> float:
     known = [one for key, one in seen.noise.together.items() if key.endswith(COMPUTED)]
     whole = sum(one.reference_rms**2 * one.count for one in known)
     return sqrt(sum(one.rmse**2 * one.count for one in known) / whole) if whole else 0.0
+
+
+# One place for one line of code: like layers with one fault, and all that one optimizer does otherwise, are one.
+
+METHOD, LATER = "method", "schedule-later"
+SETTLED = ("in-no-optimizer", LATER, "moved-without-gradient")  # what is no part of an optimizer's rule
+
+
+def folded_culprits(culprits: Sequence[StepCulprit], seen: SeenSteps) -> list[StepCulprit]:
+    """Put culprits together that one line of code explains; the places of the others stand in `also`."""
+    groups: dict[object, list[StepCulprit]] = {}
+    for number, one in enumerate(culprits):
+        groups.setdefault(_origin(one, seen) or number, []).append(one)
+    return [_folded(own, seen) for own in groups.values()]
+
+
+def _origin(one: StepCulprit, seen: SeenSteps) -> object:
+    """What several culprits have in common that are one fault; None where nothing says so."""
+    figures = () if one.sureness == "suspected" else sorted(one.facts.items())  # those of a hint are each layer's own
+    what = one.kind, one.part, one.cause, *figures
+    if one.part == "optimizer":
+        if one.cause == LATER:
+            return one.part, LATER, one.facts.get("from step")
+        return METHOD if one.kind == "update" and one.cause not in SETTLED and _methods(one.parameters, seen) else None
+    if one.part not in ("layer", "code"):
+        return None
+    path = one.candidate if one.part == "layer" or one.candidate else ""
+    own = own_classes(layer_at(seen.live.training.model, path)) if seen.live is not None and path else []
+    if own:
+        return *what, own[0]
+    return (*what, one.candidate_class, one.line) if one.line and one.part == "layer" else None
+
+
+def _methods(names: Sequence[str], seen: SeenSteps) -> str:
+    """The classes of both sides' optimizers of these parameters, if their rules are not of one kind; else ""."""
+    pairs = [one for one in seen.names.pairings if one.target in names]
+    used = [
+        [group for one in pairs if (group := seen.sides[side].groups.get((one.source, one.target)[side])) is not None]
+        for side in (0, 1)
+    ]
+    classes = [sorted({group.settings.classes[0] for group in own}) for own in used]
+    kinds = [{form.kind for name in own if (form := update_rule_form([name])) is not None} for own in classes]
+    if not all(kinds) or kinds[0] == kinds[1]:
+        return ""
+    return " vs ".join(" and ".join(own) for own in classes)
+
+
+def _folded(group: Sequence[StepCulprit], seen: SeenSteps) -> StepCulprit:
+    first = max(group, key=lambda one: one.factor) if group[0].part == "optimizer" else group[0]
+    if len(group) == 1:
+        return first
+    names = tuple(dict.fromkeys(name for one in group for name in one.parameters))
+    also = tuple(dict.fromkeys(one.candidate for one in group if one.candidate != first.candidate))
+    found = replace(first, parameters=names, also=also, factor=max(one.factor for one in group))
+    if first.part != "optimizer" or first.cause == LATER:
+        return found
+    change = next((one.change for one in group if one.change), "")
+    return replace(found, cause=METHOD, facts={"optimizer": _methods(names, seen)}, change=change, sureness="confirmed")

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from align.core.dtypes import EPSILON, dtype_name
+from align.training.faults.find_step_faults import OF_LOSS
 from align.training.faults.gradient_forms import given_in_step
-from align.training.faults.gradient_scale import OF_LOSS
-from align.training.faults.own_updates import updated_by_code
+from align.training.faults.step_updates import updated_by_code
 from align.training.step_result import StepCulprit
-from align.training.steps.compare_values import owners_of, values_of_both
+from align.training.steps.both_steps import owners_of, values_of_both
 from align.training.steps.judge_step import is_half
 from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN
-from align.training.steps.step_tables import compared_losses
+from align.training.steps.see_both_sides import compared_losses
 from align.training.thresholds import (
     AVERAGE_TOLERANCE,
     EXCUSED_FACTOR,

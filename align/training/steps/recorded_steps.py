@@ -7,44 +7,56 @@ draw random numbers, or keep something from one taking to the next that is not p
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf, isfinite, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from align.core.layer_settings import LearningRates
-from align.core.protocols import OptimizerReader, SettingsReader
+from align.core.protocols import LearningRates, OptimizerReader, SettingsReader
 from align.core.training import MomentReader
-from align.errors import CannotRunError, UsageError
+from align.errors import CannotRunError, UsageError, UserCodeError
 from align.lint.compare_schedules import steps_to_sample
 from align.lint.thresholds import USUAL_STEPS
+from align.measure.measure_arrays import measure
 from align.models.calls_in_code import called_at
-from align.models.recompute_layers import recompute_noted
+from align.models.inputs import MadeArrays, SpilledArrays
+from align.models.loop_watcher import recompute_noted
 from align.models.restore_state import other_seed
 from align.models.source_lines import made_at
-from align.training.steps.free_run import rounding_growth, run_rounded
-from align.training.steps.measure_step_noise import measure_step_noise
-from align.training.steps.record_step import COMPUTED, GIVEN, StepTrace, StepWriter, UpdateTrace, take_again
+from align.training.apply_rule import blocks_of, moved_norm
+from align.training.open_training import read_training_batches
+from align.training.steps.judge_step import RandomRounding, measure_step_noise
+from align.training.steps.record_step import (
+    AFTER,
+    BEFORE,
+    COMPUTED,
+    GIVEN,
+    StepTrace,
+    StepWriter,
+    UpdateTrace,
+    take_again,
+)
 from align.training.thresholds import SAME_GRADIENTS_SHARE, SAME_SETTING_SHARE
-from align.training.training_batches import read_training_batches
-from align.training.updates.apply_rule import blocks_of
+from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.layer_settings import LayerSettings, ParameterGroup
     from align.core.parameters import ParameterSet
-    from align.core.protocols import Batch, Model
+    from align.core.protocols import Batch, LayerSettings, Model, ParameterGroup
     from align.core.verdicts import Finding
     from align.models.inputs import InputsSource
     from align.training.open_training import TrainingSide
-    from align.training.steps.free_run import FreeRun
-    from align.training.steps.measure_step_noise import StepNoise
+    from align.training.steps.judge_step import StepNoise
 
     Loss = float | None
+    Distance = Callable[[int, Iterable[tuple[str, Array]]], float]
+
 
 BY_LOOP = "loop"  # what changes the rates where no schedule does
 _NOTHING: Mapping[str, Array] = {}
@@ -157,7 +169,7 @@ def described_steps(
         _at_these_rates(groups_of(opened, len(batches)), trace.rates),
         _loss(opened),
         training.step is not None,
-        partial(_line, opened.side.model),
+        partial(_line_of_call, opened.side.model),
         batches,
         trace,
         recomputes,
@@ -214,7 +226,7 @@ def _loss(opened: TrainingSide) -> LayerSettings | None:
     return reader.read_settings(loss)[0]
 
 
-def _line(model: Model, path: str, *, calls: bool = False) -> str:
+def _line_of_call(model: Model, path: str, *, calls: bool = False) -> str:
     return called_at(model, path) if calls else made_at(model, path)
 
 
@@ -288,3 +300,102 @@ def _distance(ones: Mapping[str, Array], others: Mapping[str, Array]) -> float |
             with np.errstate(all="ignore"):  # infinities
                 square, apart = square + float(np.sum(one**2)), apart + float(np.sum((one - other) ** 2))
     return float(np.sqrt(apart / square)) if square and np.isfinite(apart) and np.isfinite(square) else None
+
+
+# A side left to itself: it goes on from its own values, and how far it comes is measured step by step.
+
+
+def run_rounded(opened: TrainingSide, parameters: ParameterSet, batches: Sequence[Batch], trace: StepTrace) -> FreeRun:
+    """Let a live side go on from where its recorded steps begin, with values that are rounded at random."""
+    rounded = FreeRun(trace.values(0, BEFORE), partial(_from_itself, _own(parameters), trace), RandomRounding())
+    take_freely(opened, batches, rounded)
+    return rounded
+
+
+def rounding_growth(rounded: FreeRun, parameters: ParameterSet, trace: StepTrace) -> tuple[float | None, ...]:
+    """How far a side that was rounded at random came from its recorded steps, over the way of these."""
+    return tuple(shares_of(rounded.distances, ways_of(_own(parameters), trace)))
+
+
+class FreeRun(StepUnseen):
+    """A StepSink that begins from values and goes on by itself, `moved` before each step if that is given.
+
+    The gradients of parameters in its first step are kept.
+    """
+
+    def __init__(self, start: Mapping[str, Array], distance: Distance, moved: RandomRounding | None = None) -> None:
+        self._values, self._distance, self._moved = start, distance, moved
+        self.losses: list[float | None] = []
+        self.distances: list[float] = []
+        self.first_gradients = SpilledArrays()
+
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Start where the last step ended."""
+        if self._moved is None:
+            return {} if step else self._values
+        return MadeArrays({name: partial(self._moved, value) for name, value in self._values.items()})
+
+    def computed(self, name: str, gradient: Array) -> None:
+        """Add up what the ways back of the first step give."""
+        if not self.losses:
+            known = self.first_gradients.get(name)
+            self.first_gradients[name] = gradient if known is None else known + gradient
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
+        """Measure how far it came."""
+        self.losses.append(loss)
+        if self._moved is not None:
+            kept = SpilledArrays()
+            for name, value in values:
+                kept[name] = value
+            self._values, values = kept, kept.items()
+        self.distances.append(self._distance(step, values))
+
+
+def take_freely(side: TrainingSide, batches: Sequence[Batch], run: FreeRun) -> None:
+    """Take as many steps as the side can: the cause of what goes wrong only here is reported elsewhere.
+
+    They start from another seed, so that random numbers show in them.
+    """
+    with other_seed(), suppress(UserCodeError):
+        side.trainer.take_steps(side.training, batches, run)
+
+
+def ways_of(names: set[str], trace: StepTrace) -> list[float]:
+    """The way of the reference's parameters since its start, after each step."""
+    start = trace.values(0, BEFORE)
+    after = (trace.values(step, AFTER) for step in range(len(trace.losses)))
+    return [sqrt(sum(squared_distance(start.get(name), own.get(name)) for name in sorted(names))) for own in after]
+
+
+def _own(parameters: ParameterSet) -> set[str]:
+    return {one.name for one in parameters.parameters if not one.buffer}
+
+
+def _from_itself(names: set[str], reference: StepTrace, step: int, values: Iterable[tuple[str, Array]]) -> float:
+    after = reference.values(step, AFTER)
+    return sqrt(sum(squared_distance(after[name], value) for name, value in values if name in names))
+
+
+def squared_distance(one: Array | None, other: Array | None) -> float:
+    """The squared distance of two tensors; infinite where one is no number."""
+    if one is None or other is None:
+        return 0.0
+    if "c" not in (one.dtype.kind, other.dtype.kind):
+        with np.errstate(all="ignore"):
+            square = moved_norm(one, other) ** 2
+        if isfinite(square):
+            return square
+    figures = measure(one, other)
+    return inf if figures.non_finite_mismatch else figures.rmse**2 * figures.count
+
+
+def shares_of(distances: Sequence[float], ways: Sequence[float]) -> list[float | None]:
+    """The distances over the ways, None where there is none, and behind the last step that could be taken."""
+    known = (one / way if way and isfinite(way) else None for one, way in zip(distances, ways, strict=False))
+    return filled([*known], len(ways))
+
+
+def filled(values: Sequence[float | None], length: int) -> list[float | None]:
+    """As many as there are steps: None for those that could not be taken."""
+    return [*values, *[None] * (length - len(values))]

@@ -11,27 +11,27 @@ from align.core import documents as form
 from align.core.atomic_files import sha256_of, write_text
 from align.core.documents import DocumentFault, Form, read_json
 from align.core.json_data import ORIGIN, own_fields, to_json_data
-from align.core.layer_settings import LearningRates, ParameterGroup
+from align.core.protocols import LearningRates, ParameterGroup
 from align.core.verdicts import Finding
 from align.errors import RunFolderError
 from align.models.inputs import read_batches, save_inputs
-from align.traces.rounding_noise import read_noise, write_noise
-from align.traces.stored_model import MODEL, layer_from, read_model, write_model
-from align.training.steps.measure_step_noise import StepNoise
+from align.traces.manifest import MODEL_FILE, layer_from, read_model, write_model
+from align.traces.open_trace import read_noise, write_noise
+from align.training.open_training import put_together, taken_apart
+from align.training.steps.judge_step import StepNoise
 from align.training.steps.record_step import PARTS, StepTrace
 from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
-from align.training.training_batches import put_together, taken_apart
 from align.words.message_words import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from align.core.layer_settings import LayerSettings
+    from align.core.protocols import LayerSettings
 
 SCHEMA = "mindalign.training-steps/1"
 STEPS, BATCHES, NOISE = "steps.json", "batches.npz", "noise"
-FILES = (STEPS, BATCHES, NOISE, MODEL, *PARTS)
+FILES = (STEPS, BATCHES, NOISE, MODEL_FILE, *PARTS)
 _KINDS = ("forward", "backward", "alone", "together", "gathered_forward", "gathered_backward")
 
 
@@ -128,7 +128,7 @@ def _check(folder: Path, files: Mapping[str, str]) -> None:
 def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
     model = read_model(folder)
     if model is None:
-        raise RunFolderError.of("training_error.missing", path=folder / MODEL)
+        raise RunFolderError.of("training_error.missing", path=folder / MODEL_FILE)
     steps = RecordedSteps(
         document["side"],
         document["framework"],
@@ -137,7 +137,7 @@ def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
         {name: group for one in document["groups"] for name, group in _group(one)},
         layer_from(document["loss"]) if document["loss"] else None,
         document["own_step"],
-        partial(_line, (document["made_at"], document["called_at"])),
+        partial(_kept_line, (document["made_at"], document["called_at"])),
         put_together(read_batches(folder / BATCHES), document.get("batches")),
         StepTrace(folder, [_number(one) for one in document["losses"]], repeated=document["repeated"]),
         document["recomputes"],
@@ -156,7 +156,7 @@ def _finding(table: dict[str, Any]) -> Finding:
     return replace(finding, message=Sentence(finding.message, origin["key"], origin["facts"]))
 
 
-def _line(lines: tuple[Mapping[str, str], Mapping[str, str]], path: str, *, calls: bool = False) -> str:
+def _kept_line(lines: tuple[Mapping[str, str], Mapping[str, str]], path: str, *, calls: bool = False) -> str:
     return lines[calls].get(path, "")
 
 

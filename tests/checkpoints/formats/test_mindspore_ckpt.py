@@ -7,8 +7,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.checkpoints.format_parts.protobuf import number_bytes
 from align.checkpoints.formats import mindspore_ckpt
+from align.checkpoints.onnx_tensors import number_bytes
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats

@@ -9,7 +9,7 @@ import pytest
 
 from align.cli.main import main
 from align.curves.compare_losses import describe_log
-from align.curves.reading.read_logs import read_log
+from align.curves.read_logs import read_log
 from align.errors import CannotRunError
 
 if TYPE_CHECKING:

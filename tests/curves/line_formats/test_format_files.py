@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.line_formats.console_lines import console_formats, read_console_table
-from align.curves.line_formats.console_reader import read_console
-from align.curves.log_parts.format_tables import format_tables, read_format_tables
-from align.curves.log_parts.known_tables import known_tables, read_known_table
+from align.curves.line_formats.console_reader import console_formats, read_console, read_console_table
+from align.curves.log_parts.table_reader import format_tables, known_tables, read_format_tables, read_known_table
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import RAW, Window
-from align.curves.reading.read_logs import read_log
+from align.curves.place_on_axis import place_on_axis
+from align.curves.read_logs import read_log
 from align.errors import MappingRuleError
 
 if TYPE_CHECKING:
-    from align.curves.line_formats.console_lines import ConsoleLines
+    from align.curves.line_formats.console_reader import ConsoleLines
     from align.curves.loss_log import LossLog
 
 ROOT = Path(__file__).parents[3]

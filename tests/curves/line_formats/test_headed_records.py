@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.reading.read_logs import read_log
+from align.curves.place_on_axis import place_on_axis
+from align.curves.read_logs import read_log
 from align.errors import CannotRunError, SeveralRunsError, UnorderedLogError
 
 if TYPE_CHECKING:

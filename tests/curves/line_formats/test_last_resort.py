@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.compare_losses import LogReading, compare_losses
+from align.curves.place_on_axis import place_on_axis
 from align.errors import (
     AlignError,
     EmptyLogError,

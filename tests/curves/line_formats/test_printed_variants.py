@@ -12,7 +12,7 @@ from align.errors import AlignError, EmptyLogError, SeveralLossesError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.curves.judging.log_summary import LogSummary
+    from align.curves.compare_losses import LogSummary
 
 Points = tuple[int, int | None, int | None, float | None, float | None]
 

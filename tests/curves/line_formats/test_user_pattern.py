@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.line_formats.line_reader import PatternFormat
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN, LossLog
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError, NoStepError, UnknownEpochLengthError, UsageError
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from align.curves.log_parts.cut_line import without_cut_line
+from align.curves.log_parts.record_lines import without_cut_line
 from align.curves.log_sources import LogSource
 
 LINES = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.curves.log_parts.deduplicate_steps import deduplicate_steps
+from align.curves.log_parts.table_builder import deduplicate_steps
 
 NAN = math.nan
 

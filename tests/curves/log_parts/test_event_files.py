@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.log_format import log_formats
-from align.curves.log_sources import LogSource
+from align.curves.log_sources import LogSource, log_formats
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError, MetricMissingError
 
 DATA = Path(__file__).parents[1] / "data"

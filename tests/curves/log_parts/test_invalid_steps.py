@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.log_sources import LogSource
-from align.curves.losslogs.csv_table import PLUGIN as CSV
-from align.curves.losslogs.jsonl import PLUGIN as JSONL
+from align.curves.losslogs.csv_tables import CSV_TABLE as CSV
+from align.curves.losslogs.json_values import JSONL
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError, MetricMissingError, NoNumberError, NoStepError
 
 if TYPE_CHECKING:
-    from align.curves.log_format import LogFormat
+    from align.curves.log_sources import LogFormat
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])

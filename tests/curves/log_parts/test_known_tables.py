@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.log_format import log_formats
-from align.curves.log_parts.known_tables import known_table, known_tables
-from align.curves.log_sources import LogSource
+from align.curves.log_parts.table_reader import known_table, known_tables
+from align.curves.log_sources import LogSource, log_formats
 from align.curves.loss_log import RAW, Window
-from align.curves.losslogs.csv_table import PLUGIN as CSV
+from align.curves.losslogs.csv_tables import CSV_TABLE as CSV
+from align.curves.place_on_axis import place_on_axis
 from align.errors import SeveralLossesError
 
 TABLES = {table.name: table for table in known_tables()}

@@ -7,8 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_parts.record_lines import by_phase, carry_forward, named_validation, pair_columns
 from align.curves.thresholds import MOST_COLUMNS
 
 PAIR = re.compile(r"(\w+): ([0-9.]+)")

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.curves.log_format import log_formats
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_sources import LogSource
+from align.curves.log_sources import LogSource, log_formats
 
 DATA = Path(__file__).parents[1] / "data"
 START = r"step [0-9]+: "

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.compare_losses import describe_log
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN
-from align.curves.losslogs.csv_table import PLUGIN as CSV
-from align.curves.losslogs.jsonl import PLUGIN as JSONL
-from align.curves.reading.read_logs import read_log
+from align.curves.losslogs.csv_tables import CSV_TABLE as CSV
+from align.curves.losslogs.json_values import JSONL
+from align.curves.place_on_axis import place_on_axis
+from align.curves.read_logs import read_log
 from align.curves.thresholds import MOST_COLUMNS
 from align.errors import RepeatedColumnError
 

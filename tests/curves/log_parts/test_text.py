@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.curves.columns.printed_digits import FIXED, DigitColumn, Printed, printed_resolution
-from align.curves.log_parts.table_builder import read_step
-from align.curves.log_parts.text import is_number
+from align.curves.log_parts.table_builder import is_number, read_step
 from align.curves.log_sources import LogSource
+from align.curves.printed_columns import FIXED, DigitColumn, Printed, printed_resolution
 
 
 def test_colour_codes_go_and_carriage_returns_end_lines_without_counting() -> None:

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.log_format import log_formats
-from align.curves.log_sources import LogSource
+from align.curves.log_sources import LogSource, log_formats
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, AxisHints, LossLog
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
 
 DATA = Path(__file__).parents[1] / "data"

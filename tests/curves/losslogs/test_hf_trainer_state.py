@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.log_format import log_formats
-from align.curves.log_sources import LogSource
+from align.curves.log_sources import LogSource, log_formats
+from align.curves.place_on_axis import place_on_axis
 
 FORMAT = log_formats()["hf_trainer_state"]
 HISTORY = [{"epoch": step / 40, "learning_rate": 0.1, "loss": 4.0 - step / 100, "step": step} for step in (10, 20, 30)]

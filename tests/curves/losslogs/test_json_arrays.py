@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN
-from align.curves.losslogs.json_arrays import PLUGIN
+from align.curves.losslogs.json_values import JSON_ARRAYS
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
 
 HISTORY = {"loss": [2.5, 2.25, 2.0], "val_loss": [2.75, 2.5, 2.25], "lr": [0.1, 0.1, 0.01]}
@@ -21,15 +21,15 @@ def _source(document: object) -> LogSource:
 
 @pytest.mark.parametrize("document", [HISTORY, {"params": {"epochs": 3}, "history": HISTORY}])
 def test_a_history_holds_means_of_epochs(document: object) -> None:
-    assert PLUGIN.recognizes(_source(document))
-    curve = place_on_axis(PLUGIN.read(_source(document)))
+    assert JSON_ARRAYS.recognizes(_source(document))
+    curve = place_on_axis(JSON_ARRAYS.read(_source(document)))
     assert (curve.axis, curve.window) == ("epoch", EPOCH_MEAN)
     assert dict(zip(curve.steps.tolist(), curve.values.tolist(), strict=True)) == {1: 2.5, 2: 2.25, 3: 2.0}
 
 
 def test_objects_of_an_array_are_rows() -> None:
     rows = [{"iteration": 0, "train_loss": 2.5}, {"iteration": 1, "train_loss": None}, {"iteration": 2}]
-    log = PLUGIN.read(_source({"config": "a", "steps": rows}))
+    log = JSON_ARRAYS.read(_source({"config": "a", "steps": rows}))
     curve = place_on_axis(log)
     assert curve.steps.tolist() == [1, 2]
     assert str(curve.values.tolist()) == "[2.5, nan]"
@@ -48,6 +48,6 @@ def test_objects_of_an_array_are_rows() -> None:
     ],
 )
 def test_other_documents_are_not_its_log(document: object) -> None:
-    assert not PLUGIN.recognizes(_source(document))
+    assert not JSON_ARRAYS.recognizes(_source(document))
     with pytest.raises(EmptyLogError):
-        PLUGIN.read(_source(document))
+        JSON_ARRAYS.read(_source(document))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.log_sources import LogSource
-from align.curves.losslogs.lossmonitor import PLUGIN
+from align.curves.losslogs.mindspore import LOSSMONITOR
+from align.curves.place_on_axis import place_on_axis
 from align.errors import StepsPerEpochError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def _text(points: list[tuple[int, int]]) -> str:
 
 
 def _read(points: list[tuple[int, int]]) -> LossLog:
-    return PLUGIN.read(LogSource.of_text(_text(points)))
+    return LOSSMONITOR.read(LogSource.of_text(_text(points)))
 
 
 def _printed(length: int, interval: int, total: int) -> list[tuple[int, int]]:
@@ -38,7 +38,7 @@ def test_a_loss_after_a_second_name_is_a_number() -> None:
     text = (
         "epoch: 2, step: 250, loss is loss:0.090041, epoch time: 60457.911ms\nepoch: 3, step: 250, loss is loss:0.5\n"
     )
-    assert PLUGIN.read(LogSource.of_text(text)).table.metrics["loss"].values.tolist() == [0.090041, 0.5]
+    assert LOSSMONITOR.read(LogSource.of_text(text)).table.metrics["loss"].values.tolist() == [0.090041, 0.5]
 
 
 def test_data_sinking_prints_the_last_step_of_each_epoch() -> None:
@@ -58,7 +58,7 @@ def test_the_line_that_stops_training_at_nan_is_a_point() -> None:
         '    raise ValueError("In epoch: {} step: {}, loss is NAN or INF, training process cannot continue, "\n'
         "ValueError: In epoch: 1 step: 3, loss is NAN or INF, training process cannot continue, terminating training.\n"
     )
-    curve = place_on_axis(PLUGIN.read(LogSource.of_text(text)))
+    curve = place_on_axis(LOSSMONITOR.read(LogSource.of_text(text)))
     assert curve.steps.tolist() == [1, 2, 3]
     assert math.isnan(curve.values[-1])
 
@@ -66,14 +66,14 @@ def test_the_line_that_stops_training_at_nan_is_a_point() -> None:
 @pytest.mark.parametrize("printed", ["None", "nan", "-nan", "inf", "-inf", "[nan]", "NaN.", "1.#QNAN", "Tensor(x)"])
 def test_a_loss_that_is_no_finite_number_stays_at_its_step(printed: str) -> None:
     text = _text([(1, 1)]) + f"epoch: 1 step: 2, loss is {printed}\n" + _text([(1, 3)])
-    curve = place_on_axis(PLUGIN.read(LogSource.of_text(text)))
+    curve = place_on_axis(LOSSMONITOR.read(LogSource.of_text(text)))
     assert curve.steps.tolist() == [1, 2, 3]
     assert not math.isfinite(curve.values[1])
 
 
 def test_a_loss_that_is_no_number_is_noted_and_one_that_was_cut_is_none() -> None:
     text = _text([(1, 1)]) + "epoch: 1 step: 2, loss is None\nepoch: 1 step: 3, loss is n"
-    log = PLUGIN.read(LogSource.of_text(text))
+    log = LOSSMONITOR.read(LogSource.of_text(text))
     assert place_on_axis(log).steps.tolist() == [1, 2]
     assert "1 loss is null (first: line 2), kept as NaN" in log.notes
 
@@ -89,24 +89,24 @@ def test_a_loss_that_is_no_number_is_noted_and_one_that_was_cut_is_none() -> Non
     ],
 )
 def test_older_forms_prefixes_and_terminal_codes_are_read(line: str) -> None:
-    assert PLUGIN.recognizes(LogSource.of_text(line + "\n"))
-    assert place_on_axis(PLUGIN.read(LogSource.of_text(line + "\n"))).values.tolist() == [2.302585]
+    assert LOSSMONITOR.recognizes(LogSource.of_text(line + "\n"))
+    assert place_on_axis(LOSSMONITOR.read(LogSource.of_text(line + "\n"))).values.tolist() == [2.302585]
 
 
 def test_times_that_contradict_each_other_tell_no_length() -> None:
     times = "Train epoch time: 68.097 ms, per step time: 17.024 ms\nTrain epoch time: 40.0 ms, per step time: 20.0 ms\n"
-    log = PLUGIN.read(LogSource.of_text(_text([(1, 1), (1, 2), (2, 1), (2, 2)]) + times))
+    log = LOSSMONITOR.read(LogSource.of_text(_text([(1, 1), (1, 2), (2, 1), (2, 2)]) + times))
     assert log.steps_per_epoch == 2
 
 
 def test_evaluation_times_are_not_training_times() -> None:
     text = _text([(1, 1), (1, 2)]) + "Eval epoch time: 68.097 ms, per step time: 17.024 ms\n"
-    log = PLUGIN.read(LogSource.of_text(text))
+    log = LOSSMONITOR.read(LogSource.of_text(text))
     assert "step_time_ms" not in log.table.metrics
     assert log.ignored_lines == 1
 
 
 def test_times_beyond_all_numbers_tell_no_length() -> None:
     times = f"Train epoch time: {'9' * 5000}.0 ms, per step time: 20.0 ms\n"
-    log = PLUGIN.read(LogSource.of_text(_text([(1, 1), (1, 2), (2, 1), (2, 2)]) + times))
+    log = LOSSMONITOR.read(LogSource.of_text(_text([(1, 1), (1, 2), (2, 1), (2, 2)]) + times))
     assert log.steps_per_epoch == 2

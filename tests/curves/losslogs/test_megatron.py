@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog, Window
-from align.curves.losslogs.megatron import PLUGIN
+from align.curves.losslogs.pretraining import MEGATRON
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
 
 DATA = Path(__file__).parents[1] / "data"
@@ -28,11 +28,11 @@ def _line(step: int, loss: str | None, skipped: int = 0, start: str = "") -> str
 
 
 def _read(text: str) -> LossLog:
-    return PLUGIN.read(LogSource.of_text(text))
+    return MEGATRON.read(LogSource.of_text(text))
 
 
 def _real(name: str) -> LossLog:
-    return PLUGIN.read(LogSource(name, (DATA / f"megatron_{name}.log").read_bytes()))
+    return MEGATRON.read(LogSource(name, (DATA / f"megatron_{name}.log").read_bytes()))
 
 
 def test_values_of_a_real_log_are_the_means_that_the_window_says() -> None:

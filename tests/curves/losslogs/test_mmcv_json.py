@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.log_format import log_formats
-from align.curves.log_sources import LogSource
+from align.curves.log_sources import LogSource, log_formats
 from align.curves.loss_log import RAW, LossLog, Window
-from align.curves.losslogs.mmcv_json import PLUGIN
+from align.curves.losslogs.openmmlab import MMCV_JSON
+from align.curves.place_on_axis import place_on_axis
 
 HEAD = '{"env_info": "Python: 3.9", "seed": 0, "exp_name": "mask_rcnn.py"}\n'
 STEP = '{"mode": "train", "epoch": %d, "iter": %d, "lr": 0.1, "memory": 3100, "data_time": 0.01, '
@@ -17,7 +16,7 @@ VALIDATION = '{"mode": "val", "epoch": %d, "iter": 625, "lr": 0.1, "bbox_mAP": 0
 
 
 def _read(text: str) -> LossLog:
-    return PLUGIN.read(LogSource.of_text(text))
+    return MMCV_JSON.read(LogSource.of_text(text))
 
 
 def _epochs(count: int) -> str:
@@ -27,7 +26,7 @@ def _epochs(count: int) -> str:
 def test_it_is_no_log_of_raw_losses() -> None:
     source = LogSource.of_text(HEAD + _epochs(2))
     assert [name for name, plugin in log_formats().items() if plugin.recognizes(source)] == ["mmcv_json"]
-    assert PLUGIN.read(source).table.metrics["loss"].window == Window("mean of last", 50)
+    assert MMCV_JSON.read(source).table.metrics["loss"].window == Window("mean of last", 50)
 
 
 def test_iterations_that_start_again_count_inside_the_epoch() -> None:

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
-from align.curves.losslogs.paddle_hapi import PLUGIN
+from align.curves.losslogs.paddle import PADDLE_HAPI
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
 
 DATA = Path(__file__).parents[1] / "data"
 
 
 def _log(name: str) -> LossLog:
-    return PLUGIN.read(LogSource(name, (DATA / f"paddle_hapi_{name}.log").read_bytes()))
+    return PADDLE_HAPI.read(LogSource(name, (DATA / f"paddle_hapi_{name}.log").read_bytes()))
 
 
 def _read(text: str) -> LossLog:
-    return PLUGIN.read(LogSource.of_text(text))
+    return PADDLE_HAPI.read(LogSource.of_text(text))
 
 
 def test_steps_go_on_over_epochs_and_the_last_of_each_is_printed() -> None:
@@ -96,6 +96,6 @@ def test_an_epoch_of_unknown_length_is_read() -> None:
 
 def test_a_prediction_has_no_loss() -> None:
     text = "Epoch 1/1\nPredict begin...\nstep 5/5 [==============================] - 1ms/step\n"
-    assert not PLUGIN.recognizes(LogSource.of_text(text))
+    assert not PADDLE_HAPI.recognizes(LogSource.of_text(text))
     with pytest.raises(EmptyLogError, match="looked for"):
         _read(text)

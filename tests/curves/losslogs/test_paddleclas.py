@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
-from align.curves.losslogs.paddleclas import PLUGIN
+from align.curves.losslogs.paddle import PADDLECLAS
+from align.curves.place_on_axis import place_on_axis
 
 DATA = Path(__file__).parents[1] / "data"
 STEP = "[2026/11/20 23:36:16] ppcls INFO: [Train][Epoch %d/2][Iter: %d/6]lr(Cosine): 0.1, loss: %s, batch_cost: 0.3s, "
@@ -17,11 +17,11 @@ EVALUATION = "[2026/11/20 23:36:16] ppcls INFO: [Eval][Epoch %d]%s\n"
 
 
 def _read(text: str) -> LossLog:
-    return PLUGIN.read(LogSource.of_text(text))
+    return PADDLECLAS.read(LogSource.of_text(text))
 
 
 def _real() -> LossLog:
-    return PLUGIN.read(LogSource("paddleclas.log", (DATA / "paddleclas.log").read_bytes()))
+    return PADDLECLAS.read(LogSource("paddleclas.log", (DATA / "paddleclas.log").read_bytes()))
 
 
 def test_iterations_from_0_are_steps_from_1() -> None:
@@ -71,4 +71,4 @@ def test_nan_is_a_point() -> None:
 
 
 def test_an_evaluation_alone_is_no_training_log() -> None:
-    assert not PLUGIN.recognizes(LogSource.of_text(EVALUATION % (0, "[Avg]loss: 0.6, top1: 0.8")))
+    assert not PADDLECLAS.recognizes(LogSource.of_text(EVALUATION % (0, "[Avg]loss: 0.6, top1: 0.8")))

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from align.curves.axis.place_on_axis import pair_curves, place_on_axis
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import RAW, LossLog, Window
-from align.curves.losslogs.jsonl import PLUGIN as JSONL
-from align.curves.losslogs.paddledetection import PLUGIN
+from align.curves.losslogs.json_values import JSONL
+from align.curves.losslogs.paddle import PADDLEDETECTION
+from align.curves.place_on_axis import pair_curves, place_on_axis
 from align.errors import UnlikeCurvesError
 
 DATA = Path(__file__).parents[1] / "data"
@@ -23,11 +23,11 @@ FIRST_LOSSES = (1.462313294, 2.324131929, 1.199595332, 1.428948522, 2.182962656)
 
 
 def _read(text: str) -> LossLog:
-    return PLUGIN.read(LogSource.of_text(text))
+    return PADDLEDETECTION.read(LogSource.of_text(text))
 
 
 def _real() -> LossLog:
-    return PLUGIN.read(LogSource("paddledetection.log", (DATA / "paddledetection.log").read_bytes()))
+    return PADDLEDETECTION.read(LogSource("paddledetection.log", (DATA / "paddledetection.log").read_bytes()))
 
 
 def test_epochs_and_steps_are_counted_from_0() -> None:
@@ -81,4 +81,4 @@ def test_numbers_with_units_are_read_and_the_time_that_is_left_is_none() -> None
 
 def test_lines_of_other_programs_of_this_form_are_not_recognised() -> None:
     line = "[03:23:49.95] Epoch: [0]  [1480/1504]  lr: 0.000026  loss: 1.0800 (1.1317)  time: 4.5833\n"
-    assert not PLUGIN.recognizes(LogSource.of_text(line))
+    assert not PADDLEDETECTION.recognizes(LogSource.of_text(line))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
-from align.curves.losslogs.paddlenlp import PLUGIN
+from align.curves.losslogs.paddle import PADDLENLP
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
 
 DATA = Path(__file__).parents[1] / "data"
@@ -19,11 +19,11 @@ SCRIPT += "ips: 67 tokens/s, learning rate: 5.00000e-05\n"
 
 
 def _log(name: str) -> LossLog:
-    return PLUGIN.read(LogSource(name, (DATA / name).read_bytes()))
+    return PADDLENLP.read(LogSource(name, (DATA / name).read_bytes()))
 
 
 def _read(text: str) -> LossLog:
-    return PLUGIN.read(LogSource.of_text(text))
+    return PADDLENLP.read(LogSource.of_text(text))
 
 
 @pytest.mark.parametrize("name", ["paddlenlp_trainer.log", "paddlenlp_bar.log"])
@@ -73,6 +73,6 @@ def test_numbers_before_units_are_read() -> None:
 
 def test_an_evaluation_alone_and_other_trainers_lines_are_not_recognised() -> None:
     for text in ("eval_loss: 0.5, eval_accuracy: 0.9\n", "{'loss': 0.5, 'learning_rate': 1e-05, 'epoch': 1.0}\n"):
-        assert not PLUGIN.recognizes(LogSource.of_text(text))
+        assert not PADDLENLP.recognizes(LogSource.of_text(text))
         with pytest.raises(EmptyLogError, match="looked for"):
             _read(text)

@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.compare_losses import describe_log
-from align.curves.log_format import log_formats
-from align.curves.log_sources import LogSource
+from align.curves.log_sources import LogSource, log_formats
 from align.curves.loss_log import EPOCH_MEAN, SINCE_LAST_PRINT
-from align.curves.reading.read_logs import read_log
+from align.curves.place_on_axis import place_on_axis
+from align.curves.read_logs import read_log
 from align.errors import UnknownLogError
 
 DATA = Path(__file__).parents[1] / "data"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align.curves.log_sources import LogBlock, LogSource
-from align.curves.losslogs.jsonl import PLUGIN, split_uniform_objects
+from align.curves.losslogs.json_values import JSONL, split_uniform_objects
 from align.curves.thresholds import LINES_PER_LAYOUT
 from align.errors import AlignError
 
@@ -33,7 +33,7 @@ def _line(step: int, keys: str, values: list[str], comma: str) -> str:
 
 def _read(text: str) -> tuple[object, ...]:
     try:
-        log = PLUGIN.read(LogSource.of_text(text))
+        log = JSONL.read(LogSource.of_text(text))
     except AlignError as error:
         return (str(error),)
     found = {

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.log_format import log_formats
-from align.curves.log_sources import LogSource
+from align.curves.log_sources import LogSource, log_formats
 from align.curves.loss_log import EPOCH_MEAN, RAW, AxisHints, LossLog
+from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
 
 TEXT = (Path(__file__).parents[1] / "data" / "yolo_results.csv").read_text(encoding="utf-8")  # Ultralytics 8.4.190

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.curves.axis.place_on_axis import pair_curves
-from align.curves.criteria.other_metrics import OtherMetrics
 from align.curves.curve_result import OtherMetric
-from align.curves.judging.judge_curves import judge_curves
+from align.curves.evaluate_criteria import OtherMetrics
+from align.curves.judge_curves import judge_curves
 from align.curves.loss_log import Curve, Window
+from align.curves.place_on_axis import pair_curves
 
 if TYPE_CHECKING:
     from align.curves.curve_result import CurveComparison

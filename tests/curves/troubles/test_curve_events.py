@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align.curves.judging_thresholds import MOST_EVENTS
 from align.curves.loss_log import Curve, Skips
-from align.curves.trouble_thresholds import MOST_EVENTS
-from align.curves.troubles.curve_events import find_boundaries, find_events
+from align.curves.troubles.event_rules import find_boundaries, find_events
 
 if TYPE_CHECKING:
     from align.curves.curve_result import CurveEvent

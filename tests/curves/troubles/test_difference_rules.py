@@ -9,9 +9,9 @@ import pytest
 from scipy.signal import lfilter
 
 from align.core.verdicts import Outcome
-from align.curves.axis.place_on_axis import pair_curves
-from align.curves.judging.judge_curves import judge_curves
+from align.curves.judge_curves import judge_curves
 from align.curves.loss_log import Curve
+from align.curves.place_on_axis import pair_curves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.core.verdicts import Outcome
-from align.curves.axis.place_on_axis import pair_curves
-from align.curves.criteria.other_metrics import OtherMetrics
 from align.curves.curve_result import OtherMetric
-from align.curves.judging.judge_curves import judge_curves
+from align.curves.evaluate_criteria import OtherMetrics
+from align.curves.judge_curves import judge_curves
 from align.curves.loss_log import Curve, Skips
+from align.curves.place_on_axis import pair_curves
 from align.curves.troubles.classify_trouble import TROUBLES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.forward.functions.inserted_layers import ListedItems, inserted_behind
+from align.forward.functions.try_missing_layers import ListedItems, inserted_behind
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.forward.relations.slices import describe_order, divisors
+from align.forward.relations.relation import describe_order, divisors
 
 if TYPE_CHECKING:
     from align.forward.relations.relation import Fact

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.measurements import Limit
-from align.forward.relations.affine import known_number
+from align.core.traces import Limit
 from align.forward.relations.layer_relations import explain_layer
-from align.forward.relations.output_relations import explain_output
-from align.forward.relations.pointwise import FUNCTIONS, softmax
+from align.forward.relations.moved_values import FUNCTIONS, softmax
+from align.forward.relations.output_relations import explain_output, known_number
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 

@@ -101,7 +101,7 @@ def test_other_names_of_an_option_are_its_own(settings: Any) -> None:
         "main.py", "p.add_argument('-b', '--batch_size', default=4)\np.add_argument('-n', '--wide', type=int)\n"
     )
     script = settings.file("run.sh", "python main.py -b 8 -n 3\n")
-    from align.hyperparameters.read_settings import read_settings_of
+    from align.hyperparameters.settings_format import read_settings_of
 
     found = {one.name: one.value for one in read_settings_of(f"{code},{script}").settings}
     assert found == {"batch_size": "8", "wide": "3"}

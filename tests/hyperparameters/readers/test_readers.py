@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.errors import UnreadableSettingsError
-from align.hyperparameters.read_settings import read_settings_of
-from align.hyperparameters.settings_format import settings_formats
+from align.hyperparameters.settings_format import read_settings_of, settings_formats
 
 if TYPE_CHECKING:
     from pathlib import Path

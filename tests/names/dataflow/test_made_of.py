@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from align.core.piece_transforms import Part
 from align.core.transforms import IDENTITY, Permute, Reshape
-from align.names.dataflow.made_of import bare_shape, form_between, transforms_of
+from align.names.dataflow.flow_pairings import bare_shape, form_between, transforms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

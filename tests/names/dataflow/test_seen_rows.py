@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.names.dataflow.seen_rows import distance, joined_rows, see_rows
+from align.names.dataflow.operator_uses import distance, joined_rows, see_rows
 
 ROWS = np.random.default_rng(0).normal(size=(24, 12)).astype(np.float32)
 ORDER = np.random.default_rng(1).permutation(24)

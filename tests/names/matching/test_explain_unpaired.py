@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from align.core.name_map import Ambiguity, NameMap, Pairing
-from align.names.layers.read_layers import LayeredSides
 from align.names.matching.explain_unpaired import explain_unpaired_anew
+from align.names.read_layers import LayeredSides
 
 
 def attention(w, family, block, names):

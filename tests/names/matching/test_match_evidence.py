@@ -9,7 +9,7 @@ import pytest
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Capture
 from align.core.transforms import IDENTITY
-from align.names.match_by_order import CallOrder, in_execution_order, unseen_modules
+from align.names.map_parameters import CallOrder, in_execution_order, unseen_modules
 from align.names.matching.match_names import match_names
 from align.names.user_rules import NameRules
 

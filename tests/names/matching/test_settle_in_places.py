@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
-from align.names.map_verdict import doubled_targets
-from align.names.parse_transform import parse_transform
+from align.names.map_file import parse_transform
+from align.names.map_result import doubled_targets
 
 
 def own(w, path: str, **shapes: tuple[int, ...]) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.names.matching.doubted_pairs import SHIFTED
+from align.names.matching.explain_unpaired import SHIFTED
 
 
 def names(w, mine, theirs, path="net.{}.fc"):

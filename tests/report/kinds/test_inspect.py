@@ -4,8 +4,7 @@ import pytest
 
 from align.checkpoints.inspect_checkpoint import Inspection, TensorFacts
 from align.core.checkpoints import Entry
-from align.report.rendering.terminal import blocks_as_text
-from align.report.show_result import result_blocks
+from align.report.show_result import blocks_as_text, result_blocks
 from align.report.thresholds import INSPECTED_ENTRIES_SHOWN, LIST_LINES
 
 

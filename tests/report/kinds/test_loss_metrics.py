@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from align.curves.curve_result import OtherMetric
-from align.report.kinds.loss import loss_blocks
-from align.report.rendering.blocks import Lines, Table
+from align.report.blocks import Lines, Table
+from align.report.kinds.curves import loss_blocks
 from align.report.thresholds import METRICS_SHOWN
 from align.runs.run_folder import as_document
 from tests.report.sample_runs import sample_losses

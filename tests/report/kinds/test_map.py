@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from align.report.kinds.map import pair_table, transform_text
-from align.report.rendering.terminal import blocks_as_text
+from align.report.kinds.names import pair_table, transform_text
+from align.report.show_result import blocks_as_text
 
 CHANGES = {
     "slice 16:24": {"op": "slice", "axis": 0, "start": 16, "stop": 24, "from": [24, 8]},

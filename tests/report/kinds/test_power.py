@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from align.core.json_data import to_json_data
 from align.forward.forward_result import OutputPower, ParameterPower, Power
-from align.report.kinds.power import power_blocks
-from align.report.rendering.blocks import Lines
+from align.report.blocks import Lines
+from align.report.kinds.forward import power_blocks
 
 
 def shown(power: Power | None, *, show_all: bool = False) -> tuple[list[str], str]:

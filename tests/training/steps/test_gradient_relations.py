@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.training.steps.gradient_relations import relate_gradients
+from align.training.steps.judge_step import relate_gradients
 from align.training.thresholds import RELATION_ELEMENTS
 
 if TYPE_CHECKING:

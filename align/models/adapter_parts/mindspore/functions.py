@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.traces import OperatorSink
 from align.errors import CannotRunError
-from align.models.adapter_parts.mindspore.arrays import to_array, to_tensor
-from align.models.live.call_sites import called_by_user
-from align.models.live.operator_calls import LiveOperatorCall
-from align.models.nested_values import leaves
+from align.models.adapter_parts.mindspore.state import to_array, to_tensor
+from align.models.live_calls import LiveOperatorCall, called_by_user, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

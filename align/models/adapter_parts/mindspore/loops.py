@@ -7,21 +7,26 @@ that gradients come back to, those that it sees going out are not.
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.errors import CannotRunError
-from align.models.adapter_parts.mindspore.arrays import to_array
+from align.errors import CannotRunError, UserCodeError
 from align.models.adapter_parts.mindspore.functions import operators_arguments
-from align.models.live.applied_functions import around_apply
-from align.models.loop_watcher import OptimizerState
+from align.models.adapter_parts.mindspore.layers import copied_cell, place_network
+from align.models.adapter_parts.mindspore.state import fill, launched, random_numbers_kept, to_array, to_tensor
+from align.models.live_calls import around_apply, with_leaves
+from align.models.loop_watcher import OptimizerState, ScaleFlow
 from align.models.thresholds import NORM_BYTES
+from align.models.user_code import run_user_code
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
@@ -276,3 +281,165 @@ def _around_calls(called: Callable[..., Any]) -> Iterator[None]:
         yield
     finally:
         nn.Cell.__call__ = own
+
+
+# MindSpore's part of dumping out of a loop: ranks, the callback of `Model.train`, cells computed again.
+
+
+class MindSporeLoopHost:
+    """See LoopHost."""
+
+    def rank(self) -> tuple[int, int]:
+        """By the communication group, else by what msrun says."""
+        from mindspore import communication
+
+        with suppress(RuntimeError, ValueError):  # of a process that has no group
+            return communication.get_rank(), communication.get_group_size()
+        return int(os.environ.get("RANK_ID", "0")), int(os.environ.get("RANK_SIZE", "1"))
+
+    def refuse_unseen(self) -> None:
+        """Graph mode runs no hook."""
+        import mindspore
+
+        if mindspore.get_context("mode") == mindspore.GRAPH_MODE and os.environ.get("MS_JIT") != "0":
+            raise CannotRunError.of("mindspore_model.loop_in_graph_mode")
+
+    def step_callback(
+        self, ended: Callable[[Any], None], closed: Callable[[], None], begun: Callable[[Any], None] = lambda _: None
+    ) -> Any:
+        """That of `Model.train`: in sink mode it is called once for all steps that are sunk together."""
+        from mindspore.train import Callback
+
+        class StepCallback(Callback):  # type: ignore[misc]
+            def on_train_begin(self, run_context: Any) -> None:
+                begun(run_context.original_args().get("train_dataset"))
+
+            def on_train_step_end(self, run_context: Any) -> None:
+                ended(run_context.original_args().net_outputs)
+
+            def on_train_end(self, _run_context: Any) -> None:
+                closed()
+
+        return StepCallback()
+
+    def random_state(self) -> bytes:
+        """That of MindSpore's generator; operators with seeds of their own are not seen."""
+        import mindspore
+
+        return b"".join(to_array(one).tobytes() for one in _parts(mindspore.get_rng_state()))
+
+    def own_values(self, module: Any) -> dict[str, Array]:
+        """By their places in the cell: names may be given twice."""
+        return {name: to_array(one).copy() for name, one in _tensors(module).items()}
+
+    def recomputed(self, module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
+        """On a copy without hooks; many kernels of the processor have no float64: see LoopHost."""
+        failed = partial(UserCodeError, say("loop_dump_reason.in_float64"))
+        return run_user_code(partial(_recomputed, module, values, given), failed)
+
+
+def _parts(state: Any) -> tuple[Any, ...]:
+    return tuple(state) if isinstance(state, (tuple, list)) else (state,)
+
+
+def _tensors(cell: Any) -> dict[str, Any]:
+    return {**dict(cell.parameters_and_names()), **dict(cell.named_buffers())}
+
+
+def _recomputed(module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
+    tensor_type = launched().Tensor
+    with random_numbers_kept():
+        wide = copied_cell(module)
+        place_network(wide, None, "float64")
+        for name, one in _tensors(wide).items():
+            if name in values:
+                fill(one, values[name])
+        args, kwargs = with_leaves(given, _wide_tensor)
+        output = wide.construct(*args, **kwargs)
+        return with_leaves(output, lambda _, leaf: to_array(leaf) if isinstance(leaf, tensor_type) else leaf)
+
+
+def _wide_tensor(_name: str, leaf: Any) -> Any:
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    tensor = to_tensor(leaf)
+    return tensor.astype(launched().float64) if tensor.is_floating_point() else tensor
+
+
+# MindSpore's loss scales: managers, the cell that trains with one, and the scalers of functional training.
+#
+# The processor lacks the kernels by which a chip says that it overflowed. `TrainOneStepWithLossScaleCell` runs there
+# as on a chip in INF/NAN mode, which looks at gradients with an operator that the processor has.
+
+# How the cell asks for an overflow: as on a chip in INF/NAN mode, by IsFinite.
+AS_ON_A_CHIP = {"ascend_910b_target": True, "enable_allfinite": False}
+
+
+class MindSporeLossScales:
+    """See LossScaleReader."""
+
+    def scale_flow(self, scaler: Any) -> ScaleFlow | None:
+        """By its class; None given is a scale of 1, which drops nothing."""
+        from mindspore import amp, nn
+
+        if scaler is None:
+            return ScaleFlow("unscaled", dynamic=False, drops=False)
+        name = type(scaler).__name__
+        if isinstance(scaler, nn.TrainOneStepWithLossScaleCell):
+            dynamic = not isinstance(scaler.loss_scaling_manager, (nn.FixedLossScaleUpdateCell, type(None)))
+            return ScaleFlow(name, dynamic, drops=True, faked=", ".join(AS_ON_A_CHIP) if _on_processor() else "")
+        if isinstance(scaler, amp.FixedLossScaleManager):
+            return ScaleFlow(name, dynamic=False, drops=bool(scaler.get_drop_overflow_update()))
+        dynamic = isinstance(scaler, (amp.DynamicLossScaleManager, amp.DynamicLossScaler))
+        return ScaleFlow(name, dynamic, drops=True) if dynamic or isinstance(scaler, amp.LossScaler) else None
+
+    def loss_scale(self, scaler: Any) -> float:
+        """Of whatever the scaler keeps it in."""
+        if scaler is None:
+            return 1.0
+        for name in ("scale_sense", "scale_value"):
+            if hasattr(scaler, name):
+                value = getattr(scaler, name)
+                return float(to_array(value).reshape(-1)[0]) if hasattr(value, "asnumpy") else float(value)
+        return float(scaler.get_loss_scale())
+
+    def scale_by_which(self, optimizer: Any) -> float:
+        """Its own setting `loss_scale`."""
+        value = getattr(optimizer, "loss_scale", 1.0)
+        return float(to_array(value).reshape(-1)[0]) if hasattr(value, "asnumpy") else float(value)
+
+    def read_step(self, output: Any) -> tuple[float | None, str, bool | None]:
+        """A loss, or (loss, overflow, scale) as TrainOneStepWithLossScaleCell returns it."""
+        tensor_type = launched().Tensor
+        parts = tuple(output) if isinstance(output, (tuple, list)) else (output,)
+        if not parts or not isinstance(parts[0], tensor_type):
+            return (float(parts[0]) if parts and isinstance(parts[0], (int, float)) else None), "", None
+        flag = parts[1] if len(parts) == 3 else None
+        known = isinstance(flag, tensor_type) and flag.size == 1
+        loss = to_array(parts[0].astype(launched().float32)).sum()
+        return float(loss), str(parts[0].dtype).lower(), bool(to_array(flag).any()) if known else None
+
+    def kept_gradients(self, _model: Any) -> list[tuple[str, Any]]:
+        """None: they are what `value_and_grad` returns."""
+        return []
+
+    @contextmanager
+    def kernels_faked(self, scaler: Any) -> Iterator[None]:
+        """On the processor only; see above."""
+        from mindspore import nn
+
+        if not isinstance(scaler, nn.TrainOneStepWithLossScaleCell) or not _on_processor():
+            yield
+            return
+        before = {name: getattr(scaler, name) for name in AS_ON_A_CHIP}
+        for name, value in AS_ON_A_CHIP.items():
+            setattr(scaler, name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(scaler, name, value)
+
+
+def _on_processor() -> bool:
+    return bool(launched().get_context("device_target") == "CPU")

@@ -9,17 +9,24 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup, group_paths, plain_settings
+from align.core.protocols import (
+    LayerSettings,
+    LearningRates,
+    ParameterGroup,
+    group_paths,
+    plain_settings,
+    weights_as_setting,
+)
 from align.core.thresholds import FLOAT32_ROUNDING
 from align.errors import CannotRunError, UserCodeError
-from align.models.adapter_parts.mindspore.arrays import to_array
-from align.models.adapter_parts.mindspore.settings import cell_settings, plain_value, public_classes
-from align.models.adapter_parts.schedule_lengths import largest_step, scheduler_end
-from align.models.living_objects import living_objects
+from align.models.adapter_parts.mindspore.state import to_array
+from align.models.adapter_parts.step_calls import largest_step, scheduler_end
+from align.models.live_calls import living_objects
 from align.models.user_code import run_user_code
 from align.words.catalogue import sentence
 
@@ -27,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from align.core.dtypes import Array
-    from align.core.layer_settings import Setting
-    from align.core.protocols import Model
+    from align.core.protocols import Model, Setting
+
 
 OWN_STATE = ("group_", "decay_flags", "dynamic_", "is_group", "param_length", "need_scale", "optim_filter")
 HORIZONS = ("total_steps", "total_step", "max_steps")  # as users call the length of their schedules
@@ -157,7 +164,7 @@ def _stepped(optimizer: Any, schedulers: Sequence[Any], steps: int) -> list[Lear
     """The rates under schedulers of `experimental.optim`, which are put back behind the last step."""
     groups = optimizer.param_groups
     if not schedulers:
-        return [LearningRates((_number(group["lr"]),)) for group in groups]
+        return [LearningRates((_float32_number(group["lr"]),)) for group in groups]
     by = " and ".join(sorted({type(one).__name__ for one in schedulers}))
     if PLATEAU in by:
         return [LearningRates(problem=sentence("optimizer_note.follows_metric", name=PLATEAU)) for _ in groups]
@@ -173,7 +180,7 @@ def _rates_by_step(groups: Sequence[Any], schedulers: Sequence[Any], steps: int)
     values: list[list[float]] = [[] for _ in groups]
     for _ in range(steps):
         for own, group in zip(values, groups, strict=True):
-            own.append(_number(group["lr"]))
+            own.append(_float32_number(group["lr"]))
         for one in schedulers:
             one.step()
     return values
@@ -277,7 +284,7 @@ def _decays(optimizer: Any) -> list[float | None]:
 def _decay(value: Any, scale: float) -> float | None:
     import mindspore
 
-    return None if isinstance(value, mindspore.nn.Cell) else _digits(_number(value) / scale)
+    return None if isinstance(value, mindspore.nn.Cell) else _digits(_float32_number(value) / scale)
 
 
 def _rate_sources(optimizer: Any) -> list[Any]:
@@ -295,7 +302,7 @@ def _rates(source: Any, steps: int) -> LearningRates:
     import mindspore
 
     if not isinstance(source, mindspore.nn.Cell):
-        return LearningRates((_number(source),))
+        return LearningRates((_float32_number(source),))
     kept = getattr(source, "learning_rate", None)
     if isinstance(kept, mindspore.Tensor):  # what MindSpore wraps a list of rates, or a single one, into
         listed = kept.asnumpy().reshape(-1)
@@ -328,7 +335,7 @@ def _called(schedule: Any, steps: int) -> tuple[float, ...]:
     import mindspore
 
     def one(step: int) -> float:
-        return _number(schedule(mindspore.Tensor([step], mindspore.int32)))
+        return _float32_number(schedule(mindspore.Tensor([step], mindspore.int32)))
 
     try:
         at_once = schedule(mindspore.Tensor(np.arange(steps), mindspore.int32)).asnumpy().reshape(-1)
@@ -341,10 +348,91 @@ def _called(schedule: Any, steps: int) -> tuple[float, ...]:
     return tuple(map(one, range(steps)))
 
 
-def _number(value: Any) -> float:
+def _float32_number(value: Any) -> float:
     """A number in the digits of float32, in which MindSpore keeps them."""
     return _digits(value.asnumpy().reshape(-1)[0] if hasattr(value, "asnumpy") else value)
 
 
 def _digits(value: Any) -> float:
     return float(f"{float(value):.7g}")
+
+
+# Settings of live MindSpore cells and optimizers.
+#
+# Some cells keep a setting only in an operator that they built from it, which is where it counts: changing the cell's
+# attribute later would do nothing.
+
+
+def cell_settings(cell: Model) -> dict[str, Setting]:
+    """Settings of a cell: its attributes and its operators'; a parameter is True, a tensor of one number that."""
+    import mindspore
+
+    found: dict[str, object] = {}
+    for name, value in vars(cell).items():
+        if isinstance(value, mindspore.ops.Primitive):
+            found |= {f"{name}.{key}": item for key, item in plain_settings(vars(value)).items()}
+        elif _is_loss(cell) and isinstance(value, mindspore.Tensor) and value.ndim:
+            found[name] = weights_as_setting(value.float().asnumpy())
+        else:
+            found[name] = plain_value(value)
+    own = cell.parameters_and_names(expand=False)
+    return plain_settings({**found, **{name.rpartition(".")[2]: plain_value(value) for name, value in own}})
+
+
+def _is_loss(cell: Model) -> bool:
+    import mindspore
+
+    mint = sys.modules["mindspore.mint.nn"]
+    return isinstance(cell, mindspore.nn.LossBase) or (
+        type(cell).__name__.endswith("Loss") and getattr(mint, type(cell).__name__, None) is type(cell)
+    )
+
+
+def public_classes(cls: type) -> tuple[str, ...]:
+    """Names of the class and its bases below nn.Cell, as users write them."""
+    import mindspore
+
+    public = _public_names()
+    bases = [base for base in cls.__mro__ if issubclass(base, mindspore.nn.Cell) and base is not mindspore.nn.Cell]
+    return tuple(public.get(base, f"{base.__module__}.{base.__qualname__}") for base in bases)
+
+
+def plain_value(value: Any) -> object:
+    """Return an attribute as a plain value: a tensor of one number that, another True, an initializer as code."""
+    import mindspore
+
+    if isinstance(value, mindspore.common.initializer.Initializer):
+        return _initializer(value)
+    if not isinstance(value, mindspore.Tensor):
+        return value
+    single = value.size == 1 and (value.ndim == 0 or not isinstance(value, mindspore.Parameter))
+    return _plain_number(value.asnumpy().reshape(())[()]) if single and value.dtype != mindspore.bfloat16 else True
+
+
+def _plain_number(value: Any) -> object:
+    """A number of an array in the digits of its own precision: 1e-5 of float32, not 9.99999974e-06."""
+    return float(str(value)) if value.dtype.kind == "f" else value.item()
+
+
+def _initializer(value: Any) -> str:
+    """Write an initializer as code would: `Normal(sigma=0.01, mean=0)`."""
+    settings = plain_settings(vars(value)).items()
+    written = (f"{name}={item:g}" if isinstance(item, float) else f"{name}={item}" for name, item in settings)
+    return f"{type(value).__name__}({', '.join(written)})"
+
+
+@cache
+def _public_names() -> dict[type, str]:
+    import mindspore
+
+    names: dict[type, str] = {}
+    spaces = {
+        "nn": mindspore.nn, "mint.nn": mindspore.mint.nn, "mint.optim": mindspore.mint.optim,
+        "experimental.optim": mindspore.experimental.optim,
+    }  # fmt: skip
+    for prefix, space in ((f"mindspore.{name}", space) for name, space in spaces.items()):
+        for name in sorted(vars(space)):
+            value = getattr(space, name)
+            if isinstance(value, type) and issubclass(value, mindspore.nn.Cell):
+                names.setdefault(value, f"{prefix}.{name}")
+    return names

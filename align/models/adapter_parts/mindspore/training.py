@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from align.errors import UserCodeError
-from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, tensors_of
-from align.models.adapter_parts.class_labels import LabelCheck, class_count, looked_at, replaced
-from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
-from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
-from align.models.adapter_parts.mindspore.copies import in_mode, layer_by_layer
+from align.models.adapter_parts.batches import (
+    LabelCheck,
+    call_arguments,
+    call_loss,
+    class_count,
+    looked_at,
+    loss_of_step,
+    own_loss,
+    replaced,
+    scalar,
+    split_batch,
+    tensors_of,
+)
 from align.models.adapter_parts.mindspore.functions import captured_operators
-from align.models.adapter_parts.mindspore.gradients import MindSporeGradients
+from align.models.adapter_parts.mindspore.layers import in_mode, layer_by_layer
 from align.models.adapter_parts.mindspore.optimizers import (
     living_schedulers,
     rates_of,
@@ -27,16 +35,28 @@ from align.models.adapter_parts.mindspore.optimizers import (
     step_schedulers,
 )
 from align.models.adapter_parts.mindspore.state import (
+    fill,
+    launched,
+    named_tensors,
     operators_restarted,
     restored,
     same_random_numbers,
+    to_array,
+    to_tensor,
     way_back_forgotten,
 )
-from align.models.adapter_parts.split_batch import call_arguments, call_loss, split_batch
-from align.models.adapter_parts.step_calls import StepCalls
-from align.models.recompute_layers import layers_run_once, note_recompute
+from align.models.adapter_parts.step_calls import (
+    DropoutForm,
+    GradientRecorder,
+    StepCalls,
+    dropping,
+    find_dropout_layers,
+    masked_outputs,
+    random_weighted_sum,
+)
+from align.models.inputs import SpilledArrays
+from align.models.loop_watcher import layers_run_once, note_recompute
 from align.models.record_calls import bind_inputs
-from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
@@ -45,9 +65,13 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Model
+    from align.core.traces import CaptureSink
     from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink, Training
+    from align.models.adapter_parts.step_calls import ToArray
+    from align.models.record_calls import FromArray
 
     Schedules = Sequence[tuple[Any, Sequence[Any]]]  # optimizers, with the schedulers of each
+
 
 # Where a cell keeps what `Cell.recompute()` made, and what `mindspore.recompute` finds in its module at each call.
 OF_CELL = "_recompute_cell"
@@ -90,7 +114,7 @@ class MindSporeTrainer:
                 parts = self.split_batch(training, batch)
                 given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
                 labels = LabelCheck(parts.targets or batch)
-                watched = _watched(training, own, sink, rates)
+                watched = _watched_step(training, own, sink, rates)
                 with way_back_forgotten(), watched as calls, once, _labels_looked_at(labels):
                     step = (
                         partial(training.step, given)
@@ -192,7 +216,9 @@ def _held(optimizers: Sequence[Any], own: Mapping[str, Any]) -> list[tuple[str, 
 
 
 @contextmanager
-def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: Sequence[Any]) -> Iterator[StepCalls]:
+def _watched_step(
+    training: Training, own: Mapping[str, Any], sink: StepSink, rates: Sequence[Any]
+) -> Iterator[StepCalls]:
     """Let the sink see calls of cells, gradients of parameters in a step of the user's own, and what optimizers get.
 
     These `rates` are 0 when an optimizer is called.
@@ -372,3 +398,141 @@ def _called(block: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     note_recompute()
     kwargs.pop("save_rng_state", None)
     return block(*args[3:], **kwargs)
+
+
+# Gradients of a MindSpore network (PYNATIVE): one pass back from a fixed mix of what it returns, and all on their
+# way.
+#
+# On their way back they are watched, and others take their place; see GradientForms. A cell with a `bprop` of its own
+# sees what arrives and says what goes on.
+
+
+class MindSporeGradients:
+    """The forms of one step; `anchor` is a trained parameter, by which a place on the way back is always reached."""
+
+    def __init__(self, anchor: Any) -> None:
+        self._anchor = anchor
+
+    def to_array(self, value: Any) -> Array | None:
+        """Copy out a tensor."""
+        return to_array(value) if isinstance(value, launched().Tensor) else None
+
+    def has_gradient(self, value: Any) -> bool:
+        """Tell whether a tensor is floating; MindSpore does not tell more."""
+        return bool(value.is_floating_point())
+
+    def awaits(self, tensor: Any) -> bool:  # noqa: ARG002
+        """Tell nothing: tensors do not know."""
+        return False
+
+    def watched(self, tensor: Any, arrived: Callable[[Array], None]) -> Any:
+        """Pass the tensor through a cell."""
+        return _watched_cell_class()(arrived)(tensor)
+
+    def copy_back(self, tensor: Any, given: Any, returned: Any) -> None:
+        """Nothing: layers write into no tensor that they are given."""
+
+    def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
+        """Return another tensor from a cell."""
+        return _cut()(to_tensor(value).astype(tensor.dtype), arrived)(tensor, self._anchor)
+
+    def tied(self, tensor: Any, given: Callable[[], Array | None]) -> Any:
+        """Return a scalar 0 from a cell."""
+        return _tied()(given)(tensor)
+
+    def joined(self, tensor: Any, ties: Sequence[Any]) -> Any:
+        """Add zeros in the dtype of the tensor."""
+        for tie in ties:
+            tensor = tensor + tie.astype(tensor.dtype)
+        return tensor
+
+
+@cache
+def _watched_cell_class() -> Any:
+    """The class of the cell, which can be had only where MindSpore is imported."""
+    from mindspore import nn
+
+    class Watched(nn.Cell):  # type: ignore[misc]
+        def __init__(self, arrived: Any) -> None:
+            super().__init__()
+            self.arrived = arrived
+
+        def construct(self, tensor: Any) -> Any:
+            return tensor * 1
+
+        def bprop(self, _tensor: Any, _out: Any, gradient: Any) -> Any:
+            self.arrived(to_array(gradient))
+            return (gradient,)
+
+    return Watched
+
+
+@cache
+def _cut() -> Any:
+    """The class of the cell."""
+    from mindspore import nn, ops
+
+    class Cut(nn.Cell):  # type: ignore[misc]
+        def __init__(self, value: Any, arrived: Any) -> None:
+            super().__init__()
+            self.value, self.arrived = value, arrived
+
+        def construct(self, _tensor: Any, _anchor: Any) -> Any:
+            return self.value * 1
+
+        def bprop(self, tensor: Any, anchor: Any, _out: Any, gradient: Any) -> Any:
+            self.arrived(to_array(gradient))
+            return ops.zeros_like(tensor), ops.zeros_like(anchor)
+
+    return Cut
+
+
+@cache
+def _tied() -> Any:
+    """The class of the cell."""
+    from mindspore import nn, ops
+
+    class Tied(nn.Cell):  # type: ignore[misc]
+        def __init__(self, given: Any) -> None:
+            super().__init__()
+            self.given = given
+
+        def construct(self, tensor: Any) -> Any:
+            return launched().Tensor(0.0, tensor.dtype)
+
+        def bprop(self, tensor: Any, _out: Any, _gradient: Any) -> Any:
+            value = self.given()
+            if value is None:
+                return (ops.zeros_like(tensor),)
+            return (to_tensor(value).astype(tensor.dtype).reshape(tensor.shape),)
+
+    return Tied
+
+
+def differentiate(
+    model: Model,
+    call: Callable[[Mapping[str, Any]], Any],
+    inputs: Mapping[str, Any],
+    sink: CaptureSink,
+    forms: tuple[ToArray, FromArray],
+) -> None:
+    """Run `call` on the inputs, then back to the parameters and to the floating inputs."""
+    import mindspore
+
+    def has_gradient(value: Any) -> bool:
+        return isinstance(value, mindspore.Tensor) and value.is_floating_point()
+
+    to_array, from_array = forms
+    floating = [name for name, value in inputs.items() if value.is_floating_point()]
+
+    def mix(*given: Any) -> Any:
+        return random_weighted_sum(
+            call({**inputs, **dict(zip(floating, given, strict=True))}), has_gradient, from_array
+        )
+
+    recorder = GradientRecorder(sink, to_array, has_gradient)
+    places = tuple(range(len(floating))) or None
+    parameters = model.trainable_params() or None
+    with recorder.watching(model.cells_and_names()):
+        if places or parameters:
+            mindspore.value_and_grad(mix, places, parameters)(*(inputs[name] for name in floating))

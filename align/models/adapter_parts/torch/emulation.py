@@ -12,17 +12,25 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, EmulatedCalls
-from align.models.adapter_parts.torch.emulated_recurrence import run_recurrent
-from align.models.adapter_parts.torch.function_modes import run_under
-from align.models.adapter_parts.torch.reordered_sums import reordered
-from align.models.adapter_parts.torch.state import is_scripted
+from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, EmulatedCalls, GradientsMet
+from align.models.adapter_parts.batches import scalar
+from align.models.adapter_parts.torch.functions import run_under
+from align.models.adapter_parts.torch.state import is_scripted, to_array
+from align.models.live_calls import leaves
+from align.models.thresholds import SEED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
 
     from align.core.dtypes import Emulation, OperatorRounding
     from align.core.protocols import Model
+
+    Round = Callable[..., Any]  # of a tensor and a format; `note=None`: nobody hears of it
+    Exponents = npt.NDArray[np.int64]
+
 
 # Which arguments of a product are its matrices; what is added to it (a bias) is added in float32.
 MATRICES = {
@@ -262,3 +270,334 @@ def _round_fraction(value: Any, dropped: int) -> Any:
     half = (1 << (dropped - 1)) - 1
     rounded = (bits >> dropped).bitwise_and_(1).add_(bits).add_(half).bitwise_and_(-(1 << dropped))
     return rounded.view(torch.float32).to(value.dtype)
+
+
+# LSTM and GRU step by step, with the roundings of a chip: torch runs each as one operator that shows no inside.
+#
+# Inputs, both weights and the hidden state are rounded where they enter a product; products, sums, gates and
+# activations are float32. Where the result is float16, biases are rounded too, and both states after each step.
+
+
+def run_recurrent(name: str, args: tuple[Any, ...], round_to: Round, rule: OperatorRounding) -> tuple[Any, ...]:
+    """Run what `torch.lstm` or `torch.gru` is called with, packed sequences too; dropout is off in evaluation mode."""
+    import torch
+
+    packed = isinstance(args[3], (tuple, list))  # data, batch_sizes, hx, weights, ...; else input, hx, weights, ...
+    data, hx, weights, biased, layers = (args[0], *args[2:6]) if packed else (args[0], *args[1:5])
+    both_ways, batch_first = args[-1] if packed else args[-2], not packed and args[-1]
+    if packed:
+        steps = [*torch.split(data, args[1].tolist())]
+    else:
+        steps = [*(data.transpose(0, 1) if batch_first else data).unbind(0)]
+    states = [[*state.unbind(0)] for state in (hx if name == "lstm" else (hx,))]
+    run = _Layers(name, round_to, rule, biased)
+    ways = 2 if both_ways else 1
+    size = len(weights) // (layers * ways)
+    pieces = [weights[start : start + size] for start in range(0, len(weights), size)]
+    ends: list[list[Any]] = []
+    for layer in range(layers):
+        found = []
+        for way in range(ways):
+            number = layer * ways + way
+            outputs, end = run.layer(steps, [state[number] for state in states], pieces[number], backwards=way == 1)
+            found.append(outputs)
+            ends.append(end)
+        steps = [torch.cat(one, -1) for one in zip(*found, strict=True)]
+    output = torch.cat(steps) if packed else torch.stack(steps, 1 if batch_first else 0)
+    return output, *(torch.stack(one) for one in zip(*ends, strict=True))
+
+
+class _Layers:
+    """Runs one layer in one direction; what all layers share."""
+
+    def __init__(self, name: str, round_to: Round, rule: OperatorRounding, biased: bool) -> None:
+        self._quietly = partial(round_to, note=None)  # no state is larger than the number of its steps
+        self._cell = self._lstm if name == "lstm" else self._gru
+        self._round, self._rule, self._biased = round_to, rule, biased
+
+    def layer(
+        self, steps: Sequence[Any], states: list[Any], weights: Sequence[Any], *, backwards: bool
+    ) -> tuple[list[Any], list[Any]]:
+        """The outputs of all steps, and the states at the end; a step of fewer rows leaves the others' states alone."""
+        import torch
+        from torch.nn.functional import linear
+
+        biases: list[Any] = [*weights[2:4]] if self._biased else [None, None]
+        if self._biased and self._cell == self._lstm:  # the two are added first
+            biases = [self._result(biases[0] + biases[1]), None]
+        rows = [one.shape[0] for one in steps]
+        given = torch.split(linear(self._product(torch.cat([*steps])), self._product(weights[0]), biases[0]), rows)
+        inner = self._product(weights[1]).t()
+        projection = self._product(weights[-1]).t() if len(weights) in (3, 5) else None
+        states = [self._result(one) for one in states]
+        outputs: list[Any] = [None] * len(steps)
+        for place in reversed(range(len(steps))) if backwards else range(len(steps)):
+            new = self._cell(given[place], [one[: rows[place]] for one in states], inner, biases[1])
+            if projection is not None:
+                new[0] = self._state(self._product(new[0]) @ projection)
+            outputs[place] = new[0]
+            states = [
+                one if one.shape == old.shape else torch.cat([one, old[rows[place] :]])
+                for one, old in zip(new, states, strict=True)
+            ]
+        return outputs, states
+
+    def _lstm(self, given: Any, states: list[Any], inner: Any, _bias: Any) -> list[Any]:
+        gates = given + self._before(states[0]) @ inner
+        size = gates.shape[-1] // 4
+        new = gates[:, 2 * size : 3 * size].tanh()
+        taken, kept, _, shown = gates.sigmoid_().chunk(4, -1)
+        cell = self._state(kept * states[1] + taken * new)
+        return [self._state(shown * cell.tanh()), cell]
+
+    def _gru(self, given: Any, states: list[Any], inner: Any, bias: Any) -> list[Any]:
+        before = self._before(states[0]) @ inner
+        reset, update, new = given.chunk(3, -1)
+        old = (before if bias is None else before + bias).chunk(3, -1)
+        reset, update = (reset + old[0]).sigmoid(), (update + old[1]).sigmoid()
+        new = (new + reset * old[2]).tanh()
+        return [self._state(new + update * (states[0] - new))]
+
+    def _product(self, value: Any) -> Any:
+        return self._round(value, self._rule.computes)
+
+    def _result(self, value: Any) -> Any:
+        return self._round(value, self._rule.result)
+
+    def _before(self, value: Any) -> Any:
+        """The hidden state as it enters a product: one that was rounded as a result is so already."""
+        same = self._rule.result == self._rule.computes
+        return value if same else self._quietly(value, self._rule.computes)
+
+    def _state(self, value: Any) -> Any:
+        return self._quietly(value, self._rule.result)
+
+
+# The gradients that a chip would hold in float16, by size: where they come from, how many there are of each exponent.
+#
+# The way back is run in float32. A loss scale multiplies every gradient alike, so what each scale does follows from
+# one run. A second run, from twice the loss, tells gradients from weights: these stay as they are.
+
+BACKWARD = "_backward"
+MARK = "align"  # the key under which a node of autograd's graph keeps its module and operator
+LOWEST, EXPONENTS = -150, 280  # format: exponents of float32, subnormal numbers among them
+DOUBLED = 1.5  # no limit: what is twice as large in the second run is a gradient, all else is once as large
+
+
+def gradients_met(model: Model, emulation: Emulation, call: Callable[[], Any]) -> tuple[GradientsMet, ...]:
+    """Run `call`, which returns a loss, then back; return what becomes float16 on the way, by module and operator.
+
+    The model is a copy. What its operators return is as it is in float32. Raises CannotRunError for a loss that is no
+    single number.
+    """
+    import torch
+
+    ends = [one for one in model.parameters() if one.requires_grad]
+    with _Marking(model, emulation), torch.enable_grad():
+        loss = call()
+    scalar(to_array(loss.detach()) if torch.is_tensor(loss) else loss)
+    if not (torch.is_tensor(loss) and loss.requires_grad and ends):
+        return ()
+    found: list[_Met] = []
+    for scale in (1.0, 2.0):
+        met = _Met(emulation)
+        with met.mode():
+            torch.autograd.grad(loss, ends, torch.full_like(loss, scale), retain_graph=True, allow_unused=True)
+        found.append(met)
+    return tuple(_gradients(*found))
+
+
+def _gradients(once: _Met, twice: _Met) -> Iterator[GradientsMet]:
+    """Of all that was met what grows with the loss, joined by module, operator and entry."""
+    joined: dict[tuple[str, str, str], Exponents] = {}
+    largest: dict[tuple[str, str, str], float] = {}
+    for key, size in once.largest.items():
+        if twice.largest.get(key, 0.0) >= DOUBLED * size > 0.0:
+            name, counts = key[:3], once.exponents[key]
+            joined[name] = joined[name] + counts if name in joined else counts
+            largest[name] = max(largest.get(name, 0.0), size)
+    for name, counts in joined.items():
+        yield GradientsMet(*name, largest[name], {LOWEST + place: int(n) for place, n in enumerate(counts) if n})
+
+
+class _Met:
+    """What the operators of one way back are given and make that would be float16, by module, operator and place."""
+
+    def __init__(self, emulation: Emulation) -> None:
+        self._rules = emulation.operators
+        self.largest: dict[tuple[str, str, str, int], float] = {}
+        self.exponents: dict[tuple[str, str, str, int], Exponents] = {}
+
+    def mode(self) -> Any:
+        """A context in which a way back is seen."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        met = self
+
+        class Seen(TorchDispatchMode):  # type: ignore[misc]
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                output = func(*args, **(kwargs or {}))
+                if func.namespace in TORCHS_OWN:
+                    met.add(func.overloadpacket.__name__, args, output)
+                return output
+
+        return Seen()
+
+    def add(self, name: str, args: Any, output: Any) -> None:
+        """Look at one operator."""
+        module, inside = _place_of_node()
+        operator = inside if inside and name in MATRICES else name.removesuffix(BACKWARD)
+        rule = self._rules.get(operator)
+        if rule is None or rule.computes != "float16":
+            return
+        given = MATRICES.get(name) or ((0,) if name.endswith(BACKWARD) else ())
+        made = output if isinstance(output, (tuple, list)) else (output,)
+        values = [(place, args[place]) for place in given]
+        values += [(-1 - place, one) for place, one in enumerate(made)] if given and _rounds(rule) else []
+        for place, value in values:
+            self._note((module, operator, rule.entry, place), value)
+
+    def _note(self, key: tuple[str, str, str, int], value: Any) -> None:
+        import numpy as np
+        import torch
+
+        if not (torch.is_tensor(value) and value.is_floating_point() and value.numel()):
+            return
+        size = float(torch.linalg.vector_norm(value, inf))
+        self.largest[key] = max(self.largest.get(key, 0.0), size)
+        exponents = torch.frexp(value[value != 0].float())[1] - 1 - LOWEST  # frexp's fraction is 0.5..1
+        counts = torch.bincount(exponents.flatten().clamp(0, EXPONENTS - 1).long(), minlength=EXPONENTS).numpy()
+        self.exponents[key] = self.exponents.get(key, np.zeros(EXPONENTS, np.int64)) + counts
+
+
+def _rounds(rule: OperatorRounding) -> bool:
+    return rule.result == "float16"
+
+
+def _place_of_node() -> tuple[str, str]:
+    """The module and, inside of a recurrent layer, the operator of the node of the graph that runs now."""
+    import torch
+
+    node = torch._C._current_autograd_node()  # noqa: SLF001 - no public way
+    mark: tuple[str, str] = ("", "") if node is None else node.metadata.get(MARK, ("", ""))
+    return mark
+
+
+class _Marking:
+    """Marks every node of the graph that a run makes with the innermost module that made it."""
+
+    def __init__(self, model: Model, emulation: Emulation) -> None:
+        self._model, self._rules, self._stack = model, emulation.operators, ExitStack()
+        self._running: list[str] = []
+
+    def __enter__(self) -> None:
+        self._stack.enter_context(attention_apart())
+        for path, module in self._model.named_modules():
+            if not is_scripted(module):
+                self._follow(path, module)
+        self._stack.enter_context(self._recurrent())
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def _follow(self, path: str, module: Model) -> None:
+        def left(_module: Any, _given: Any, output: Any) -> None:
+            mark_nodes(output, (path, ""))
+            if self._running:
+                self._running.pop()
+
+        self._stack.callback(module.register_forward_pre_hook(lambda *_: self._running.append(path)).remove)
+        self._stack.callback(module.register_forward_hook(left).remove)
+
+    def _recurrent(self) -> Any:
+        """Recurrent layers step by step, whose products are seen on the way back."""
+        from torch.overrides import TorchFunctionMode
+
+        running, rules = self._running, self._rules
+
+        class Steps(TorchFunctionMode):  # type: ignore[misc]
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                name = getattr(func, "__name__", "")
+                rule = rules.get(name) if name in RECURRENT and not kwargs else None
+                if rule is None or rule.computes != "float16":
+                    return func(*args, **(kwargs or {}))
+                output = run_recurrent(name, args, lambda value, *_, **__: value, rule)
+                mark_nodes(output, (running[-1] if running else "", name))
+                return output
+
+        return Steps()
+
+
+def mark_nodes(output: Any, mark: tuple[str, str]) -> None:
+    """Mark the nodes behind an output that have no mark yet."""
+    import torch
+
+    ends = [leaf.grad_fn for _, leaf in leaves(output) if torch.is_tensor(leaf) and leaf.grad_fn is not None]
+    while ends:
+        node = ends.pop()
+        if MARK not in node.metadata:
+            node.metadata[MARK] = mark
+            ends += [one for one, _ in node.next_functions if one is not None]
+
+
+# Operators that add, given what they add in another order: mathematically the same, and rounded otherwise.
+#
+# A fixed shuffle of the axis that is summed over stands for the orders that kernels take which are not deterministic.
+
+# Places of the two matrices of a product, and the axis of the second that is summed over; of the first it is the last.
+PRODUCTS = {
+    "mm": (0, 1, 0), "addmm": (1, 2, 0), "_addmm_activation": (1, 2, 0), "mv": (0, 1, 0), "addmv": (1, 2, 0),
+    "bmm": (0, 1, 1), "baddbmm": (1, 2, 1), "linear": (0, 1, -1),
+}  # fmt: skip
+CONVOLUTIONS = frozenset({"convolution", "_convolution"})
+TRANSPOSED, GROUPS = 6, 8  # no limit: places among the arguments of a convolution
+
+
+def reordered(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of an operator, shuffled along what it adds over; as they are where it adds nothing up.
+
+    A convolution adds its channels in another order, not the places under its kernel.
+    """
+    if name in PRODUCTS:
+        return _product(args, *PRODUCTS[name])
+    if name in CONVOLUTIONS:
+        return _convolution(args)
+    return _indexed(args)
+
+
+def _product(args: tuple[Any, ...], first: int, second: int, axis: int) -> tuple[Any, ...]:
+    order = _order(args[first].shape[-1], args[first])
+    return _with(args, {first: args[first].index_select(-1, order), second: args[second].index_select(axis, order)})
+
+
+def _convolution(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    import torch
+
+    given, weight, groups = args[0], args[1], args[GROUPS]
+    channels = given.dim() - weight.dim() + 1
+    size = given.shape[channels] // groups
+    inner = _order(size, given)
+    starts = torch.arange(groups, device=given.device)[:, None] * size
+    order = (starts + inner[None, :]).flatten()
+    turned = weight.index_select(0, order) if args[TRANSPOSED] else weight.index_select(1, inner)
+    return _with(args, {0: given.index_select(channels, order), 1: turned})
+
+
+def _indexed(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of `index_add` and `scatter_add` what is added, with its places."""
+    axis, index, source = args[1:4]
+    if index.dim() == 0 or (index.dim() > 1 and index.shape != source.shape):
+        return args
+    over = axis if index.dim() > 1 else 0
+    order = _order(index.shape[over], index)
+    return _with(args, {2: index.index_select(over, order), 3: source.index_select(axis, order)})
+
+
+def _order(size: int, like: Any) -> Any:
+    import torch
+
+    return torch.randperm(size, generator=torch.Generator().manual_seed(SEED)).to(like.device)
+
+
+def _with(args: tuple[Any, ...], changed: dict[int, Any]) -> tuple[Any, ...]:
+    return tuple(changed.get(place, one) for place, one in enumerate(args))

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from align.core.thresholds import FLOAT64_ROUNDING
 from align.core.traces import capture_key
 from align.models.adapter_parts.step_calls import GradientRecorder, random_weighted_sum
-from align.models.adapter_parts.torch.arrays import to_array, to_tensor
-from align.models.adapter_parts.torch.state import is_scripted
-from align.models.nested_values import leaves
+from align.models.adapter_parts.torch.state import is_scripted, to_array, to_tensor
+from align.models.live_calls import leaves
 from align.models.thresholds import INFLUENCE_ROUNDING_UNITS, SEED
 
 if TYPE_CHECKING:

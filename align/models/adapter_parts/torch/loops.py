@@ -6,17 +6,26 @@ code calls (`torch.log`), not what one call does inside.
 
 from __future__ import annotations
 
+import copy
+import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.models.adapter_parts.torch.arrays import dtype_name, to_array
-from align.models.adapter_parts.torch.state import is_scripted
-from align.models.live.applied_functions import around_apply
-from align.models.loop_watcher import OptimizerState
+import numpy as np
+
+from align.errors import CannotRunError, UserCodeError
+from align.models.adapter_parts.batches import loss_of_step
+from align.models.adapter_parts.torch.state import dtype_name, is_scripted, to_array, to_tensor
+from align.models.live_calls import around_apply, with_leaves
+from align.models.loop_watcher import OptimizerState, ScaleFlow
+from align.models.user_code import run_user_code
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
@@ -268,3 +277,122 @@ NO_COMPUTATION = (
     | frozenset(("size", "stride", "numel", "item", "tolist", "numpy", "type_as", "element_size", "get_device"))
     | frozenset(("untyped_storage", "is_floating_point", "is_complex", "is_contiguous", "has_torch_function"))
 )
+
+
+# torch's part of dumping out of a loop: ranks, the callback of Hugging Face's Trainer, layers computed again.
+
+
+class TorchLoopHost:
+    """See LoopHost."""
+
+    def rank(self) -> tuple[int, int]:
+        """By the process group, else by what torchrun says."""
+        from torch import distributed
+
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+    def refuse_unseen(self) -> None:
+        """Nothing: hooks are always called."""
+
+    def step_callback(
+        self, ended: Callable[[Any], None], closed: Callable[[], None], begun: Callable[[Any], None] = lambda _: None
+    ) -> Any:
+        """That of transformers' Trainer, whose step is one of the optimizer."""
+        try:
+            from transformers import TrainerCallback
+        except ImportError as error:
+            raise CannotRunError.of("torch_model.no_transformers") from error
+
+        class StepCallback(TrainerCallback):  # type: ignore[misc]
+            def on_train_begin(self, *_: Any, **named: Any) -> None:
+                begun(named.get("train_dataloader"))
+
+            def on_step_end(self, *_: Any, **__: Any) -> None:
+                ended(None)
+
+            def on_train_end(self, *_: Any, **__: Any) -> None:
+                closed()
+
+        return StepCallback()
+
+    def random_state(self) -> bytes:
+        """That of the processor, and of the current CUDA device."""
+        import torch
+
+        states = [torch.get_rng_state()]
+        states += [torch.cuda.get_rng_state()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+        return b"".join(one.numpy().tobytes() for one in states)
+
+    def own_values(self, module: Any) -> dict[str, Array]:
+        """By their names in the module."""
+        own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return {name: to_array(one).copy() for name, one in own.items()}
+
+    def recomputed(self, module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
+        """On a deep copy without hooks; see LoopHost."""
+        failed = partial(UserCodeError, say("loop_dump_reason.in_float64"))
+        return run_user_code(partial(_recomputed, module, values, given), failed)
+
+
+def _recomputed(module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
+    import torch
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        wide = copy.deepcopy(module).cpu().double()
+        for name, one in (*wide.named_parameters(), *wide.named_buffers()):
+            if name in values:
+                one.copy_(to_tensor(values[name]))
+        args, kwargs = with_leaves(given, _wide_tensor)
+        return with_leaves(wide(*args, **kwargs), lambda _, leaf: to_array(leaf) if torch.is_tensor(leaf) else leaf)
+
+
+def _wide_tensor(_name: str, leaf: Any) -> Any:
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    tensor = to_tensor(leaf)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+# torch's loss scale: that of GradScaler, on any device.
+
+
+class TorchLossScales:
+    """See LossScaleReader."""
+
+    def scale_flow(self, scaler: Any) -> ScaleFlow | None:
+        """None given is a scale of 1, which drops nothing; so does a scaler that is not enabled."""
+        from torch.amp import GradScaler
+
+        if scaler is None:
+            return ScaleFlow("unscaled", dynamic=False, drops=False)
+        if not isinstance(scaler, GradScaler):
+            return None
+        enabled = bool(scaler.is_enabled())
+        return ScaleFlow("GradScaler" if enabled else "GradScaler(enabled=False)", dynamic=enabled, drops=enabled)
+
+    def loss_scale(self, scaler: Any) -> float:
+        """It waits for the device."""
+        return 1.0 if scaler is None else float(scaler.get_scale())
+
+    def scale_by_which(self, _optimizer: Any) -> float:
+        """GradScaler divides, not the optimizer."""
+        return 1.0
+
+    def read_step(self, output: Any) -> tuple[float | None, str, bool | None]:
+        """A loss, alone or first of several."""
+        import torch
+
+        loss = output[0] if isinstance(output, (tuple, list)) and output else output
+        if not torch.is_tensor(loss):
+            return loss_of_step(output, lambda value: value), "", None
+        return float(to_array(loss.detach().float()).sum()), dtype_name(loss), None
+
+    def kept_gradients(self, model: Model) -> list[tuple[str, Any]]:
+        """Until the user sets them to zero."""
+        return [(name, one.grad) for name, one in model.named_parameters() if one.grad is not None]
+
+    def kernels_faked(self, _scaler: Any) -> AbstractContextManager[None]:
+        """None is missing."""
+        return nullcontext()

@@ -14,20 +14,36 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.training import Training
 from align.errors import UserCodeError
-from align.models.adapter_parts.batch_and_loss import loss_of_step, own_loss, scalar, tensors_of
-from align.models.adapter_parts.class_labels import LabelCheck, class_count, looked_at, replaced
-from align.models.adapter_parts.dropout import DropoutForm, dropping, find_dropout_layers, masked_outputs
-from align.models.adapter_parts.split_batch import call_arguments, call_loss, split_batch
-from align.models.adapter_parts.step_calls import StepCalls
-from align.models.adapter_parts.torch.arrays import to_array, to_tensor
-from align.models.adapter_parts.torch.emulated_backward import gradients_met
-from align.models.adapter_parts.torch.function_modes import captured_functions
+from align.models.adapter_parts.batches import (
+    LabelCheck,
+    call_arguments,
+    call_loss,
+    class_count,
+    looked_at,
+    loss_of_step,
+    own_loss,
+    replaced,
+    scalar,
+    split_batch,
+    tensors_of,
+)
+from align.models.adapter_parts.step_calls import DropoutForm, StepCalls, dropping, find_dropout_layers, masked_outputs
+from align.models.adapter_parts.torch.emulation import gradients_met
+from align.models.adapter_parts.torch.functions import captured_functions
 from align.models.adapter_parts.torch.gradients import TorchGradients, sum_of_outputs
 from align.models.adapter_parts.torch.optimizers import schedulers_of, set_rates_zero, step_schedulers
-from align.models.adapter_parts.torch.state import evaluated, is_scripted, restored, same_random_numbers, uncompiled
-from align.models.recompute_layers import layers_run_once, note_recompute
+from align.models.adapter_parts.torch.state import (
+    evaluated,
+    is_scripted,
+    restored,
+    same_random_numbers,
+    to_array,
+    to_tensor,
+    uncompiled,
+)
+from align.models.inputs import SpilledArrays
+from align.models.loop_watcher import layers_run_once, note_recompute
 from align.models.record_calls import bind_inputs
-from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""What the outcomes of all tasks say together, over ranks and steps."""

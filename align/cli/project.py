@@ -1,0 +1,482 @@
+"""`align init`: the project file of the current folder, from what lies in it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from align.cli.output import print_json, tell
+from align.cli.shared import (
+    BatchesOption,
+    CandidateCheckpointOption,
+    CandidateDeviceOption,
+    CandidateDtypeOption,
+    CandidateInputsOption,
+    CandidateModeOption,
+    InputSpecsOption,
+    JsonOption,
+    LimitsOption,
+    MapOption,
+    ProjectOption,
+    ReferenceArgument,
+    ReferenceCheckpointOption,
+    ReferenceDeviceOption,
+    ReferenceDtypeOption,
+    find_settings,
+    hand_over,
+    made_from,
+)
+from align.core.about import RUN_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from align.fixes.fix_job import FixJob
+    from align.fixes.fix_result import FixResult
+    from align.runs.climb_ladder import Executed
+    from align.runs.project_file import Project
+    from align.runs.rung import RungResult
+    from align.runs.write_project import Key
+
+
+_TRACE = "A folder of `align capture`, of an original whose framework is not here."
+
+
+def init_command(  # noqa: PLR0913 - one parameter an option
+    reference: Annotated[str | None, typer.Option(metavar="SIDE", help="The original: `file.py:function`.")] = None,
+    candidate: Annotated[str | None, typer.Option(metavar="SIDE", help="The port: `file.py:function`.")] = None,
+    reference_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Fills the original.")] = None,
+    candidate_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Fills the port.")] = None,
+    reference_trace: Annotated[str | None, typer.Option(metavar="DIR", help=_TRACE)] = None,
+    candidate_trace: Annotated[str | None, typer.Option(metavar="DIR", help="The same of the port.")] = None,
+    reference_training: Annotated[str | None, typer.Option(metavar="SIDE", help="Model, loss, optimizer.")] = None,
+    candidate_training: Annotated[str | None, typer.Option(metavar="SIDE", help="The same of the port.")] = None,
+    reference_log: Annotated[str | None, typer.Option(metavar="FILE", help="What its training printed.")] = None,
+    candidate_log: Annotated[str | None, typer.Option(metavar="FILE", help="The same of the port.")] = None,
+    inputs: Annotated[str | None, typer.Option(metavar="FILE", help="Arrays by name, or `file.py:function`.")] = None,
+    batch: Annotated[str | None, typer.Option(metavar="FILE", help="Inputs and labels of one training step.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace align.toml.")] = False,
+) -> int:
+    """Write align.toml: what the folder holds is found, what is unclear is asked on a terminal, options win.
+
+    No code is run. Exit code 0: the file is written; 2: it is not.
+    """
+    from align.runs.write_project import write_project
+    from align.words.catalogue import say
+
+    given = {
+        "reference model": reference,
+        "reference checkpoint": reference_checkpoint,
+        "reference trace": reference_trace,
+        "reference training": reference_training,
+        "reference log": reference_log,
+        "candidate model": candidate,
+        "candidate checkpoint": candidate_checkpoint,
+        "candidate trace": candidate_trace,
+        "candidate training": candidate_training,
+        "candidate log": candidate_log,
+        "forward inputs": inputs,
+        "training batch": batch,
+    }
+    ask = _ask if sys.stdin.isatty() and sys.stdout.isatty() else None
+    known = {name: value for name, value in given.items() if value}
+    written = write_project(Path(), known, ask, overwrite=overwrite)
+    for name, value in written.chosen.items():
+        tell(f"{name:<21} {value}")
+    for one in written.left_out:
+        facts = {"table": one.key.table, "name": one.key.name, "option": one.key.option}
+        tell(say("project_key.left_out", names=one.choices, **facts))
+    for side in written.sides:
+        facts = {"text": side.text, "call": side.recipe.call, "origin": side.recipe.origin}
+        key = "project_key.open_side" if side.line else "project_key.written_side"
+        tell(say(key, line=side.line, missing=side.recipe.missing, **facts))
+    for file in written.unfit:
+        tell(say("project_key.unfit", file=file))
+    files = dict.fromkeys(["align.toml", *(side.text.rpartition(":")[0] for side in written.sides)])
+    tell(f"Written: {', '.join(files)}")
+    places = [f"{side.text.rpartition(':')[0]}:{side.line}" for side in written.sides if side.line]
+    tell(say("project_key.next_fill", places=places) if places else "Next: align run")
+    return 0
+
+
+def _ask(key: Key, fits: Sequence[str]) -> str:
+    """Let the user choose by number or type another; nothing leaves the key out."""
+    from align.words.catalogue import say
+
+    for number, one in enumerate(fits, 1):
+        tell(f"  {number}  {one}")
+    while True:
+        answer = str(typer.prompt(f"[{key.table}] {key.name} ({key.about})", default="", show_default=False)).strip()
+        if not answer.isdecimal():
+            return answer
+        if 1 <= int(answer) <= len(fits):
+            return fits[int(answer) - 1]
+        tell(say("project_key.no_such_number", number=answer, count=len(fits)))
+
+
+# `align run`: all rungs of a project, from the environment to the training curve.
+
+
+def run_command(
+    project: ProjectOption = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", metavar="DIR", help=f"Run folder; that of the project file, or {RUN_FOLDER}."),
+    ] = None,
+    first: Annotated[
+        str, typer.Option("--from", metavar="RUNG", help="Start here; the rungs below keep what they are.")
+    ] = "",
+    only: Annotated[list[str] | None, typer.Option(metavar="RUNG", help="Run this rung; may be repeated.")] = None,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first rung that fails.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Compare parameters, settings, weights, outputs and training of a project, one after another up to a failure.
+
+    A rung that has passed is kept as long as what it rests on is as it was. Exit code 0: all rungs that were asked for
+    passed; 1: one failed; 2: some could not be compared or were not run.
+    """
+    from align.cli.shared import find_settings
+    from align.errors import UsageError
+    from align.report.show_result import print_result
+    from align.runs.climb_ladder import Climb, climb_ladder
+    from align.runs.project_file import NAME
+    from align.runs.run_folder import RunFolder
+    from align.words.catalogue import say
+
+    settings = find_settings(project)
+    if settings.file is None:
+        raise UsageError.of("cli_usage.no_project", file=NAME)
+    if first and only:
+        raise UsageError.of("cli_usage.from_and_only")
+    chosen = folder or settings.run_folder or Path(RUN_FOLDER)
+    RunFolder.check(chosen)
+    climb = Climb(first, tuple(only or ()), keep_going)
+    try:
+        result = climb_ladder(settings, chosen, execute, climb, announce)
+    except KeyboardInterrupt:
+        tell(say("ladder_table.kept"), err=True)
+        raise
+    document = RunFolder(chosen).read("ladder") or {}
+    if json:
+        import json as json_module
+
+        print_json(json_module.dumps(document, indent=1, ensure_ascii=False))
+    else:
+        print_result(document)
+    return result.verdict.exit_code
+
+
+def execute(command: Sequence[str]) -> Executed:
+    """Run one command line of `align` in this process; what it prints is kept.
+
+    A fault of mindalign itself is one of this command: what other rungs found stays, and they go on.
+    """
+    from align.cli.main import INTERRUPTED, internal_error, main
+    from align.errors import AlignError
+    from align.runs.climb_ladder import Executed
+
+    output, errors = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            code = main(command)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        code = AlignError.exit_code
+        errors.write(internal_error(type(error), error, error.__traceback__))
+    if code > INTERRUPTED:
+        raise KeyboardInterrupt
+    return Executed(code, output.getvalue(), errors.getvalue())
+
+
+def announce(name: str, result: RungResult | None) -> None:
+    """Tell on a terminal which rung is being run, and how it ended."""
+    if not sys.stderr.isatty():
+        return
+    if result is None:
+        tell(f"{name} ...", err=True)
+    else:
+        tell(f"{name}: {result.state} ({result.seconds or 0:.0f} s)", err=True)
+
+
+# `align report`: notebook, page and summary of a run folder; or what a pull request and a CI system show of it.
+
+
+def report_command(
+    run_folder: Annotated[
+        Path,
+        typer.Argument(metavar="RUN_DIR", help="Run folder: of `align run` (align-run), or of commands with --run."),
+    ],
+    no_html: Annotated[bool, typer.Option("--no-html", help="Write the notebook without the HTML page.")] = False,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="Write this for a pull request, and no notebook.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write this for a CI system, and no notebook.")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Write report.ipynb (executed), report.html and report.json into a run folder.
+
+    The exit code is that of the verdict over all rungs, as `align run` has it where the folder holds its rungs.
+    """
+    if markdown is not None or junit is not None:
+        return _export(run_folder, markdown, junit, json=json)
+    from align.cli.shared import progress_bar
+    from align.core.verdicts import Outcome
+    from align.report.write_report import write_report
+
+    with progress_bar() as progress:
+        paths = write_report(run_folder, html=not no_html, progress=progress)
+    text = paths.summary.read_text(encoding="utf-8")
+
+    import json as json_module
+
+    summary = json_module.loads(text)
+    if json:
+        print_json(text.rstrip("\n"))
+    else:
+        from align.report.show_result import print_result
+
+        print_result(summary)
+        for path in (paths.notebook, paths.html, paths.summary):
+            if path is not None:
+                tell(f"Written: {run_folder / path.name}")
+    return Outcome(summary["outcome"]).exit_code
+
+
+def _export(run_folder: Path, markdown: Path | None, junit: Path | None, *, json: bool) -> int:
+    """Write a run for other programs; nothing else is written."""
+    from align.cli.shared import finish
+    from align.report.write_exports import write_exports
+
+    ladder = write_exports(run_folder, markdown=markdown, junit=junit)
+    if json:
+        return finish(ladder, ladder.verdict, {}, None, json=True)
+    from align.report.show_result import print_verdict
+
+    print_verdict(ladder.verdict)
+    for path in (markdown, junit):
+        if path is not None:
+            tell(f"Written: {path}")
+    return ladder.verdict.exit_code
+
+
+# `align fix`: the confirmed changes of a port as a patch, applied and undone.
+
+LOCK = ".mindalign.fix.lock"
+PROGRAM = "from align.cli.main import run; run()"
+
+
+def fix_command(  # noqa: PLR0913 - one parameter an option
+    reference: ReferenceArgument = None,
+    port: Annotated[
+        str | None, typer.Argument(metavar="PORT", help="The port, by default the candidate of the project file.")
+    ] = None,
+    inputs: BatchesOption = None,
+    made: InputSpecsOption = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of --input.")] = None,
+    candidate_inputs: CandidateInputsOption = None,
+    reference_checkpoint: ReferenceCheckpointOption = None,
+    candidate_checkpoint: CandidateCheckpointOption = None,
+    map_file: MapOption = None,
+    reference_device: ReferenceDeviceOption = None,
+    candidate_device: CandidateDeviceOption = None,
+    reference_dtype: ReferenceDtypeOption = None,
+    candidate_dtype: CandidateDtypeOption = None,
+    candidate_mode: CandidateModeOption = None,
+    limit: LimitsOption = None,
+    patch: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the patch into this file.")] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Make the changes, and run everything again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Put back what the last --apply changed.")] = False,
+    project: ProjectOption = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("--run", metavar="DIR", help="Run folder: its results, the backup, and copies of packages."),
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Write the confirmed changes of a port as a patch of its source; with --apply make them and say what remains.
+
+    Files of the project are changed, and kept in the run folder first. An installed package stays as it is: a copy of
+    it in the run folder is changed. Without --apply nothing is changed.
+    """
+    from align.errors import UsageError
+
+    given = {
+        "inputs": inputs,
+        "input": made,
+        "seed": seed,
+        "candidate-inputs": candidate_inputs,
+        "reference-checkpoint": reference_checkpoint,
+        "candidate-checkpoint": candidate_checkpoint,
+        "map": map_file,
+        "reference-device": reference_device,
+        "candidate-device": candidate_device,
+        "reference-dtype": reference_dtype,
+        "candidate-dtype": candidate_dtype,
+        "candidate-mode": candidate_mode,
+        "limit": limit,
+    }
+    if apply and undo:
+        raise UsageError.of("fix_usage.apply_and_undo")
+    typed = [*_typed(given)]
+    job = _job_to_undo(project, run) if undo else _job((reference, port), typed, project, run)
+    with _held(job.run):
+        result = _undone(job) if undo else _fixed(job, patch, apply=apply)
+    settings = _sides_of(job, result)
+    hand_over(result, made_from(settings), job.run, json)
+    return 0 if result.verdict is None else result.verdict.exit_code
+
+
+def _typed(given: Mapping[str, object]) -> Iterator[str]:
+    """The options that were given, as `align forward` takes them."""
+    for name, value in given.items():
+        for one in value if isinstance(value, list) else [value]:
+            if one is not None:
+                yield from (f"--{name}", str(one))
+
+
+def _job(sides: tuple[str | None, str | None], typed: list[str], project: Path | None, run: Path | None) -> FixJob:
+    """What is asked for: two models, a project, or a run folder."""
+    from align.errors import UsageError
+    from align.fixes.fix_job import job_of_folder, job_of_models, job_of_project
+    from align.runs.project_file import NAME, ProjectSide
+
+    reference, port = sides
+    if reference is not None and port is not None:
+        named = ["--project", str(project)] if project is not None else []
+        settings = find_settings(project) if project is not None else find_nothing()
+        return job_of_models(ProjectSide(model=port), [reference, port, *typed, *named], run, settings)
+    if reference is not None:
+        raise UsageError.of("fix_usage.one_model", name=reference)
+    if typed:
+        raise UsageError.of("fix_usage.options_of_models", names=[one for one in typed if one.startswith("--")])
+    settings = find_settings(project)
+    if settings.file is not None:
+        return job_of_project(settings, settings.file, run)
+    if run is None:
+        raise UsageError.of("fix_usage.nothing_named", file=NAME)
+    return job_of_folder(run)
+
+
+def _job_to_undo(project: Path | None, run: Path | None) -> FixJob:
+    """The run folder to undo a fix in; what the project names need not be there."""
+    from align.core.about import RUN_FOLDER
+    from align.fixes.fix_job import FixJob, job_of_project
+
+    settings = find_settings(project, with_overlays=False)
+    if settings.file is not None:
+        return job_of_project(settings, settings.file, run)
+    return FixJob(settings.candidate, run or Path(RUN_FOLDER), Path.cwd(), (), (), ())
+
+
+def find_nothing() -> Project:
+    """The settings of no project file."""
+    from align.runs.project_file import Project
+
+    return Project()
+
+
+def _held(run: Path) -> AbstractContextManager[None]:
+    """Hold the run folder against another fix; the commands that it runs hold it themselves."""
+    from align.runs.run_folder import RunFolder
+    from align.traces.folder_lock import folder_lock
+
+    RunFolder.create(run)
+    return folder_lock(run / LOCK, run, "run")
+
+
+def _fixed(job: FixJob, patch: Path | None, *, apply: bool) -> FixResult:
+    from align.fixes.fix_port import apply_fix, plan_fix
+    from align.fixes.plan_changes import patch_files
+
+    planned = plan_fix(job, execute)
+    if patch is not None:
+        from align.core.atomic_files import atomic_writer
+
+        for path, content in patch_files(planned.changes, patch).items():
+            with atomic_writer(path) as stream:
+                stream.write(content)
+    if not apply or not planned.changes.changes:
+        return planned.result
+    if sys.stderr.isatty():
+        from align.words.catalogue import say
+
+        tell(say("fix.running", command=f"align {shlex.join(job.again)}"), err=True)
+    return apply_fix(planned, run_in_fresh_process)
+
+
+def _undone(job: FixJob) -> FixResult:
+    from align.fixes.fix_port import undo_fix
+
+    return undo_fix(job)
+
+
+def run_in_fresh_process(command: Sequence[str], first_on_path: Path | None) -> Executed:
+    """Run one command line of `align` in a process of its own, with a folder first on its import path."""
+    from align.runs.climb_ladder import Executed
+
+    paths = [str(first_on_path)] if first_on_path is not None else []
+    known = os.environ.get("PYTHONPATH", "")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*paths, *([known] if known else [])])}
+    done = subprocess.run(  # noqa: S603 - this program itself
+        [sys.executable, "-c", PROGRAM, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+    )
+    return Executed(done.returncode, done.stdout, done.stderr)
+
+
+def _sides_of(job: FixJob, result: FixResult) -> Project:
+    """Both sides, as what the result was made from."""
+    settings = find_nothing()
+    sides = {"reference": result.reference or None, "candidate": result.candidate or job.candidate.model}
+    return replace(settings, **{name: replace(getattr(settings, name), model=model) for name, model in sides.items()})
+
+
+# `align plugins`: what is installed, what is missing, and how to get it.
+
+
+def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
+    """List frameworks, formats of checkpoints, logs, dumps and settings, and model families; say what can be used."""
+    from align.core.registry import INSTALL_HINT, plugin_states
+    from align.rules.model_families import model_families
+
+    rows = []
+    for state in plugin_states(try_import=False):
+        hint = "; ".join(INSTALL_HINT.get(package, f"pip install {package}") for package in state.missing)
+        rows.append(
+            {
+                "room": state.kind,
+                "name": state.plugin.name,
+                "summary": state.plugin.summary,
+                "state": f"missing: {hint}" if state.missing else "ready",
+            }
+        )
+    families = (
+        {"room": "families", "name": one.name, "summary": one.about, "state": "ready"} for one in model_families()
+    )
+    rows.extend(families)
+    if json:
+        import json as json_module
+
+        print_json(json_module.dumps(rows, indent=1))
+    else:
+        from align.report.show_result import print_plugins
+
+        print_plugins(rows)
+    return 0

@@ -1,1 +1,0 @@
-"""The commands that compare training: its start, one step, the loss."""

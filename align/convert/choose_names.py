@@ -1,0 +1,360 @@
+"""Which name becomes which: by a map, a record, models, a family, or the file alone, and in which direction.
+
+Whose names the source has, its format says; where it does not, the names do. Whose names the target has, the
+destination's suffix says, or the user (`target`). Nothing about names is decided silently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from align.checkpoints.names_in_file import (
+    REASONS,
+    FrameworkName,
+    NamingDirection,
+    averaged_copies,
+    check_kept,
+    check_target,
+    declared_framework,
+    exporter_warnings,
+    naming_direction,
+    shared_prefixes,
+    source_framework,
+    teacher_copies,
+    training_state,
+    with_file_names,
+    without_prefixes,
+    without_wrappers,
+    wrapper_words,
+)
+from align.convert.given_map import EndFrameworks, choose_direction, names_known
+from align.convert.plan_conversion import default_fill, plan_conversion, with_counted_steps
+from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
+from align.errors import InputsError, MapError, OpenNamesError, UsageError
+from align.models.open_side import open_side
+from align.names.infer_names import map_from_file
+from align.names.map_one_side import layer_kinds, model_faults, model_warnings
+from align.rules.training_rules import training_state_rules
+from align.words.catalogue import say, sentence, texts
+from align.words.message_words import counted, first_few
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from align.convert.given_map import TwoWayMap
+    from align.core.checkpoints import Checkpoint, StoredTensor
+    from align.core.parameters import Parameter, ParameterSet
+    from align.names.infer_names import InferredNames
+    from align.names.map_result import MapResult
+    from align.rules.layer_rules import TargetFamily
+    from align.rules.model_families import ModelFamily
+
+    Tensors = Mapping[str, StoredTensor]
+    Way = Callable[[Tensors], "ChosenNames"]
+
+
+@dataclass(frozen=True, slots=True)
+class NameRequest:
+    """What the user said of names; everything may be left out."""
+
+    name_map: NameMap | Path | str | None = None
+    source_model: str | None = None
+    target_model: str | None = None
+    family: str | None = None
+    target: TargetFamily | None = None
+    layers: tuple[str, ...] = ()
+    strip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenNames:
+    """The map from the file's names, prefixes included, to those to write, and whose names these are.
+
+    `fills` are tensors that the target has and the source lacks; `ties` names of targets known to be one tensor, by
+    a record; `origin` says in words where the map comes from.
+    """
+
+    name_map: NameMap
+    framework: FrameworkName
+    warnings: tuple[str, ...] = ()
+    fills: tuple[Fill, ...] = ()
+    ties: tuple[tuple[str, ...], ...] = ()
+    origin: str = ""
+
+
+def choose_names(
+    checkpoint: Checkpoint, request: NameRequest, destination_framework: FrameworkName | None
+) -> ChosenNames:
+    """Decide the names; `destination_framework` is None where the destination's format does not tell.
+
+    Raises UsageError, OpenNamesError, MapError or InputsError, each with everything that stands against it.
+
+    >>> import numpy, tempfile
+    >>> from align.checkpoints.open_checkpoint import open_checkpoint
+    >>> path = Path(tempfile.mkdtemp(), "mindspore.npz")
+    >>> numpy.savez(path, **{"net.bn.gamma": numpy.ones(3), "net.bn.beta": numpy.zeros(3)})
+    >>> chosen = choose_names(open_checkpoint(path), NameRequest(strip=("net",)), "torch")
+    >>> [(pair.source, pair.target) for pair in chosen.name_map.pairings]
+    [('net.bn.gamma', 'bn.weight'), ('net.bn.beta', 'bn.bias')]
+    """
+    _check_request(request)
+    check_target(request.target, destination_framework)
+    names = without_prefixes(checkpoint.tensors, request.strip)
+    tensors = {name: checkpoint.tensors[was] for name, was in names.items()}
+    source, telling = source_framework(checkpoint.metadata, tensors)
+    state = training_state(checkpoint.tensors, training_state_rules(), source)
+    beside = {name: state[was] for name, was in names.items() if was in state}
+    task = _Task(checkpoint, request, source, destination_framework, {name: tensors[name] for name in beside})
+    way = _told_way(task)
+    weights = {name: tensor for name, tensor in tensors.items() if name not in beside}
+    chosen = _without(beside, _with_or_without_prefix(way, weights) if way else _by_file(task, weights))
+    fills, name_map = _filled(chosen)
+    paired = {pairing.source for pairing in name_map.pairings}  # a map or model may know them as parameters
+    fills = with_counted_steps(fills, {name: tensors[name] for name in beside if name not in paired})
+    told_by_names = telling and request.source_model is None
+    taken = [sentence("checkpoint_note.taken_as_mindspore", names=telling)] if told_by_names else []
+    warnings = [*taken, *exporter_warnings(tensors)]
+    return replace(
+        chosen,
+        name_map=with_file_names(name_map, names),
+        fills=fills,
+        warnings=(
+            *warnings,
+            *chosen.warnings,
+            *_copy_warnings(checkpoint, {names.get(name, name) for name in paired}),
+            *_fill_warnings(fills),
+        ),
+    )
+
+
+def _copy_warnings(checkpoint: Checkpoint, paired: Container[str]) -> Iterator[str]:
+    """What to do about averaged copies of the weights: that they are there is said with all that is left out."""
+    copies = averaged_copies(checkpoint.tensors, training_state_rules())
+    if found := [(name, weight) for name, weight in copies.items() if weight]:
+        name, weight = found[0]
+        key = "convert_warning.copies_stay" if name in paired else "convert_warning.copies_left_out"
+        yield sentence(key, count=len(found), copy=name, weight=weight)
+    teachers = teacher_copies(checkpoint.tensors, training_state_rules())
+    if found := [(name, weight) for name, weight in teachers.items() if name in paired]:
+        name, weight = found[0]
+        yield sentence("convert_warning.teachers_stay", count=len(found), copy=name, weight=weight)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What was asked, and whose names stand at both ends as far as the files tell.
+
+    `beside` are tensors that are no weights: each way leaves them out, but for those that it knows by name.
+    """
+
+    checkpoint: Checkpoint
+    request: NameRequest
+    source: FrameworkName
+    destination: FrameworkName | None
+    beside: Tensors
+
+    def known_beside(self, known: Container[str]) -> Tensors:
+        """Those tensors beside the weights that a map or a model has."""
+        return {name: tensor for name, tensor in self.beside.items() if name in known}
+
+
+def _told_way(task: _Task) -> Way | None:
+    """How the names of the file's tensors are found by what the user gave; None if that is nothing."""
+    request = task.request
+    if request.name_map is not None:
+        from align.convert.given_map import read_given_map
+
+        return partial(_by_map, task, read_given_map(request.name_map))
+    if request.family is not None:
+        from align.rules.model_families import read_family
+
+        return partial(_by_family, task, read_family(request.family))
+    if request.source_model is None:
+        return None
+    if request.target_model is not None:
+        from align.names.map_parameters import map_parameters
+
+        return partial(_by_models, task, map_parameters(request.source_model, request.target_model))
+    side = open_side(request.source_model)
+    return partial(_by_model, task, side.reader.read_parameters(side.model, side.label))
+
+
+def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
+    way = naming_direction(task.source, task.request.target, task.destination)
+    if way.family is None:
+        return _kept(task, way, tensors)
+    try:
+        inferred = map_from_file(tensors, way.family, task.request.layers)
+    except OpenNamesError as error:
+        from align.names.map_one_side import recognise_families
+
+        for known in recognise_families(tensors, task.source):  # suggested and not taken: the port may be another one
+            error.hint += say("names_usage.known_family", about=known.family.about, name=known.name)
+        raise
+    return _inferred(inferred, way, sentence("names_origin.file"))
+
+
+def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
+    rules = two_way.rules
+    named = {name for source, target, _ in rules.all_names for name in (source, target)}
+    named |= {name for name in task.beside if rules.drop_of("source", name)}
+    tensors = {**tensors, **task.known_beside(named)}
+    wanted: FrameworkName | None = "torch" if task.request.target == "torch" else task.destination
+    found = choose_direction(two_way, tensors, EndFrameworks(declared_framework(task.checkpoint.metadata), wanted))
+    label = rules.label
+    if found.problems:
+        sources, targets = names_known(two_way, tensors)
+        facts = {"label": label, "count": len(tensors), "sources": sources, "targets": targets}
+        raise MapError(say("given_map.known", **facts), found.problems)
+    back = found.backwards and task.source == "mindspore"
+    framework = wanted or found.name_map.frameworks[1] or ("torch" if back else "mindspore")
+    origin = f"{label}, followed back" if found.backwards else label
+    return ChosenNames(found.name_map, framework, found.warnings, found.fills, found.ties, origin)
+
+
+def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenNames:
+    way = naming_direction(task.source, task.request.target, task.destination)
+    origin = f"the family {family.name}"
+    if way.family is None:
+        raise UsageError.of("names_usage.family_says_nothing", path=task.checkpoint.path)
+    from align.names.map_one_side import map_from_family
+
+    return _inferred(map_from_family(family, tensors, way.family), way, origin)
+
+
+def _by_model(task: _Task, model: ParameterSet, tensors: Tensors) -> ChosenNames:
+    tensors = {**tensors, **task.known_beside(model.names)}
+    _check_model(task, model.label, model.parameters, tensors)
+    source = FRAMEWORKS.get(model.framework or "", task.source)
+    way = naming_direction(source, task.request.target, task.destination)
+    origin = f"the model {model.label}"
+    if way.family is None:
+        return replace(_kept(task, way, tensors), origin=origin)
+    chosen = _inferred(map_from_file(tensors, way.family, task.request.layers, layer_kinds(model)), way, origin)
+    return replace(chosen, warnings=(*chosen.warnings, *model_warnings(model, tensors)))
+
+
+def _by_models(task: _Task, models: MapResult, tensors: Tensors) -> ChosenNames:
+    tensors = {**tensors, **task.known_beside([parameter.name for parameter in models.source_parameters])}
+    _check_model(task, models.source.label, models.source_parameters, tensors)
+    origin = sentence("names_origin.models", source=models.source.label, target=models.target.label)
+    if problems := plan_conversion(tensors, models.name_map).problems:
+        hint = say("given_map.not_complete", source=models.source.label, target=models.target.label)
+        raise MapError(origin, problems, hint)
+    framework = FRAMEWORKS.get(models.target.framework or "", task.destination or "mindspore")
+    check_target(framework if framework == "torch" else "nn", task.destination)
+    return ChosenNames(models.name_map, framework, origin=origin)
+
+
+def _inferred(inferred: InferredNames, way: NamingDirection, origin: str) -> ChosenNames:
+    return ChosenNames(inferred.name_map, way.framework, inferred.warnings, inferred.fills, origin=origin)
+
+
+def _kept(task: _Task, way: NamingDirection, tensors: Tensors) -> ChosenNames:
+    """Every name as it is, and nothing left out."""
+    if task.request.layers:
+        raise UsageError.of("names_usage.layer_says_nothing", path=task.checkpoint.path)
+    if way.source == "mindspore":
+        check_kept(task.request.target, tensors)
+    pairings = tuple(Pairing(name, name, "file", 1.0) for name in {**tensors, **task.beside})
+    name_map = NameMap(f"{way.source} file", way.framework, pairings)
+    words = wrapper_words(without_wrappers(tensors))
+    said = (sentence("convert_warning.wrapper_stays", words=words),) if words else ()
+    return ChosenNames(name_map, way.framework, said, origin=sentence("names_origin.kept"))
+
+
+def _without(beside: Mapping[str, str], chosen: ChosenNames) -> ChosenNames:
+    """What is beside the weights and was not mentioned is left out, which is said."""
+    name_map = chosen.name_map
+    named = {p.source for p in name_map.pairings} | {drop.name for drop in name_map.dropped if drop.side == "source"}
+    drops = (Dropped(name, "source", reason) for name, reason in beside.items() if name not in named)
+    name_map = replace(name_map, dropped=(*name_map.dropped, *drops))
+    left_out: dict[str, list[str]] = {}
+    for drop in name_map.dropped:
+        if drop.name in beside and drop.reason in REASONS:  # a record may have left it out before
+            left_out.setdefault(drop.reason, []).append(drop.name)
+    said = (
+        f"{reason}: {counted(len(names), 'tensor')} NOT CONVERTED ({first_few(names)})"
+        for reason, names in left_out.items()
+    )
+    return replace(chosen, name_map=name_map, warnings=(*chosen.warnings, *said))
+
+
+def _with_or_without_prefix(way: Way, tensors: Tensors) -> ChosenNames:
+    """What the way makes of the names, or of the names without a prefix that all share, if only these fit.
+
+    Raises what the names as they are raise, if none fit.
+    """
+    try:
+        return way(tensors)
+    except (MapError, InputsError):
+        for prefix in shared_prefixes(tensors):
+            names = without_prefixes(tensors, (prefix,))
+            if chosen := _if_it_fits(way, {name: tensors[was] for name, was in names.items()}):
+                said = sentence("convert_warning.without_prefix", prefix=prefix)
+                name_map = with_file_names(chosen.name_map, names)
+                return replace(chosen, name_map=name_map, warnings=(said, *chosen.warnings))
+        if chosen := _without_inner_wrappers(way, tensors):
+            return chosen
+        raise
+
+
+def _without_inner_wrappers(way: Way, tensors: Tensors) -> ChosenNames | None:
+    for inner in (False, True):
+        names = {new: was for was, new in without_wrappers(tensors, inner=inner).items()}
+        words = wrapper_words(names)
+        chosen = _if_it_fits(way, {name: tensors[was] for name, was in names.items()}) if words else None
+        if chosen:
+            said = sentence("convert_warning.without_wrapper", words=words)
+            name_map = with_file_names(chosen.name_map, names)
+            return replace(chosen, name_map=name_map, warnings=(said, *chosen.warnings))
+    return None
+
+
+def _if_it_fits(way: Way, tensors: Tensors) -> ChosenNames | None:
+    try:
+        return way(tensors)
+    except (MapError, InputsError):
+        return None
+
+
+def _check_model(task: _Task, label: str, parameters: Sequence[Parameter], tensors: Tensors) -> None:
+    if faults := model_faults(parameters, tensors):
+        raise InputsError(*texts("names_usage.other_model", path=task.checkpoint.path, label=label), faults=faults)
+
+
+def _check_request(request: NameRequest) -> None:
+    """Refuse options that do not go together, or that would be idle."""
+    given = {"--map": request.name_map, "--family": request.family, "--source-model": request.source_model}
+    several = [option for option, value in given.items() if value is not None]
+    if len(several) > 1:
+        raise UsageError.of("names_usage.several", options=several)
+    if request.target_model is not None and request.source_model is None:
+        raise UsageError.of("names_usage.target_model_alone")
+    for what, decided, target in (
+        ("a map", request.name_map is not None, request.target in ("nn", "mint")),
+        ("--target-model", request.target_model is not None, request.target is not None),
+        ("--family", request.family is not None, request.target in ("nn", "mint")),
+    ):
+        idle = [option for option, value in (("--target", target), ("--layer", request.layers)) if value]
+        if decided and idle:
+            raise UsageError.of("names_usage.idle", options=idle, what=what)
+
+
+def _filled(chosen: ChosenNames) -> tuple[tuple[Fill, ...], NameMap]:
+    """Beside the fills so far, those of dropped targets that have a default."""
+    drops = {drop.name: default_fill(drop.name) for drop in chosen.name_map.dropped if drop.side == "target"}
+    fills = tuple(fill for fill in drops.values() if fill is not None)
+    dropped = tuple(drop for drop in chosen.name_map.dropped if drop.side == "source" or drops[drop.name] is None)
+    return (*chosen.fills, *fills), replace(chosen.name_map, dropped=dropped)
+
+
+def _fill_warnings(fills: Iterable[Fill]) -> Iterable[str]:
+    reasons: dict[str, list[str]] = {}
+    for fill in fills:
+        reasons.setdefault(fill.reason, []).append(fill.name)
+    for reason, names in reasons.items():
+        yield sentence("convert_warning.filled", count=len(names), reason=reason, names=names)

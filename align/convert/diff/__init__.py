@@ -1,1 +1,0 @@
-"""Two checkpoints tensor by tensor."""

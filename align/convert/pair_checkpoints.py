@@ -1,0 +1,540 @@
+"""Checkpoints that are held against each other: opened, under the names that they pair by, and their tensors paired.
+
+A conversion knows only its source and must not lose anything; a diff has both sides and lists what has no counterpart.
+So a map is followed the way on which more tensors meet, and a name that one side lacks is no fault of the map. Tensors
+pair by a name map with its transforms, or by equal names; never by position, suffix or shape.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from align.checkpoints.inspect_checkpoint import refuse_placeholders
+from align.checkpoints.names_in_file import (
+    matched_without_wrappers,
+    shared_prefixes,
+    source_framework,
+    state_beside_weights,
+    without_prefixes_of_all,
+    without_wrappers,
+    wrapper_words,
+)
+from align.checkpoints.open_checkpoint import open_checkpoint, open_trusted
+from align.convert.plan_conversion import transformed_tensor
+from align.convert.thresholds import FEW_EQUAL_NAMES, REASONS_SHOWN
+from align.core.name_map import Dropped, Pairing
+from align.core.piece_transforms import apart_from_whole
+from align.core.transforms import Reshape
+from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
+from align.errors import CannotRunError, MapError
+from align.words.catalogue import joined, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from align.convert.given_map import DirectedMap, TwoWayMap
+    from align.core.checkpoints import Checkpoint, StoredTensor
+    from align.core.name_map import FrameworkName, NameMap, SideName
+    from align.core.parameters import Shape
+    from align.core.traces import Measurement
+    from align.core.transforms import Transform
+    from align.measure.measure_arrays import RunningSums
+    from align.names.user_rules import NameRules
+
+    Tensors = Mapping[str, StoredTensor]
+    Lone = dict[str, str]
+
+
+MATCHED = sentence("diff_warning.without_wrappers")
+# What torch.nn.utils.parametrizations calls the parts of a weight, and what its weight_norm and spectral_norm did.
+NEWER_PARTS = {"original0": "_g", "original1": "_v", "original": "_orig", "0._u": "_u", "0._v": "_v"}
+_NEWER = re.compile(r"\bparametrizations\.(\w+)\.(original[01]?|0\._[uv])$")
+
+
+def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
+    """Open one side; a hint names the option that chooses the entry of this side."""
+    try:
+        checkpoint = (open_trusted if trust_pickle else open_checkpoint)(path, key)
+        refuse_placeholders(checkpoint)
+        return checkpoint
+    except CannotRunError as error:
+        error.hint = error.hint.replace("--key", option)
+        raise
+
+
+def without_prefixes(sides: Sequence[Checkpoint], strip: Sequence[str]) -> list[Checkpoint]:
+    """Both sides with their tensors under the names without the prefixes."""
+    if not strip:
+        return list(sides)
+    names = without_prefixes_of_all([side.tensors for side in sides], strip)
+    return [
+        replace(side, tensors={new: replace(side.tensors[was], name=new) for new, was in own.items()})
+        for side, own in zip(sides, names, strict=True)
+    ]
+
+
+def one_file(reference: Path | str, candidate: Path | str, keys: tuple[str | None, str | None]) -> str:
+    """What to say where both sides are one file, or one entry of one; "" where they are not."""
+    same = keys[0] == keys[1] and Path(reference).exists() and Path(reference).samefile(candidate)
+    return sentence("diff_warning.one_file", file=str(reference)) if same else ""
+
+
+def without_lone_state(sides: Sequence[Checkpoint], two_way: TwoWayMap | None) -> tuple[list[Checkpoint], Lone]:
+    """The sides without what is no weight and not in all of them, unless the map has it; and those names, with reasons.
+
+    A file that a training wrote counts steps, for example, and one from before the training does not.
+    """
+    common = set.intersection(*(set(side.tensors) for side in sides))
+    known = {name for pair in two_way.rules.all_names for name in pair[:2]} if two_way else set()
+    ends: tuple[SideName, SideName] = ("source", "target")
+    lone: Lone = {}
+    left = []
+    for side in sides:
+        own = {one: why for one, why in state_beside_weights(side).items() if one not in common and one not in known}
+        if two_way is not None:  # what it leaves out has a reason of its own there
+            own = {one: why for one, why in own.items() if not any(two_way.rules.drop_of(end, one) for end in ends)}
+        lone |= own
+        left.append(replace(side, tensors={one: tensor for one, tensor in side.tensors.items() if one not in own}))
+    return left, lone
+
+
+def two_way_map(name_map: NameMap | Path | str | None) -> TwoWayMap | None:
+    """The map that a user gave, if any; raises what reading it raises."""
+    if name_map is None:
+        return None
+    from align.convert.given_map import read_given_map
+
+    return read_given_map(name_map)
+
+
+def pair_checkpoints(
+    ours: Checkpoint, theirs: Checkpoint, two_way: TwoWayMap | None
+) -> tuple[Checkpoint, Checkpoint, Sequence[str], TensorPairs]:
+    """Both sides under the names that they pair by, what there is to say of these, and the pairs.
+
+    Without a map, names pair if they are equal; where one side has torch's names and the other MindSpore's, as the map
+    of both files pairs them, if that pairs more.
+    """
+    whole = ours, theirs
+    (ours, theirs), lone = without_lone_state(whole, two_way)
+    if two_way is not None:
+        ours, theirs, said, pairs = _paired_by_map(two_way, ours, theirs)
+        return ours, theirs, said, pairs.without(lone)
+    inferred = _inferred_pairs(*whole)
+    ours, wrapped = _as_named_by(ours, theirs)
+    ours, in_parts = _with_parts_as(ours, theirs)
+    pairs = pair_tensors(ours.tensors, theirs.tensors).without(lone)
+    if inferred is not None and inferred.comparable > pairs.comparable:
+        return *whole, (sentence("diff_warning.mapped", count=len(inferred.pairs)),), inferred
+    return ours, theirs, tuple(filter(None, [wrapped, in_parts, naming_warning(pairs)])), pairs
+
+
+def _inferred_pairs(ours: Checkpoint, theirs: Checkpoint) -> TensorPairs | None:
+    """The pairs by the map that the files alone tell, where they have the names of two frameworks; else None.
+
+    Equal names that it leaves open belong together, where their shapes differ by axes of length 1 at most.
+    """
+    if _framework(ours) == _framework(theirs) and _framework(ours, {}) == _framework(theirs, {}):
+        return None
+    from align.names.map_parameters import map_checkpoints
+
+    name_map = map_checkpoints(ours, theirs)
+    pairs = pair_tensors(ours.tensors, theirs.tensors, name_map)
+    alike = [
+        Pairing(name, name, "name", 1.0, Reshape(theirs.tensors[name].shape))
+        for name in pairs.missing
+        if name in pairs.extra and _without_ones(ours.tensors[name].shape) == _without_ones(theirs.tensors[name].shape)
+    ]
+    name_map = replace(name_map, pairings=(*name_map.pairings, *alike))
+    return replace(pair_tensors(ours.tensors, theirs.tensors, name_map), inferred=name_map)
+
+
+def _framework(side: Checkpoint, metadata: Mapping[str, str] | None = None) -> FrameworkName:
+    """Whose names a file has, by its format unless other metadata are given, then by its names: mint's are torch's."""
+    return source_framework(side.metadata if metadata is None else metadata, side.tensors)[0]
+
+
+def _without_ones(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size != 1)
+
+
+def _paired_by_map(
+    two_way: TwoWayMap, ours: Checkpoint, theirs: Checkpoint
+) -> tuple[Checkpoint, Checkpoint, Sequence[str], TensorPairs]:
+    try:
+        way = _map_between(two_way, ours, theirs)
+    except CannotRunError:
+        ours, theirs, said = _unwrapped(ours, theirs)
+        if not said:
+            raise
+        way = _map_between(two_way, ours, theirs)
+        way = replace(way, warnings=(said, *way.warnings))
+    return ours, theirs, way.warnings, pair_tensors(ours.tensors, theirs.tensors, way.name_map)
+
+
+def _map_between(two_way: TwoWayMap, ours: Checkpoint, theirs: Checkpoint) -> DirectedMap:
+    """Follow the map from the reference's names to the candidate's, in the direction in which more tensors meet.
+
+    `dropped` holds what is left out on both sides, tensors that a conversion fills among them; `warnings` name the
+    reference's tensors for which the map has no counterpart, by reason. Raises MapError for a map that contradicts
+    itself or has the names of neither side, CannotRunError for a side that has none of the names to which it leads.
+    """
+    from align.convert.given_map import follow_backward, follow_forward
+
+    reference, candidate = ours.tensors, theirs.tensors
+
+    def meeting(way: DirectedMap) -> tuple[int, int, int]:
+        found = pair_tensors(reference, candidate, way.name_map)
+        return found.comparable, len(found.pairs), -len(found.missing) - len(found.extra)
+
+    ways = (follow(two_way, reference) for follow in (follow_forward, follow_backward))
+    way = max((_with_drops(way, two_way.rules, reference, candidate) for way in ways), key=meeting)
+    if way.problems:
+        raise MapError(two_way.rules.label, way.problems)
+    if not meeting(way)[1]:
+        raise _of_other_names(two_way, ours, theirs)
+    return replace(way, warnings=tuple(_warnings(two_way, way)))
+
+
+def _of_other_names(two_way: TwoWayMap, ours: Checkpoint, theirs: Checkpoint) -> CannotRunError:
+    """The side that lacks the names to which those of the other lead is at fault, and not the map."""
+    from align.convert.given_map import follow_backward, follow_forward
+
+    for known, other in ((ours, theirs), (theirs, ours)):
+        for follow in (follow_forward, follow_backward):
+            pairings = follow(two_way, known.tensors).name_map.pairings
+            if wanted := [pairing.target for pairing in pairings if pairing.source in known.tensors]:
+                facts = {"path": other.path, "other": known.path, "map": two_way.rules.label}
+                return CannotRunError.of("diff_error.other_names", wanted=wanted, names=list(other.tensors), **facts)
+    return MapError.of_one(two_way.rules.label, "diff_error.names_of_neither", sides=[str(ours.path), str(theirs.path)])
+
+
+def _with_drops(way: DirectedMap, rules: NameRules, reference: Tensors, candidate: Tensors) -> DirectedMap:
+    sides: tuple[SideName, SideName] = ("target", "source") if way.backwards else ("source", "target")
+    dropped = (*_dropped(rules, sides[0], reference, "source"), *_dropped(rules, sides[1], candidate, "target"))
+    return replace(way, name_map=replace(way.name_map, dropped=dropped))
+
+
+def _dropped(rules: NameRules, side: SideName, names: Tensors, end: SideName) -> Iterator[Dropped]:
+    for name in names:
+        if drop := rules.drop_of(side, name):
+            yield Dropped(name, end, drop[0])
+
+
+def _warnings(two_way: TwoWayMap, way: DirectedMap) -> Iterator[str]:
+    if way.backwards:
+        yield sentence("diff_warning.followed_back", map=two_way.rules.label)
+    reasons: dict[str, list[str]] = {}
+    for one in way.name_map.unmatched:
+        if one.side == "source":
+            reasons.setdefault(one.reason, []).append(one.name)
+    for reason, names in list(reasons.items())[:REASONS_SHOWN]:
+        yield sentence("diff_warning.map_says_nothing", names=names, reason=reason)
+
+
+def _as_named_by(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]:
+    """The reference under the candidate's names, where these differ by what wrappers put there, and what that is."""
+    parts = zip(_weights_and_state(ours), _weights_and_state(theirs), strict=True)
+    names = {was: new for own, other in parts for was, new in matched_without_wrappers(own, other).items()}
+    words = wrapper_words(names)
+    return (_renamed(ours, names), f"{MATCHED}: {words}") if words else (ours, "")
+
+
+def _with_parts_as(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]:
+    """The reference with the parts of weights under the candidate's names, where one side has those of older torch."""
+    lone = {_older(name): name for name in theirs.tensors if name not in ours.tensors}
+    open_names = [name for name in ours.tensors if name not in theirs.tensors]
+    of_theirs = {lone[_older(name)]: name for name in open_names if _older(name) in lone}
+    names = {own: other for other, own in of_theirs.items()}
+    said = sentence("diff_warning.older_parts", count=len(names)) if names else ""
+    return _renamed(ours, {name: names.get(name, name) for name in ours.tensors}), said
+
+
+def _older(name: str) -> str:
+    """The name of a part of a weight as torch 1 has it: `fc.parametrizations.weight.original0` is `fc.weight_g`."""
+    return _NEWER.sub(lambda found: f"{found[1]}{NEWER_PARTS[found[2]]}", name)
+
+
+def _unwrapped(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, Checkpoint, str]:
+    both = [
+        {name: name for name in state} | without_wrappers(weights, inner=True)
+        for weights, state in map(_weights_and_state, (ours, theirs))
+    ]
+    words = ", ".join(filter(None, map(wrapper_words, both)))
+    return _renamed(ours, both[0]), _renamed(theirs, both[1]), f"{MATCHED}: {words}" if words else ""
+
+
+def _weights_and_state(side: Checkpoint) -> tuple[list[str], list[str]]:
+    """The names of its weights and of what stands beside them, where a count hides no wrapper."""
+    state = state_beside_weights(side)
+    return [name for name in side.tensors if name not in state], list(state)
+
+
+def _renamed(side: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
+    return replace(side, tensors={names[name]: replace(one, name=names[name]) for name, one in side.tensors.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPair:
+    """One tensor on both sides; `made` is the reference's as the map makes it, None with the `problem` if it cannot."""
+
+    reference: StoredTensor
+    candidate: StoredTensor
+    made: StoredTensor | None
+    problem: str = ""
+
+    @property
+    def comparable(self) -> tuple[StoredTensor, StoredTensor] | None:
+        """Both sides, None if the shapes are not equal: nothing is ever broadcast."""
+        return (self.made, self.candidate) if self.made and self.made.shape == self.candidate.shape else None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPairs:
+    """Pairs in the reference's order, names without a counterpart, and names that are left out, with reasons.
+
+    `inferred` is the map by which they pair where both files told it, and no user gave one.
+    """
+
+    pairs: tuple[TensorPair, ...]
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+    dropped: Lone
+    inferred: NameMap | None = None
+
+    @property
+    def comparable(self) -> int:
+        """How many pairs have equal shapes."""
+        return sum(pair.comparable is not None for pair in self.pairs)
+
+    def without(self, lone: Lone) -> TensorPairs:
+        """The same, where `lone` names were left out before."""
+        return replace(self, dropped=self.dropped | lone)
+
+
+def pair_tensors(
+    reference: Mapping[str, StoredTensor], candidate: Mapping[str, StoredTensor], name_map: NameMap | None = None
+) -> TensorPairs:
+    """Pair by the map, or by equal names without one."""
+    pairings = (Pairing(name, name, "name", 1.0) for name in reference) if name_map is None else name_map.pairings
+    targets: dict[str, list[Pairing]] = {}
+    for pairing in pairings:
+        if pairing.target in candidate:
+            targets.setdefault(pairing.source, []).append(pairing)
+    pairs = tuple(
+        _pair(tensor, candidate[pairing.target], pairing.transform)
+        for name, tensor in reference.items()
+        for pairing in targets.get(name, ())
+    )
+    drops = _drops(name_map)
+    ours, theirs = {pair.reference.name for pair in pairs}, {pair.candidate.name for pair in pairs}
+    left, right = drops["source"].keys() - ours, drops["target"].keys() - theirs
+    dropped = {name: drops["source"][name] for name in reference if name in left}
+    dropped |= {name: drops["target"][name] for name in candidate if name in right}
+    named = ours | left, theirs | right
+    return TensorPairs(
+        pairs,
+        tuple(name for name in reference if name not in named[0]),
+        tuple(name for name in candidate if name not in named[1]),
+        dropped,
+    )
+
+
+def judge_pair(pair: TensorPair, sums: RunningSums | None) -> TensorDifference:
+    """Say what a pair differs by; `sums` is None where the shapes differ."""
+    made = pair.made or pair.reference
+    measurement = sums.result(pair.candidate.shape) if sums is not None else None
+    return TensorDifference(
+        reference=pair.reference.name,
+        candidate=pair.candidate.name,
+        reference_shape=made.shape,
+        candidate_shape=pair.candidate.shape,
+        reference_dtype=made.dtype,
+        candidate_dtype=pair.candidate.dtype,
+        outcome=_outcome(measurement, made.dtype == pair.candidate.dtype),
+        identical=sums is not None and sums.identical and made.dtype == pair.candidate.dtype,
+        measurement=measurement,
+        note=pair.problem,
+    )
+
+
+def judge_diff(tensors: Sequence[TensorDifference], pairs: TensorPairs, same: str = "") -> Verdict:
+    """Aligned if every tensor has a counterpart of its shape and dtype with equal values.
+
+    `same` is what to say of a file that is both sides. Names of two frameworks that no map pairs are not compared.
+    """
+    coverage = Coverage("tensors", len(tensors), len(pairs.dropped), len(pairs.missing), len(pairs.extra))
+    if not tensors:
+        return Verdict(Outcome.NOT_COMPARED, sentence("diff_verdict.nothing_common"), coverage)
+    differing = sum(tensor.outcome != "equal" for tensor in tensors)
+    identical = sum(tensor.identical for tensor in tensors)
+    parts = [sentence("diff_verdict.differ", count=differing, tensors=len(tensors))] if differing else []
+    parts += [sentence("diff_verdict.missing", count=len(pairs.missing))] if pairs.missing else []
+    parts += [sentence("diff_verdict.extra", count=len(pairs.extra))] if pairs.extra else []
+    if pairs.inferred is not None and not differing and pairs.missing and pairs.extra:
+        reason = sentence("diff_verdict.names_open", missing=[*pairs.missing], extra=[*pairs.extra], count=len(tensors))
+        return Verdict(Outcome.NOT_COMPARED, reason, coverage)
+    if parts:
+        return Verdict(Outcome.NOT_ALIGNED, sentence("diff_verdict.unlike", parts=parts, identical=identical), coverage)
+    equal = _all_equal(len(tensors), identical)
+    return Verdict(Outcome.ALIGNED, joined("; ", [equal, same] if same else [equal]), coverage)
+
+
+def _all_equal(count: int, identical: int) -> str:
+    if identical < count:
+        key = "diff_verdict.one_equal" if count == 1 else "diff_verdict.all_equal"
+        return sentence(key, count=count, identical=identical)
+    return sentence("diff_verdict.one_identical") if count == 1 else sentence("diff_verdict.all_identical", count=count)
+
+
+def naming_warning(pairs: TensorPairs) -> str:
+    """A hint where hardly any names are equal, though both sides have many: a prefix to take off, or a map."""
+    common = len(pairs.pairs)
+    fewer = common + min(len(pairs.missing), len(pairs.extra))
+    if not fewer or common >= FEW_EQUAL_NAMES * fewer:
+        return ""
+    counts = {"common": common, "count": fewer}
+    for names, others in ((pairs.missing, pairs.extra), (pairs.extra, pairs.missing)):
+        for prefix in shared_prefixes(names):
+            if len({name.removeprefix(prefix) for name in names} & set(others)) >= FEW_EQUAL_NAMES * fewer:
+                return sentence("diff_warning.strip", prefix=prefix, **counts)
+    return sentence("diff_warning.few_in_common", **counts)
+
+
+def _pair(reference: StoredTensor, candidate: StoredTensor, transform: Transform) -> TensorPair:
+    change, part = apart_from_whole(transform)
+    try:
+        if part is not None:
+            candidate = transformed_tensor(candidate, candidate.name, part.inverse(None, None))
+        return TensorPair(reference, candidate, transformed_tensor(reference, candidate.name, change))
+    except ValueError as error:
+        return TensorPair(reference, candidate, None, str(error))
+
+
+def _drops(name_map: NameMap | None) -> dict[str, dict[str, str]]:
+    drops: dict[str, dict[str, str]] = {"source": {}, "target": {}}
+    for drop in name_map.dropped if name_map else ():
+        drops[drop.side][drop.name] = drop.reason
+    return drops
+
+
+def _outcome(measurement: Measurement | None, same_dtype: bool) -> TensorOutcome:
+    if measurement is None:
+        return "shapes differ"
+    if measurement.mismatched:
+        return "values differ"
+    return "equal" if same_dtype else "dtypes differ"
+
+
+# Two checkpoints compared tensor by tensor, and what training did to the tensors of two sides.
+
+TensorOutcome = Literal["equal", "values differ", "dtypes differ", "shapes differ"]
+UpdateOutcome = Literal[
+    "same",
+    "one factor apart",
+    "decay differs",
+    "updates differ",
+    "reference only",
+    "candidate only",
+    "neither moved",
+    "without influence",
+    "not finite",
+    "shapes differ",
+]
+ALIKE = frozenset({"same", "neither moved", "without influence"})
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDifference:
+    """One tensor of two checkpoints: what it differs by. Shape and dtype of the reference are those after the map.
+
+    `outcome` names the gravest difference; `identical` says whether all bits are equal, which -0.0 against 0.0 are not,
+    though equal. `measurement` is None where the shapes differ; `note` says why no shape could be had.
+    """
+
+    reference: str
+    candidate: str
+    reference_shape: Shape
+    candidate_shape: Shape
+    reference_dtype: str
+    candidate_dtype: str
+    outcome: TensorOutcome
+    identical: bool
+    measurement: Measurement | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDiff(ShownResult):
+    """Two checkpoints compared tensor by tensor, in the reference's order.
+
+    `missing` and `extra` map names without a counterpart in the candidate and in the reference to dtype and shape.
+    `dropped` were left out by the map, with its reasons. `unchanged` lists what is equal bit for bit, None where that
+    was not asked for. `strip` are prefixes that were taken off the names.
+    """
+
+    result_kind = "diff"
+    reference: str
+    candidate: str
+    reference_format: str
+    candidate_format: str
+    tensors: tuple[TensorDifference, ...]
+    missing: dict[str, str]
+    extra: dict[str, str]
+    dropped: dict[str, str]
+    warnings: tuple[str, ...]
+    verdict: Verdict
+    unchanged: tuple[str, ...] | None = None
+    strip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDifference:
+    """The update of one pair: what each side's values moved by, the reference's after the map.
+
+    `reference_moved` and `candidate_moved` are root mean squares of the updates. `relative` is the norm of the
+    difference of the updates by the norm of the reference's, `limit` what it may be; None where there is no such norm.
+    `rounding` is the part of the limit that the units of the stored values make. `factor` is the candidate's update by
+    the reference's in the least squares sense, `beside_factor` what that leaves, relative to the candidate's update.
+    `decay` is the share of its values that the candidate takes off beyond the reference: the difference of the updates
+    is proportional to the values; None if it is not. `start` is the relative difference of the values before the step.
+    """
+
+    reference: str
+    candidate: str
+    shape: Shape
+    outcome: UpdateOutcome
+    reference_moved: float
+    candidate_moved: float
+    relative: float | None
+    limit: float | None
+    rounding: float | None
+    factor: float | None
+    beside_factor: float | None
+    decay: float | None
+    start: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatesDiff(ShownResult):
+    """The updates of two sides, those that are furthest off first.
+
+    `reference` and `candidate` are the files before and after. `factor` is the one by which all updates that differ
+    are apart, None if there is none. `missing` and `extra` are names without a counterpart in the candidate and in the
+    reference, `dropped` what the map leaves out, with its reasons.
+    """
+
+    result_kind = "updates"
+    reference: tuple[str, str]
+    candidate: tuple[str, str]
+    tensors: tuple[UpdateDifference, ...]
+    factor: float | None
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+    dropped: dict[str, str]
+    warnings: tuple[str, ...]
+    verdict: Verdict

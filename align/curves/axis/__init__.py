@@ -1,1 +1,0 @@
-"""Points on the true global step, windows and skipped steps made alike."""

@@ -1,1 +1,0 @@
-"""Criteria by name, and the noise that they are held against."""

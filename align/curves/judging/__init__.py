@@ -1,1 +1,0 @@
-"""Criteria, troubles and speed together: the verdict on two curves."""

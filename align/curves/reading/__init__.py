@@ -1,1 +1,0 @@
-"""Files and folders of logs: formats recognised, ranks distinguished, jobs split, resumed ones joined."""

@@ -1,1 +1,0 @@
-"""What would explain a fault, and whether the change mends it when tried."""

@@ -1,1 +1,0 @@
-"""Dumps compared: figures without tensors, parameters and their gradients, layers at fault, the verdict."""

@@ -1,1 +1,0 @@
-"""What a comparison could have shown, and the states in which it shows more."""

@@ -1,1 +1,0 @@
-"""Both models run, and the reference's own rounding noise."""

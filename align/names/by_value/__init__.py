@@ -1,1 +1,0 @@
-"""What values settle: equal tensors of two files, or a trial with distinct values."""

@@ -1,1 +1,0 @@
-"""What the names of one file alone tell: its layers, their target names, and what stays open."""

@@ -1,1 +1,0 @@
-"""The map file line by line: rules, ranges, faults."""

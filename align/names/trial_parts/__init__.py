@@ -1,1 +1,0 @@
-"""What trials run and see: both sides with distinct values, and what is kept of the tensors of a run."""

@@ -1,1 +1,0 @@
-"""What kinds share, and the longer parts of one."""

@@ -1,1 +1,0 @@
-"""The notebook and the page of a run folder."""

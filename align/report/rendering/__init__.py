@@ -1,1 +1,0 @@
-"""Blocks of text, their words, and how a terminal and a page show them."""

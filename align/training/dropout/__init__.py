@@ -1,1 +1,0 @@
-"""Dropout of both sides of a training step: their calls paired, masks replayed, what drops otherwise."""

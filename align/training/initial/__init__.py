@@ -1,1 +1,0 @@
-"""Initial values of both sides: drawn, held against each other, and named."""
