@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
+import json
+import os
 import re
+import subprocess
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
@@ -21,6 +25,7 @@ else:
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "align"
@@ -28,6 +33,17 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 MOST_ROOMS, MOST_MODULES = 24, 25
 MOST_PROSE, MOST_LINES = 8, 650
+MOST_IMPORTS = 0.06  # of all lines; 10 % where each thought had a file of its own
+# A reader who wants to know what a call does has as many files to open; comparable tools: 15 to 60.
+MOST_FILES = {"inspect": 40, "convert": 50, "loss": 60, "map": 65, "forward": 110, "step": 140}
+CALLS = {
+    "inspect": "inspect net.pth",
+    "convert": "convert net.pth net.ckpt",
+    "loss": "loss a.log b.log",
+    "map": "map original.py:model port.py:model",
+    "forward": "forward original.py:model port.py:model --inputs original.py:inputs",
+    "step": "step original.py:training port.py:training --batch original.py:batch",
+}
 # Not one room's: these hold all of them against something.
 ACROSS = {"attacks", "benchmarks", "conformance", "planted"}
 REGISTRY = PACKAGE / "core" / "registry.py"
@@ -150,6 +166,50 @@ def test_each_module_says_why_in_few_lines_and_stays_small() -> None:
     assert [path for path in modules() if not is_as_it_should_be(path)] == []
 
 
+def test_little_of_the_code_is_imports() -> None:
+    lines = [line for path in modules() for line in path.read_text(encoding="utf-8").splitlines()]
+    imports = [line for line in lines if re.match(r"\s*(?:from [\w.]+ import |import )", line)]
+    assert len(lines) > 50_000
+    assert len(imports) / len(lines) < MOST_IMPORTS
+
+
+def run_through(calls: list[str]) -> list[int]:
+    """The number of files of `align` that each call runs code of, in the current folder; modules and classes apart."""
+    import align.cli.main as command
+
+    counts = []
+    for call in calls:
+        files: set[str] = set()
+
+        def look(frame: FrameType, event: str, _: object, files: set[str] = files) -> None:
+            if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+                files.add(frame.f_code.co_filename)
+
+        sys.setprofile(look)
+        assert command.main(call.split()) in (0, 1), call
+        sys.setprofile(None)
+        counts.append(len([name for name in files if name.startswith(f"{PACKAGE}{os.sep}")]))
+    return counts
+
+
+@pytest.mark.frameworks
+def test_a_call_runs_through_no_more_files_than_a_reader_can_follow(tmp_path: Path) -> None:
+    for source in (ROOT / "examples" / "first_port").glob("*.py"):
+        (tmp_path / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    for log, shift in (("a.log", 0.0), ("b.log", 1e-3)):
+        lines = (f"step {step} loss {2 / (step + 1) + shift * (step > 100):.6f}\n" for step in range(200))
+        (tmp_path / log).write_text("".join(lines), encoding="utf-8")
+    code = (
+        f"import json, runpy, sys, torch; sys.path.insert(0, '.'); import original\n"
+        f"torch.save(original.model().state_dict(), 'net.pth')\n"
+        f"found = runpy.run_path({__file__!r})['run_through']({[*CALLS.values()]!r}); print(json.dumps(found))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    counts = dict(zip(CALLS, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    assert {name: count for name, count in counts.items() if count > MOST_FILES[name]} == {}, counts
+
+
 def test_tests_stand_where_the_rooms_do() -> None:
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")} - {ROOT / "tests"}
     places = {folder.relative_to(ROOT / "tests") for folder in folders}
@@ -174,7 +234,8 @@ def test_every_place_that_a_page_names_is_there(page: str) -> None:
     text = (ROOT / page if page == "README.md" else ROOT / "docs" / page).read_text(encoding="utf-8")
     named = re.findall(r"`((?:align|mappings|tests|docs)/[\w/.-]+)`", text)
     modules = re.findall(r"(?:from|import) (align(?:\.\w+)+)", text)
-    assert [name for name in named if not (ROOT / name).exists()] == []
+    if page != "extending.md":  # it names files that its reader makes, and has tests of its own
+        assert [name for name in named if not (ROOT / name).exists()] == []
     assert [name for name in modules if importlib.util.find_spec(name) is None] == []
 
 

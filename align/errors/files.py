@@ -185,7 +185,7 @@ class MappingRuleError(CannotRunError):
     WORD_LISTS = "expected tables of lists of words and nothing else"
 
     def __init__(self, path: Path | str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}", "CONTRIBUTING.md describes the rule files")
+        super().__init__(f"{path}: {reason}", "docs/extending.md describes the rule files")
 
 
 class PitfallFileError(CannotRunError):
@@ -193,7 +193,7 @@ class PitfallFileError(CannotRunError):
 
     def __init__(self, folder: Path | str, faults: Sequence[str]) -> None:
         message = with_lines(f"rules in {folder} break the schema", faults)
-        super().__init__(message, "CONTRIBUTING.md describes the rule files")
+        super().__init__(message, "docs/extending.md describes the rule files")
         self.faults = tuple(faults)
 
 

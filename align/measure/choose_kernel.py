@@ -93,7 +93,7 @@ def _kept(path: Path) -> Code | None:
 def _compiled(path: Path) -> Code:
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(path.parent)  # a second for each run would be too much
-    from align.measure.compiled_kernel import compile_loop
+    from align.measure.compiled_loop import compile_loop
 
     code = compile_loop()
     write_text(path, json.dumps(code))
@@ -104,7 +104,7 @@ def _compiled(path: Path) -> Code:
 def _cache_file() -> Path:
     """The file for this loop, this compiler and this processor; its folder is made."""
     llvm = importlib.import_module("llvmlite.binding")
-    source = resources.files("align.measure").joinpath("compiled_kernel.py").read_bytes()
+    source = resources.files("align.measure").joinpath("compiled_loop.py").read_bytes()
     host = f"{llvm.llvm_version_info} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
     key = hashlib.sha256(source + host.encode()).hexdigest()[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mindalign"

@@ -39,5 +39,5 @@ def test_the_page_names_every_option(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_contributing_page_shows_every_word_of_the_vocabulary() -> None:
     from align.rules.pitfalls import FORMS, JUDGES
 
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("### A pitfall")[1].split("### ")[0]
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").split("## A pitfall")[1].split("\n## ")[0]
     assert [name for name in (*FORMS, *JUDGES) if f"`{name}`" not in page] == []

@@ -14,7 +14,7 @@ from align.core.protocols import LayerSettings
 from align.errors import DestinationError, RunFolderError
 from align.measure.measure_arrays import measure
 from align.traces.manifest import MODEL_FILE, VALUES, read_model, write_model, write_values
-from align.traces.open_trace import NOISE, read_noise, write_noise
+from align.traces.open_trace import NOISE_FILE, read_noise, write_noise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,6 +87,6 @@ def test_the_reason_for_no_noise_comes_back(tmp_path: Path) -> None:
     "text", ["", "[]", '{"schema": "mindalign.noise/99"}', '{"schema": "mindalign.noise/1", "noise": {"a": {}}}']
 )
 def test_damaged_noise_is_one_clear_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / NOISE).write_text(text)
+    (tmp_path / NOISE_FILE).write_text(text)
     with pytest.raises(RunFolderError, match=r"noise\.json"):
         read_noise(tmp_path)

@@ -1,4 +1,4 @@
-"""Each recipe of CONTRIBUTING.md is followed: the files that it shows are written, and do what is said there."""
+"""Each recipe of docs/extending.md is followed: the files that it shows are written, and do what is said there."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ from align.rules.model_families import model_families
 from align.rules.pitfalls import pitfalls, read_pitfalls
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-ADDING = TEXT.partition("## Adding something is adding a file")[2].partition("\n## ")[0]
-RECIPES = dict(re.findall(r"^### ([^\n]+)\n(.*?)(?=^### |\Z)", ADDING, re.DOTALL | re.MULTILINE))
+TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+RECIPES = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", TEXT, re.DOTALL | re.MULTILINE))
 
 
 @pytest.fixture
