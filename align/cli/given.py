@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.errors import AlignError, UsageError
+from align.words.catalogue import LANGUAGES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -156,7 +157,8 @@ _QUOTED = re.compile(r"`[^`]*`|\balign [a-z-]+ [^;`]*")  # commands, which have 
 _REMARK = re.compile(r" \([^()]*\)")
 _BETWEEN = re.compile(r"; (?![^(]*\))")
 _OR = ", or "
-EVERYWHERE = frozenset({"--debug", "--help"})
+PROJECT = "align.toml"
+EVERYWHERE = frozenset({"--debug", "--help", "--lang"})
 # A command that runs one model calls so what others say of a side.
 _OF_ONE_SIDE = {f"--{side}-{what}": f"--{what}" for side in ("reference", "candidate")
                 for what in ("device", "dtype", "mode", "checkpoint")}  # fmt: skip
@@ -188,13 +190,24 @@ def _own_clause(clause: str, foreign: Collection[str]) -> str:
     return _OR.join(one for one in kept.split(_OR) if not options_in(one) & {*foreign})
 
 
+def language_of_project() -> str:
+    """The language that the project file of the current folder names, "" if there is none: read as text, in no time."""
+    try:
+        head = Path(PROJECT).read_text(encoding="utf-8", errors="replace").partition("\n[")[0]
+    except OSError:
+        return ""
+    found = re.search(r"""^language\s*=\s*["'](\w+)["']""", head, re.MULTILINE)
+    return found[1] if found and found[1] in LANGUAGES else ""
+
+
 @contextlib.contextmanager
 def own_hints(own: Collection[str], known: Collection[str]) -> Iterator[None]:
     """Let the errors of the block have hints that name options of the command alone."""
     try:
         yield
     except AlignError as error:
-        error.hint = own_hint(error.hint, own, known)
+        if (hint := own_hint(error.hint, own, known)) != error.hint:
+            error.hint = hint
         raise
 
 

@@ -19,20 +19,30 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from align.cli.given import claimed_folder, local_paths, own_hints, refuse_twice, require_given_files, typed_options
+from align.cli.given import (
+    claimed_folder,
+    language_of_project,
+    local_paths,
+    own_hints,
+    refuse_twice,
+    require_given_files,
+    typed_options,
+)
 from align.cli.output import open_streams, tell
 from align.core.about import __version__
 from align.core.atomic_files import NO_SPACE
-from align.errors import AlignError, UserCodeError
-from align.words.catalogue import say
+from align.errors import AlignError, UsageError, UserCodeError
+from align.words.catalogue import ENGLISH, LANGUAGES, VARIABLE, reader_language, say, speak, speaking
 from align.words.message_words import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType, TracebackType
 
-EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
-OF_A_FILE = "Hint: check the path, its permissions and the disk"
+EPILOG = (
+    "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. "
+    "--debug shows tracebacks, --lang zh speaks Chinese."
+)
 # What a call without a file is refused with where the system is at fault: no disk space, no folder for temporary files.
 OF_THE_SYSTEM = NO_SPACE | {errno.ENOENT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 TAKES_SEVERAL = frozenset({"--reference-runs"})
@@ -48,22 +58,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
+    before = speak(ENGLISH if _open_calls else "")  # what a command of a command says is read by align, not by a user
+    _open_calls.append(arguments)
     try:
-        code = _run([argument for argument in arguments if argument != "--debug"])
+        code = _run(_in_language([argument for argument in arguments if argument != "--debug"]))
         if sys.stdout is not None:
             sys.stdout.flush()  # a disk that is full says so now
     except AlignError as error:
         if debug:
             raise
-        tell(f"align: {error}", err=True)
+        tell(f"align: {error.in_language(reader_language())}", err=True)
         return error.exit_code
     except OSError as error:
         if debug or (error.filename is None and error.errno not in OF_THE_SYSTEM):
             raise
         place = "" if error.filename is None else f"{error.filename}: "
-        tell(f"align: {place}{error.strerror}\n{OF_A_FILE}", err=True)
+        with speaking():
+            hint = say("error.of_a_file")
+        tell(f"align: {place}{error.strerror}\n{hint}", err=True)
         return AlignError.exit_code
+    finally:
+        _open_calls.pop()
+        speak(before)
     return code
+
+
+_open_calls: list[list[str]] = []  # the command lines of the calls of `main` that run now
+
+
+def _in_language(arguments: list[str]) -> list[str]:
+    """The arguments without `--lang`, which chooses the reader's language, else that which `align.toml` names."""
+    for place, argument in enumerate(arguments):
+        name, given, value = argument.partition("=")
+        if name != "--lang":
+            continue
+        end = place + (1 if given else 2)
+        language = value if given else "".join(arguments[place + 1 : end])
+        if language not in LANGUAGES:
+            raise UsageError.of("cli_usage.language", language=language, known=[*LANGUAGES])
+        speak(language)
+        return [*arguments[:place], *arguments[end:]]
+    if len(_open_calls) == 1 and not os.environ.get(VARIABLE):
+        speak(language_of_project())
+    return arguments
 
 
 def _run(arguments: list[str]) -> int:

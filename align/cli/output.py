@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from align.words.catalogue import in_language, reader_language
 from align.words.message_words import harmless
 
 if TYPE_CHECKING:
@@ -34,12 +35,12 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
 def tell(text: str, *, err: bool = False) -> None:
     """Print lines for the eye, as all that is no result in blocks: harmless, and not longer than a line has use for."""
-    typer.echo(harmless(text), err=err)
+    typer.echo(harmless(in_language(text, reader_language())), err=err)
 
 
 def tell_in_place(text: str) -> None:
     """Show one line on standard error in the place of the one before it."""
-    typer.echo(f"\r{harmless(text)}", err=True, nl=False)
+    typer.echo(f"\r{harmless(in_language(text, reader_language()))}", err=True, nl=False)
 
 
 def print_json(text: str) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from align.core.piece_transforms import Crop, Pad, Part, Reorder, Slice
 from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
-from align.words.message_words import Sentence
+from align.words.catalogue import ENGLISH, in_language
+from align.words.message_words import Sentence, Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,6 +98,30 @@ def own_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if not name.endswith(ORIGIN)}
 
 
+def in_words(data: Any, language: str) -> Any:
+    """The plain data of a document with its sentences in another language, made of what stands beside them."""
+    if language == ENGLISH:
+        return data
+    if isinstance(data, list):
+        return [in_words(one, language) for one in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        name: value if name.endswith(ORIGIN) else _reworded(value, data.get(f"{name}{ORIGIN}"), language)
+        for name, value in data.items()
+    }
+
+
+def _reworded(value: Any, origin: Any, language: str) -> Any:
+    if isinstance(value, str) and isinstance(origin, dict):
+        return in_language(origin, language)
+    if isinstance(value, list) and isinstance(origin, list):
+        return [_reworded(one, its, language) for one, its in zip(value, origin, strict=True)]
+    if isinstance(value, dict) and isinstance(origin, dict):
+        return {name: _reworded(one, origin.get(name), language) for name, one in value.items()}
+    return in_words(value, language)
+
+
 def _object(fields: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in fields.items():
@@ -125,8 +150,8 @@ def _shown_fields(value_type: type) -> tuple[str, ...]:
 
 
 def _origin(value: Any) -> Any:
-    """The key and the facts of a sentence, sentences among the facts too; of other values the plain form."""
-    if isinstance(value, Sentence):
+    """The key and the facts of a text, texts among the facts too; of other values the plain form."""
+    if isinstance(value, Text):
         return {"key": value.key, "facts": {name: _origin(one) for name, one in value.facts.items()}}
     if isinstance(value, (list, tuple)):
         return [_origin(one) for one in value]

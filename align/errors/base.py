@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.errors.thresholds import ERROR_LINES
-from align.words.catalogue import texts
+from align.words.catalogue import ENGLISH, in_language, say, texts
 from align.words.message_words import counted
 
 if TYPE_CHECKING:
@@ -47,7 +47,12 @@ class AlignError(Exception):
         return cls(message, hint)
 
     def __str__(self) -> str:
-        return f"{self.message}\nHint: {self.hint}" if self.hint else self.message
+        return self.in_language(ENGLISH)
+
+    def in_language(self, language: str) -> str:
+        """What it says, in the reader's language as far as its texts come from a catalogue."""
+        message, hint = (in_language(text, language) for text in (self.message, self.hint))
+        return "".join((message, "\n", in_language(say("error.hint"), language), hint)) if hint else message
 
 
 class CannotRunError(AlignError):

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
-from align.core.json_data import to_json_data
+from align.core.json_data import in_words, to_json_data
 from align.core.progress import collector_paused
 from align.errors import RunFolderError
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table, shorten_path, verdict_block
@@ -29,7 +29,7 @@ from align.report.thresholds import (
     PAGE_WIDTH,
 )
 from align.runs.run_folder import schema_of
-from align.words.catalogue import say
+from align.words.catalogue import say, speaking
 from align.words.message_words import harmless
 from align.words.thresholds import LONGEST_SHOWN_LINE
 
@@ -62,7 +62,8 @@ MODULES = {kind: f"align.report.kinds.{module}" for module, kinds in KINDS.items
 @collector_paused()
 def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
     """Print the document of a result; `show_all` leaves nothing out. Raises RunFolderError for an unknown schema."""
-    print_blocks(result_blocks(document, show_all=show_all))
+    with speaking() as language:
+        print_blocks(result_blocks(in_words(document, language), show_all=show_all))
 
 
 def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -98,17 +99,19 @@ def _blocks(document: dict[str, Any], show_all: bool) -> list[Block]:
 
 def print_verdict(verdict: Verdict) -> None:
     """Print a verdict alone: outcome, reason, what it does not rest on, and what it rests on."""
-    print_blocks([verdict_block(to_json_data(verdict))])
+    with speaking() as language:
+        print_blocks([verdict_block(in_words(to_json_data(verdict), language))])
 
 
 def print_plugins(rows: Sequence[dict[str, str]]) -> None:
     """Print one row a plugin: its kind, name, summary and whether it can be used."""
-    columns = tuple(Column(say(f"plugins.{key}")) for key in ("room", "name", "summary", "state"))
-    shown = tuple(
-        Row((row["room"], row["name"], row["summary"], row["state"]), "good" if row["state"] == "ready" else "open")
-        for row in rows
-    )
-    print_blocks([Table(say("plugins.title"), columns, shown)])
+    with speaking():
+        columns = tuple(Column(say(f"plugins.{key}")) for key in ("room", "name", "summary", "state"))
+        shown = tuple(
+            Row((row["room"], row["name"], row["summary"], row["state"]), "good" if row["state"] == "ready" else "open")
+            for row in rows
+        )
+        print_blocks([Table(say("plugins.title"), columns, shown)])
 
 
 def _kind(document: dict[str, Any]) -> str:

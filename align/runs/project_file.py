@@ -34,6 +34,7 @@ from align.core.registry import file_models
 from align.curves.presets import pattern_faults, preset_faults, read_patterns, read_presets
 from align.errors import ProjectFileError
 from align.forward.forward_result import NO_ALLOWANCES, Allowances, allowance_faults, read_allowances
+from align.words.catalogue import LANGUAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,6 +143,10 @@ def read_project(path: Path) -> Project:
 def _faults(document: dict[str, Any]) -> Iterator[str]:
     for table, content in document.items():
         if table in _ALLOWED:
+            continue
+        if table == "language":
+            if content not in LANGUAGES:
+                yield f"language must be one of: {', '.join(LANGUAGES)}, not {content!r}"
             continue
         if table not in _KEYS:
             known = ", ".join(f"[{name}]" for name in sorted({*_KEYS, *_ALLOWED}))

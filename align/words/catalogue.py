@@ -8,10 +8,15 @@ of it. So another language is another folder. Texts are filled in by `str.format
 - `{names:few}` are the first few of a list, `{names:join ; }` all of them with `; ` between;
 - `{x:figure}` is a number of six digits, `NaN`, `Inf` or `-Inf`;
 - `{name:if , with {name}}` is the text behind `if ` where there is something, else nothing.
+
+What is measured is worded in English, and keeps its keys and facts. It is worded anew in the language of the reader
+(`speak`) where it leaves the program: in the terminal, a report, a notebook. So results do not hang on a language.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import string
 import sys
 from collections.abc import Mapping
@@ -20,7 +25,7 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.words.message_words import Sentence, counted, first_few
+from align.words.message_words import Sentence, Text, counted, first_few
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,23 +33,57 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ENGLISH = "en"
+LANGUAGES = (ENGLISH, "zh")
+VARIABLE = "ALIGN_LANG"
 Note = tuple[str, dict[str, Any]]  # the key of a text, and its facts: what to say, before it is worded
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # what documents hold in the place of such numbers
 
 
 def say(key: str, **facts: object) -> str:
-    """Return the text of a key such as `forward.title` with the facts filled in; raises KeyError for an unknown key."""
-    return _filled(key, facts, ENGLISH)
+    """Return the text of a key such as `forward.title` with the facts filled in; raises KeyError for an unknown key.
+
+    It is in English, and in the reader's language inside of `speaking`.
+    """
+    return Text(_filled(key, facts, _Spoken.now), key, facts)
 
 
 def texts(key: str, **facts: object) -> tuple[str, str]:
     """Return the two texts of a key, an error's message (or reason) and its hint, with the facts filled in."""
-    section, _, name = key.partition(".")
-    message, hint = (_Formatter(ENGLISH).vformat(text, (), facts) for text in catalogue()[section][name])
+    message, hint = (say(f"{key}#{place}", **facts) for place in (0, 1))
     return message, hint
+
+
+class _Spoken:
+    """The language of the reader, and the one that `say` uses now."""
+
+    reader = ""  # not chosen: that of the environment
+    now = ENGLISH
+
+
+def speak(language: str) -> str:
+    """Choose the reader's language; "" leaves it to the environment. Returns what was chosen before."""
+    before, _Spoken.reader = _Spoken.reader, language
+    return before
+
+
+def reader_language() -> str:
+    """The language that was chosen, else that of `ALIGN_LANG`, else that of messages in the locale, else English."""
+    wanted = (_Spoken.reader, os.environ.get(VARIABLE, ""), *map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG")))
+    first = next(filter(None, wanted), "")
+    return next((one for one in LANGUAGES if first.lower().startswith(one)), ENGLISH)
+
+
+@contextlib.contextmanager
+def speaking() -> Iterator[str]:
+    """Have `say` use the reader's language, which is given, for as long as the block runs."""
+    before, _Spoken.now = _Spoken.now, reader_language()
+    try:
+        yield _Spoken.now
+    finally:
+        _Spoken.now = before
 
 
 def sentence(key: str, **facts: Any) -> Sentence:
@@ -67,13 +106,16 @@ def joined(separator: str, parts: Sequence[str]) -> str:
 
 def word(section: str, name: str) -> str:
     """Return the text of a word that comes from data (an outcome, a source of limits); the word itself if unknown."""
-    return str(catalogue().get(section, {}).get(name.replace(" ", "_"), name))
+    return str(catalogue(_Spoken.now).get(section, {}).get(name.replace(" ", "_"), name))
 
 
 def in_language(given: str | Mapping[str, Any], language: str) -> str:
-    """Return a sentence, or the `key` and `facts` of one that a document keeps, in another language."""
-    if isinstance(given, Sentence):
-        given = {"key": given.key, "facts": given.facts}
+    """Return a text, or the `key` and `facts` of one that a document keeps, in another language.
+
+    What no catalogue knows, as that of another version, stays as it is.
+    """
+    if isinstance(given, Text):
+        return str(given) if language == ENGLISH else _filled(given.key, given.facts, language)
     return _filled(given["key"], given["facts"], language) if isinstance(given, Mapping) else given
 
 
@@ -83,7 +125,7 @@ def keys_of(text: str) -> set[str]:
     >>> keys_of(joined("; ", ["one", "other"]))
     {'sentence.joined'}
     """
-    return {text.key}.union(*map(_keys_of_fact, text.facts.values())) if isinstance(text, Sentence) else set()
+    return {text.key}.union(*map(_keys_of_fact, text.facts.values())) if isinstance(text, Text) else set()
 
 
 def _keys_of_fact(fact: object) -> set[str]:
@@ -99,16 +141,18 @@ def catalogue(language: str = ENGLISH) -> dict[str, dict[str, Any]]:
 
 @cache
 def _read(language: str) -> dict[str, dict[str, Any]]:
-    folder = Path(__file__).with_name(language)
     found: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob("*.toml")):
+    for path in sorted(Path(__file__).with_name(language).glob("*.toml")):
         found |= tomllib.loads(path.read_text(encoding="utf-8"))
     return found
 
 
 def _filled(key: str, facts: Mapping[str, Any], language: str) -> str:
-    section, _, name = key.partition(".")
-    template: str = catalogue(language)[section][name]
+    section, _, rest = key.partition(".")
+    name, _, place = rest.partition("#")
+    template = catalogue(language)[section][name]
+    if place:
+        template = template[int(place)]
     return _Formatter(language).vformat(template, (), facts) if facts else template
 
 
@@ -120,7 +164,7 @@ class _Formatter(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Format one fact; sentences among the facts are those of the language."""
-        if isinstance(value, (Sentence, dict)):
+        if isinstance(value, (Text, dict)):
             value = in_language(value, self._language)
         if isinstance(value, (list, tuple)):
             value = [in_language(one, self._language) for one in value]
@@ -128,6 +172,8 @@ class _Formatter(string.Formatter):
         own = _FORMATS.get(name)
         if value is None and own is not _if:  # stands within an `if`, whose text is made before it is left out
             return str(value)
+        if own is _counted and self._language != ENGLISH:
+            return f"{value:,} {rest.partition('/')[0]}"  # a measure word has no plural
         if own is None and format_spec and value in NOT_FINITE:
             value = float(value)
         return str(super().format_field(value, format_spec)) if own is None else own(value, rest)

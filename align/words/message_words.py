@@ -11,13 +11,15 @@ from align.words.thresholds import LONGEST_SHOWN_LINE, MOST_NAMES_COMPARED, NAME
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from typing_extensions import Self
 
-class Sentence(str):
+
+class Text(str):
     """Text with the `key` and the `facts` that give it, so that it can be made anew in another language.
 
-    Facts are numbers, strings, sentences, and lists of these.
+    Facts are numbers, strings, texts, and lists of these.
 
-    >>> one = Sentence("2 layers differ", "forward.layers_differ", {"count": 2})
+    >>> one = Text("2 layers differ", "forward.layers_differ", {"count": 2})
     >>> one, one.key, one.facts
     ('2 layers differ', 'forward.layers_differ', {'count': 2})
     """
@@ -26,7 +28,7 @@ class Sentence(str):
     key: str
     facts: Mapping[str, Any]
 
-    def __new__(cls, text: str, key: str, facts: Mapping[str, Any]) -> Sentence:
+    def __new__(cls, text: str, key: str, facts: Mapping[str, Any]) -> Self:
         """Keep the key and the facts beside the text."""
         self = super().__new__(cls, text)
         self.key, self.facts = key, facts
@@ -35,6 +37,12 @@ class Sentence(str):
     def __getnewargs__(self) -> tuple[str, str, Mapping[str, Any]]:  # type: ignore[override]
         """For copies and pickles."""
         return str(self), self.key, self.facts
+
+
+class Sentence(Text):
+    """A text of a result, whose document keeps the key and the facts beside it."""
+
+    __slots__ = ()
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
