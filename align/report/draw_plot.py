@@ -30,6 +30,7 @@ from align.report.plot_layers import (
     draw_error_by_depth,
     draw_gradient_norms,
     draw_update_sizes,
+    drawable_language,
     escape_dollars,
     house_style,
     integer_ticks,
@@ -49,7 +50,7 @@ from align.report.thresholds import (
     MARKED_POINTS,
     NAME_WIDTH,
 )
-from align.words.catalogue import say, word
+from align.words.catalogue import say, speaking, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -346,7 +347,7 @@ SUFFIX = ".png"
 
 def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
     """Draw one of `PLOTS` from a document of its kind; raises whatever the plotting library raises."""
-    with house_style():
+    with house_style(), speaking(drawable_language()):
         figure = PLOTS[name][1](document)
         if figure is None:
             return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from align.core.json_data import own_fields, to_json_data
+from align.core.json_data import in_words, own_fields, to_json_data
 from align.core.traces import capture_key
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
@@ -31,7 +31,7 @@ from align.runs.rung import (
     rungs,
     shown,
 )
-from align.words.catalogue import say, sentence, word
+from align.words.catalogue import say, sentence, spoken, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,10 +78,12 @@ def judged_run(path: Path | str) -> JudgedRun:
     """Return the rungs of a run folder; raises RunFolderError if it is none, is empty or holds a damaged result."""
     folder = RunFolder.open(Path(path))
     try:
-        climb = folder.read("ladder") or {}
+        climb = in_words(folder.read("ladder") or {}, spoken())
         climbed = list(_climbed(climb))
         kinds = dict.fromkeys([*KINDS, *(one.kind for one in climbed if one.kind)])
-        documents = {kind: document for kind in kinds if (document := folder.read(kind)) is not None}
+        documents = {
+            kind: in_words(document, spoken()) for kind in kinds if (document := folder.read(kind)) is not None
+        }
         found = _Results(folder, documents, str(climb.get("created", "")))
         states = (*map(found.as_it_is_now, climbed), *found.beside(climbed))
         newest = max(str(one["created"]) for one in (*documents.values(), *([climb] if climb else [])))

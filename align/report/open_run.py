@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import CHECKOUT, beside_package
-from align.core.json_data import own_fields, to_json_data
+from align.core.json_data import in_words, own_fields, to_json_data
 from align.core.verdicts import Outcome, ShownResult, Verdict
 from align.errors import ReportError, RunFolderError
 from align.names.map_export import COLUMNS, map_rows
@@ -19,7 +19,7 @@ from align.report.kinds.steps import SIDES, step_parameters
 from align.report.show_result import Shown, blocks_as_html, result_blocks
 from align.runs.run_folder import KINDS, LADDER, RunFolder, as_document
 from align.runs.rung import rungs
-from align.words.catalogue import say, word
+from align.words.catalogue import say, speaking, spoken, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,11 +47,15 @@ class RunView:
 
     folder: RunFolder
 
+    @speaking()
     def summary(self) -> Shown:
         """Show every rung with its verdict; a rung that was not run is shown as such."""
         style = f"<style>{read_template('report.css')}</style>"
-        return Shown(tuple(summary_blocks(to_json_data(summarize_run(self.folder.path)))), head=style)
+        return Shown(
+            tuple(summary_blocks(in_words(to_json_data(summarize_run(self.folder.path)), spoken()))), head=style
+        )
 
+    @speaking()
     def faults(self) -> Shown:
         """Show what each rung that failed or could not compare found: place, cause, line, what to write."""
         faulty = [rung for rung in judged_run(self.folder.path).rungs if rung.state in FAULTY]
@@ -62,29 +66,37 @@ class RunView:
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
+    def _read(self, kind: str) -> dict[str, Any] | None:
+        """A result, its sentences in the language that is spoken now."""
+        document = self.folder.read(kind)
+        return None if document is None else in_words(document, spoken())
+
+    @speaking()
     def headline(self, kind: str) -> Shown:
         """Show what a rung says first: for `forward` the first divergent layer, for `loss` where the curves part."""
-        document, run = self.folder.read(kind), self.folder.unfinished(kind)
+        document, run = self._read(kind), self.folder.unfinished(kind)
         if document is None:
             return _notice(say("rung.no_sections") if run is None else f"{unfinished_text(run)}.")
         before = [] if run is None else [Lines("", (say("rung.made_before", run=unfinished_text(run)),), "open")]
         return Shown((*before, *result_blocks(document)[:1]))
 
+    @speaking()
     def details(self, kind: str) -> Shown:
         """Show all that a rung says after its headline; every layer and every step.
 
         A rung that was not run has said so in its headline; here it shows nothing.
         """
-        document = self.folder.read(kind)
+        document = self._read(kind)
         if document is None:
             return Shown(())
         full = result_blocks(document, show_all=kind in LISTED_WHOLE)
         return Shown(tuple(full[1:]), tuple(result_blocks(document)[1:]))
 
+    @speaking()
     def beside(self, *kinds: str) -> Shown:
         """Show all that the results of these kinds say, those that there are; of all that are no rung of the ladder."""
         asked = kinds or tuple(kind for kind in KINDS if kind not in LADDER)
-        found = {kind: document for kind in asked if (document := self.folder.read(kind))}
+        found = {kind: document for kind in asked if (document := self._read(kind))}
         if not found:
             return _notice(say("rung.nothing_beside"))
         parts = [(_titled(kind, document), self.headline(kind), self.details(kind)) for kind, document in found.items()]
@@ -96,7 +108,8 @@ class RunView:
         if document is None:
             return Shown(())
         try:
-            return draw_plot(name, document) or _notice(say("plot.nothing"))
+            with speaking():
+                return draw_plot(name, document) or _notice(say("plot.nothing"))
         except PLOT_FAILURES as error:  # shown as such; it changes no verdict
             reason = f"{type(error).__name__}: {error}"
             return Shown((Lines("", (say("plot.failed", name=say(f"plot.{name}_title"), reason=reason),), "open"),))
@@ -106,6 +119,7 @@ class RunView:
         document = self.folder.read(kind)
         return Shown(()) if document is None else FRAMES[kind](document)
 
+    @speaking()
     def sources(self) -> Shown:
         """Show what every result was made from: files with their hashes, environments, inputs."""
         documents = {kind: document for kind in KINDS if (document := self.folder.read(kind)) is not None}
@@ -238,7 +252,8 @@ def result_html(result: Any) -> str:
     >>> "all names are there" in result_html(MapCheck("map.toml", "a", "b", (), (), verdict))
     True
     """
-    blocks = result_blocks(as_document(result, {}, hashed=False))
+    with speaking() as language:
+        blocks = result_blocks(in_words(as_document(result, {}, hashed=False), language))
     style = f"<style>{read_template('result.css')}</style>"
     return f'<div class="ma-result">{style}{blocks_as_html(headline_and_table(blocks))}</div>'
 

@@ -36,7 +36,7 @@ from align.report.page_blocks import block_html, embedded, facts_html, model_tre
 from align.report.show_result import result_blocks, with_pasted
 from align.report.thresholds import CARD_LINES, OPEN_CARDS
 from align.runs.rung import CAUSES
-from align.words.catalogue import say, word
+from align.words.catalogue import say, speaking, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,6 +66,7 @@ FACTS = {"rows": ("count",), "rows_of": ("shown", "count"), "show_open": ("count
 FACTS |= {"more_nodes": ("count",), "open_node": ("name",), "close_node": ("name",)}
 
 
+@speaking()
 def page_html(folder: RunFolder) -> str:
     """Return the page of a run folder, which loads nothing from anywhere.
 

@@ -20,7 +20,7 @@ from align.report.blocks import LOWEST_DECADE, as_float, format_number, format_p
 from align.report.kinds.culprits import is_culprit
 from align.report.kinds.steps import step_parameters
 from align.report.thresholds import HISTOGRAM_NAME_WIDTH, LAYER_NAME_LINES, MARKED_POINTS, NAME_WIDTH, STEP_NAME_LINES
-from align.words.catalogue import say
+from align.words.catalogue import ENGLISH, reader_language, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -99,6 +99,17 @@ def house_style() -> Iterator[None]:
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
         yield
+
+
+def drawable_language() -> str:
+    """The reader's language where a font that is installed has its letters, else English: no label is boxes."""
+    language = reader_language()
+    if language == ENGLISH:
+        return language
+    from matplotlib import font_manager
+
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return language if installed.intersection(STYLE["font.family"][1:]) else ENGLISH
 
 
 def new_axes(width: float, height: float, rows: tuple[float, ...] = (1.0,)) -> tuple[Any, list[Any]]:

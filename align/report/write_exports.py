@@ -17,7 +17,7 @@ from align.report.judged_run import judged_run, rung_title
 from align.report.kinds.ladder import FAULTY, culprit_lines, folded_culprits, next_steps, remedy_lines, rung_reason
 from align.report.show_result import blocks_as_text, result_blocks
 from align.report.thresholds import MARKDOWN_CELL_CHARACTERS, MARKDOWN_CHARACTERS, SHORT_TABLE_ROWS
-from align.words.catalogue import say, word
+from align.words.catalogue import say, speaking, word
 from align.words.message_words import printable
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from align.runs.rung import LadderResult, RungResult, RungState
 
 
+@speaking()
 def write_exports(run_folder: Path | str, *, markdown: Path | None = None, junit: Path | None = None) -> LadderResult:
     """Write what a pull request and a CI system show of a run folder, from what it holds; return its rungs.
 

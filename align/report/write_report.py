@@ -24,6 +24,7 @@ from align.errors import FrameworkMissingError, ReportError
 from align.report.open_run import read_template, summarize_run
 from align.report.thresholds import CELL_SECONDS, KERNEL_OUTPUT_SHOWN
 from align.runs.run_folder import RunFolder
+from align.words.catalogue import VARIABLE, reader_language
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +169,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     if (CHECKOUT / "pyproject.toml").is_file():
         known = os.environ.get("PYTHONPATH")
         extra["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *([known] if known else [])])
-    return {**os.environ, **extra}
+    return {**os.environ, VARIABLE: reader_language(), **extra}
 
 
 def _end_of_output(output: IO[bytes]) -> str:

@@ -76,10 +76,15 @@ def reader_language() -> str:
     return next((one for one in LANGUAGES if first.lower().startswith(one)), ENGLISH)
 
 
+def spoken() -> str:
+    """The language that `say` uses now."""
+    return _Spoken.now
+
+
 @contextlib.contextmanager
-def speaking() -> Iterator[str]:
-    """Have `say` use the reader's language, which is given, for as long as the block runs."""
-    before, _Spoken.now = _Spoken.now, reader_language()
+def speaking(language: str = "") -> Iterator[str]:
+    """Have `say` use a language, by default the reader's, for as long as the block runs, and give it."""
+    before, _Spoken.now = _Spoken.now, language or reader_language()
     try:
         yield _Spoken.now
     finally:
