@@ -32,11 +32,11 @@ from align.cli.output import open_streams, tell
 from align.core.about import __version__
 from align.core.atomic_files import NO_SPACE
 from align.errors import AlignError, UsageError, UserCodeError
-from align.words.catalogue import ENGLISH, LANGUAGES, VARIABLE, reader_language, say, speak, speaking
+from align.words.catalogue import ENGLISH, LANGUAGES, VARIABLE, phrases, reader_language, say, speak, speaking, word
 from align.words.message_words import harmless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType, TracebackType
 
 EPILOG = (
@@ -45,6 +45,16 @@ EPILOG = (
 )
 # What a call without a file is refused with where the system is at fault: no disk space, no folder for temporary files.
 OF_THE_SYSTEM = NO_SPACE | {errno.ENOENT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+# The commands in the order of a port's way.
+GROUPS = {
+    "begin": "init run fix report",
+    "weights": "map convert diff inspect",
+    "forward": "forward lint bisect repro capture trace validate generate",
+    "training": "step params initial check-determinism nonfinite hyperparameters",
+    "curves": "loss",
+    "devices": "doctor scan emulate export plugins",
+    "many": "batch",
+}
 TAKES_SEVERAL = frozenset({"--reference-runs"})
 LEAVE = os._exit  # align's own way out, whatever the user's code makes of that name
 INTERRUPTED = 128  # format: a shell's code for a program that a signal ended is this and the signal's number
@@ -105,7 +115,7 @@ def _in_language(arguments: list[str]) -> list[str]:
 
 def _run(arguments: list[str]) -> int:
     """Run the command and return its exit code; raises what it raises."""
-    command = _command_tree(tuple(importlib.import_module(str(__package__)).__path__))
+    command = _command_tree(tuple(importlib.import_module(str(__package__)).__path__), reader_language())
     typed = spread(arguments)
     try:
         with own_hints(*typed_options(command, typed)):
@@ -179,9 +189,12 @@ def internal_error(kind: type[BaseException], error: BaseException, trace: Trace
 
 
 @functools.cache  # to read the annotations of all commands takes 80 ms
-def _command_tree(_folders: tuple[str, ...]) -> Callable[..., object]:
+def _command_tree(_folders: tuple[str, ...], language: str) -> Callable[..., object]:
     """The commands in these folders as click runs them: calling the app itself would replace sys.excepthook."""
-    tree: Any = typer.main.get_command(build_app())
+    with speaking(language):
+        tree: Any = typer.main.get_command(build_app())
+    if language != ENGLISH:
+        _translate_help(tree, phrases(language))
     for parameter in (one for command in tree.commands.values() for one in command.params):
         # A file that may not be read is told by what reads it, with a hint; typer, or click before it, would have none.
         described = getattr(parameter, "type_descriptor", None)
@@ -191,8 +204,17 @@ def _command_tree(_folders: tuple[str, ...]) -> Callable[..., object]:
     return cast("Callable[..., object]", tree)
 
 
+def _translate_help(tree: Any, texts: Mapping[str, str]) -> None:
+    """Put what the help of the commands and their options says in another language; what has no text stays."""
+    tree.epilog = texts.get(tree.epilog, tree.epilog)
+    for command in (tree, *tree.commands.values()):
+        command.help = texts.get(command.help, command.help)
+        for parameter in command.params:
+            parameter.help = texts.get(parameter.help, parameter.help)
+
+
 def build_app() -> typer.Typer:
-    """Make the command tree out of the modules of both folders."""
+    """Make the command tree out of the modules of this room, in groups; one that no group names stands by itself."""
     app = typer.Typer(
         name="align",
         help="Prove that a port computes what its original computes: names, weights, layers, losses.",
@@ -202,7 +224,12 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(_options)
-    for name, command in sorted(_commands()):
+    commands = dict(sorted(_commands()))
+    for group, names in GROUPS.items():
+        for name in names.split():
+            panel = word("command_group", group)
+            app.command(name, rich_help_panel=panel)(_exiting(commands.pop(name.replace("-", "_"))))
+    for name, command in commands.items():
         app.command(name.replace("_", "-"))(_exiting(command))
     return app
 

@@ -104,6 +104,8 @@ def in_words(data: Any, language: str) -> Any:
         return data
     if isinstance(data, list):
         return [in_words(one, language) for one in data]
+    if isinstance(data, str):
+        return in_language(data, language)  # the reason of a rule
     if not isinstance(data, dict):
         return data
     return {

@@ -121,7 +121,17 @@ def in_language(given: str | Mapping[str, Any], language: str) -> str:
     """
     if isinstance(given, Text):
         return str(given) if language == ENGLISH else _filled(given.key, given.facts, language)
-    return _filled(given["key"], given["facts"], language) if isinstance(given, Mapping) else given
+    if isinstance(given, Mapping):
+        return _filled(given["key"], given["facts"], language)
+    return given if language == ENGLISH or " " not in given else phrases(language).get(given, given)
+
+
+@cache
+def phrases(language: str) -> dict[str, str]:
+    """English texts that stand in no catalogue (help, and the reasons of rules in `mappings/`) in another language."""
+    folder = Path(__file__).parent / "phrases" / language
+    tables = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))]
+    return {one["en"]: one[language] for table in tables for one in table["text"]}
 
 
 def keys_of(text: str) -> set[str]:
@@ -169,10 +179,10 @@ class _Formatter(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Format one fact; sentences among the facts are those of the language."""
-        if isinstance(value, (Text, dict)):
+        if isinstance(value, (str, dict)):
             value = in_language(value, self._language)
         if isinstance(value, (list, tuple)):
-            value = [in_language(one, self._language) for one in value]
+            value = [in_language(one, self._language) if isinstance(one, (str, dict)) else one for one in value]
         name, _, rest = format_spec.partition(" ")
         own = _FORMATS.get(name)
         if value is None and own is not _if:  # stands within an `if`, whose text is made before it is left out

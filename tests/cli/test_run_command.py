@@ -44,7 +44,7 @@ def test_a_failure_ends_with_1_and_says_where_what_printed_it_and_what_to_type_n
     told = capsys.readouterr().out
     assert told.startswith("curve: FAILED. ")
     assert "\n    cat align-run/shown/curve.txt\n" in told
-    assert told.endswith("correct that, then:\n    align run\n")
+    assert told.endswith("after the change, run:\n    align run\n")
     assert "NOT ALIGNED: curve failed" in told
     assert Path("align-run/shown/curve.txt").read_text().startswith("$ align loss torch.csv mindspore.csv")
 

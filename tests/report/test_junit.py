@@ -90,4 +90,4 @@ def test_what_to_do_about_a_command_that_could_not_run_and_the_line_that_lacks_a
     text = as_markdown(run)
     assert "weights: Hint: give --family" in text
     assert "no data; write under \\[data\\]: file" in text
-    assert "- correct that, then:  \n  `align run" in text
+    assert "- after the change, run:  \n  `align run" in text

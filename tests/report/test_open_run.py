@@ -8,7 +8,7 @@ def test_what_stands_beside_the_ladder_is_shown_with_both_sides_and_its_verdict(
     shown = open_run(samples.write_sample_run(tmp_path / "run", ("map", "diff"))).beside()._repr_html_()
     assert "difference of checkpoints" in shown
     assert "before.pth against after.ckpt" in shown
-    assert "45 compared" in shown
+    assert "Compared: 45" in shown
     assert "None of these" in repr(open_run(samples.write_sample_run(tmp_path / "other", ("map",))).beside())
 
 
@@ -70,7 +70,7 @@ def test_a_run_shows_its_ladder_by_itself_and_what_is_at_fault(climbed):
         "stale",
         "not available",
         "NOT ALIGNED",
-        "correct that, then:<br><code>align run",
+        "after the change, run:<br><code>align run",
     ):
         assert said in shown, said
     faults = run.faults()._repr_html_()

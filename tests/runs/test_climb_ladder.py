@@ -535,7 +535,7 @@ def test_the_map_is_named_where_what_is_left_is_to_be_paired(kind: str, change: 
     )
     steps = next_steps([rung], {"run_folder": "my runs"})
     assert any(step.endswith("cat 'my runs/map.toml'") for step in steps) is named
-    assert steps[-1].startswith("correct that, then:")
+    assert steps[-1].startswith("after the change, run:")
 
 
 def test_an_environment_with_other_switches_is_looked_at_again(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -621,7 +621,7 @@ def test_what_a_step_does_not_say_to_write_is_what_differs_in_the_settings() -> 
     layer = Culprit("key", "gradient-not-masked", "port.py:6")
     told = optimizer.explain((layer,), {"findings": [SETTING | {"part": "layer"}]})[0]
     assert (told.line, told.change) == ("port.py:6", SETTING["change"])
-    assert told.cause == "gradient-not-masked + has_bias=False in the place of bias=True"
+    assert told.cause == "gradient-not-masked + has_bias=False, where the reference has bias=True"
 
 
 def test_several_causes_that_one_change_of_one_line_mends_are_one_fault() -> None:

@@ -23,7 +23,7 @@ NEVER_ONE = {
     "culprit.unnamed", "culprit.unseen", "step.several", "step.several_apart", "step.agreeing",
     "plot.identical_elements",
 }  # fmt: skip
-CATALOGUES = sorted((Path(align.__file__).parent / "words").glob("*/*.toml"))
+CATALOGUES = sorted((Path(align.__file__).parent / "words" / "en").glob("*.toml"))
 
 
 def in_the_code(pattern):
