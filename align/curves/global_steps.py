@@ -205,13 +205,11 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: 
     inside, epochs = _in_order(inside, epochs)
     crossing = epochs[1:] > epochs[:-1]
     if not crossing.any():
-        hint = log.length_advice or StepsPerEpochError.GIVE_IT
-        raise UnknownEpochLengthError(log.label, say("log_fault.no_epoch"), hint)
+        raise UnknownEpochLengthError(log.label, say("log_fault.no_epoch"), log.length_advice)
     further = np.diff(inside)
     usual, onward = (np.count_nonzero(which & ~crossing) for which in (further == 1, further > 0))
     if 2 * usual <= onward:  # their median is not 1
-        hint = log.length_advice or StepsPerEpochError.GIVE_IT
-        raise UnknownEpochLengthError(log.label, say("log_fault.some_steps"), hint)
+        raise UnknownEpochLengthError(log.label, say("log_fault.some_steps"), log.length_advice)
     last, length = inside[:-1][crossing], int(inside.max())
     notes = [sentence("axis_note.largest_step", length=length)]
     if len(short := last[last != length]):
@@ -262,7 +260,6 @@ def _ordinals(shares: Floats) -> Integers:
 # apart, and only if it is so wide that a lost line would show.
 
 _DECIMALS = range(SHARE_LEAST_DECIMALS, SHARE_MOST_DECIMALS)
-KEEP_MORE_HINT = "compare a log that tells steps: the trainer's state file, or its output with the progress bars"
 
 
 def steps_from_shares(label: str, shares: Floats, length: float) -> tuple[Integers, tuple[str, ...]]:
@@ -316,7 +313,7 @@ def _evenly(
     distance = int(np.ceil(least.max() - EPOCH_SHARE_ROUNDING))
     if not (distance > unit + 2 * slack and distance <= most.min() + EPOCH_SHARE_ROUNDING < distance + 1):
         coarse = sentence("axis_fault.printed_alike", length=length, steps=unit)
-        raise StepsPerEpochError(label, reason or coarse, KEEP_MORE_HINT)
+        raise StepsPerEpochError(label, reason or coarse, say("log_error.tells_steps"))
     return places * distance, (sentence("axis_note.even_distance", distance=distance),)
 
 

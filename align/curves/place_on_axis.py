@@ -35,7 +35,7 @@ from align.errors import (
     UnorderedLogError,
     UsageError,
 )
-from align.words.catalogue import say, sentence
+from align.words.catalogue import joined, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -251,19 +251,19 @@ def _notes(fine: tuple[str, Curve], made: Averages, wide: tuple[str, Curve]) -> 
 def _unlike(reference: Curve, candidate: Curve, *, skipped: bool = False) -> UnlikeCurvesError:
     """Return why no value of one can be made of those of the other, and what would help."""
     reasons = [sentence("unlike_reason.values", reference=_span(reference), candidate=_span(candidate))]
-    hint = "log both sides the same way: every step, or means over the same number of steps"
+    hint = say("unlike_curves_hint.log_alike")
     if skipped:
         reasons.append(sentence("unlike_reason.skipped"))
-        hint = "log every step, to know which were skipped; align loss on one log lists them"
+        hint = say("unlike_curves_hint.log_every_step")
     for side, curve in (("reference", reference), ("candidate", candidate)):
         if curve.axis == "step" and "epoch" in curve.window.kind and np.all(spans_of(curve).starts == UNKNOWN):
             reasons.append(sentence("unlike_reason.epoch_length", side=side))
-            hint = f"give the number of steps in an epoch with --{side}-steps-per-epoch"
+            hint = say("unlike_curves_hint.epoch_length", side=side)
         elif curve.axis == "epoch" and curve.window == RAW:
-            hint = f"if the {side} prints the mean of an epoch, say so with --{side}-window 'epoch mean'"
+            hint = say("unlike_curves_hint.epoch_mean", side=side)
         elif curve.axis == "step" and curve.window == RAW and usual_distance(curve.steps) > 1:
             reasons.append(sentence("unlike_reason.too_few", side=side, every=usual_distance(curve.steps)))
-    return UnlikeCurvesError(reference.label, candidate.label, "; ".join(reasons), hint)
+    return UnlikeCurvesError(reference.label, candidate.label, joined("; ", reasons), hint)
 
 
 def _span(curve: Curve) -> str:

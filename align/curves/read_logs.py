@@ -188,7 +188,7 @@ def _recognised(paths: Sequence[Path], wanted: LogReadOptions, label: str) -> di
     if unknown and len(wanted.formats) > 1:
         raise UnknownLogError(unknown)
     if unknown:
-        hint = EmptyLogError.OWN_PATTERN if "pattern" in wanted.formats else EmptyLogError.ONE_FORMAT
+        hint = say("log_error.own_pattern") if "pattern" in wanted.formats else ""
         raise EmptyLogError(", ".join(unknown), [plugin.summary for plugin in wanted.formats.values()], hint)
     return found
 

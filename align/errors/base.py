@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.errors.thresholds import ERROR_LINES
-from align.words.catalogue import ENGLISH, in_language, say, texts
-from align.words.message_words import counted
+from align.words.catalogue import ENGLISH, catalogue, in_language, say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,13 +16,21 @@ if TYPE_CHECKING:
 
 def as_lines(lines: Sequence[str], most: int = ERROR_LINES) -> str:
     """The lines of a list, indented, each after a line break; of a long one the first, and how many more there are."""
-    more = [f"and {len(lines) - most:,} more"] if len(lines) > most else []
-    return "".join(f"\n  {line}" for line in (*lines[:most], *more))
+    more = [say("fault_list.more", count=len(lines) - most)] if len(lines) > most else []
+    return say("fault_list.lines", lines=[*lines[:most], *more])
 
 
 def with_lines(head: str, lines: Sequence[str], most: int = ERROR_LINES, what: str = "fault") -> str:
     """A message of several faults, whose first line says enough alone: a single fault, or how many are listed below."""
-    return f"{head}: {lines[0]}" if len(lines) == 1 else f"{head} ({counted(len(lines), what)}){as_lines(lines, most)}"
+    if len(lines) == 1:
+        return say("fault_list.one", head=head, fault=lines[0])
+    return say(f"fault_list.{what}", head=head, count=len(lines), lines=as_lines(lines, most))
+
+
+def noun(name: str) -> str:
+    """The name of a kind of file, or of what both sides should have, as a text; one without a text stays as it is."""
+    key = name.replace(" ", "_").lower()
+    return say(f"noun.{key}") if catalogue()["noun"].get(key) == name else name
 
 
 class AlignError(Exception):
@@ -77,5 +84,6 @@ class MissingFileError(CannotRunError):
     """A file or folder that should be there is not."""
 
     def __init__(self, path: Path | str, what: str, instead: str = "") -> None:
-        message = f"{path} is no {what}: {instead}" if instead else f"{what} not found: {path}"
-        super().__init__(message, "check the path; relative paths start at the current folder")
+        named, facts = noun(what), {"instead": instead} if instead else {}
+        key = "missing_file.something_else" if instead else "missing_file.not_found"
+        super().__init__(*texts(key, path=str(path), what=named, **facts))

@@ -13,8 +13,8 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from align.errors.base import CannotRunError, with_lines
-from align.words.catalogue import say
+from align.errors.base import CannotRunError, noun, with_lines
+from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,23 +26,17 @@ class SideError(CannotRunError):
 
     def __init__(self, side: str, reason: str, what: str = "model") -> None:
         if what != "model":
-            hint = "write `package.module:function` or `path/to/file.py:function`"
-            super().__init__(f"cannot take the {what} {side!r}: {reason}", hint)
+            super().__init__(*texts("model_error.cannot_take", what=noun(what), side=side, reason=reason))
             return
-        super().__init__(
-            f"cannot build the model {side!r}: {reason}",
-            "a side is `package.module:function` or `path/to/file.py:function`; "
-            "the function takes no arguments and returns the model",
-        )
+        super().__init__(*texts("model_error.cannot_build", side=side, reason=reason))
 
 
 class SharedModelError(CannotRunError):
     """Both sides are one model, or share tensors: what is done to the one would reach the other."""
 
-    def __init__(
-        self, sides: tuple[str, str], reason: str, hint: str = "let each function build a model of its own"
-    ) -> None:
-        super().__init__(f"{sides[0]} and {sides[1]} {reason}", hint)
+    def __init__(self, sides: tuple[str, str], reason: str, hint: str = "") -> None:
+        message, usual = texts("model_error.shared", reference=sides[0], candidate=sides[1], reason=reason)
+        super().__init__(message, hint or usual)
 
 
 class UserCodeError(CannotRunError):
@@ -51,7 +45,7 @@ class UserCodeError(CannotRunError):
     def __init__(self, what: str, error: BaseException) -> None:
         self.kind = failure_kind(error)
         self.happened = what_happened(error)
-        super().__init__(f"{what} failed: {self.happened}", failure_hint(self.kind))
+        super().__init__(say("model_error.failed", what=what, happened=self.happened), failure_hint(self.kind))
 
 
 class ModelFailedError(UserCodeError):
@@ -61,8 +55,8 @@ class ModelFailedError(UserCodeError):
     """
 
     def __init__(self, what: str, failure: ModelFailure, inputs: Mapping[str, str], error: BaseException) -> None:
-        given = ", ".join(f"{name} {what}" for name, what in inputs.items())
-        super().__init__(f"the {what} model, {failure}on inputs {given},", error)
+        given = [f"{name} {form}" for name, form in inputs.items()]
+        super().__init__(say("model_error.running", framework=what, where=failure.where, inputs=given), error)
         self.layer, self.failure = failure.layer, failure
         self.hint = hint_in_model(self.kind, failure)
 
@@ -79,8 +73,11 @@ class FrameworkMissingError(CannotRunError):
     """A framework or optional package that is needed is not installed, or is broken."""
 
     def __init__(self, package: str, install: str, reason: str = "") -> None:
-        state = f"is installed but cannot be imported ({reason})" if reason else "is not installed"
-        super().__init__(f"{package} {state}", f"install it with: {install}")
+        super().__init__(
+            *texts("model_error.not_imported", package=package, install=install, reason=reason)
+            if reason
+            else texts("model_error.not_installed", package=package, install=install)
+        )
 
 
 class InputsError(CannotRunError):
@@ -95,17 +92,19 @@ class NothingInCommonError(CannotRunError):
     """Two sides without a single pair to compare; `bare` is the one that has nothing of the kind."""
 
     def __init__(self, reference: str, candidate: str, what: str, bare: str = "") -> None:
-        none = f": {bare} has none at all" if bare else ""
-        hint = "check that both sides are the same architecture and size; --rules takes rename rules; --map takes a map"
-        own = f"let {bare} keep its weights as parameters of its layers: tensors and plain attributes have no names"
-        super().__init__(f"{reference} and {candidate} have no {what} in common{none}", own if bare else hint)
+        facts = {"reference": reference, "candidate": candidate, "what": noun(what)}
+        super().__init__(
+            *texts("model_error.one_is_bare", bare=bare, **facts)
+            if bare
+            else texts("model_error.nothing_in_common", **facts)
+        )
 
 
 class UnlikeTracesError(CannotRunError):
     """Two traces that must not be compared; all reasons are listed."""
 
     def __init__(self, both: str, faults: Sequence[str], hint: str) -> None:
-        super().__init__(with_lines(f"the traces {both} cannot be compared", faults), hint)
+        super().__init__(with_lines(say("model_error.unlike_traces", both=both), faults), hint)
 
 
 FailureKind = Literal[
@@ -183,15 +182,17 @@ class ModelFailure:
     after: str = ""
     line: str = ""
 
-    def __str__(self) -> str:
-        """`in layer 'head' (Dense) after layer 'norm' at port.py:12 `, a space behind it; "" if nothing is known."""
-        parts = (
-            f"in layer {self.layer!r} " if self.layer else "",
-            f"({self.class_name}) " if self.layer and self.class_name else "",
-            f"after layer {self.after!r} " if self.after else "",
-            f"at {self.line} " if self.line else "",
-        )
-        return "".join(parts)
+    @property
+    def where(self) -> str:
+        """`in layer 'head' (Dense) after layer 'norm' at port.py:12`; "" if nothing is known."""
+        parts = []
+        if self.layer:
+            parts.append(sentence("model_error.in_layer", layer=self.layer, class_name=self.class_name))
+        if self.after:
+            parts.append(sentence("model_error.after_layer", layer=self.after))
+        if self.line:
+            parts.append(sentence("model_error.at_line", line=self.line))
+        return sentence("model_error.where", parts=parts)
 
 
 def failure_kind(error: BaseException) -> FailureKind:
@@ -224,7 +225,7 @@ def hint_in_model(kind: FailureKind, failure: ModelFailure) -> str:
 
 
 def _hints(*names: str) -> str:
-    return "; ".join(say(f"failure_hint.{name}") for name in (*names, "debug"))
+    return say("model_error.hints", hints=[say(f"failure_hint.{name}") for name in (*names, "debug")])
 
 
 def what_happened(error: BaseException) -> str:
@@ -232,8 +233,7 @@ def what_happened(error: BaseException) -> str:
     if not isinstance(error, SystemExit):
         return f"{type(error).__name__}: {_message(error)}"
     call = getattr(error, "call", f"sys.exit({'' if error.code is None else repr(error.code)})")
-    reader = "argparse, which ends it by " if failure_kind(error) == "command line" else ""
-    return f"it ends the program: {reader}{call}"
+    return say("model_error.ends", parser=failure_kind(error) == "command line", call=call)
 
 
 def _kind_by_words(error: BaseException) -> FailureKind:

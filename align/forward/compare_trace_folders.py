@@ -205,7 +205,8 @@ def _check(sides: TracedSides, folders: tuple[Path, Path], *, partial: bool) -> 
     if faults:
         only_cut = not partial and len(faults) == len(cut)
         hint = say("forward_hint.cut_short" if only_cut else "forward_hint.capture_alike")
-        raise UnlikeTracesError(f"{folders[0]} and {folders[1]}", faults, hint)
+        both = say("trace_fault.both", reference=str(folders[0]), candidate=str(folders[1]))
+        raise UnlikeTracesError(both, faults, hint)
     return [Finding("trace-cut-short", "warning", str(folder), ending) for folder, ending in cut]
 
 

@@ -209,7 +209,7 @@ def judge_until_failure(
     if wrong:
         first = {"layer": wrong[0].candidate, "class_name": wrong[0].candidate_class}
         before = sentence("forward_verdict.differ_before", total=coverage.compared, count=len(wrong), **first)
-    where, error_line = str(error.failure).strip(), error.happened.partition("\n")[0]
+    where, error_line = error.failure.where, error.happened.partition("\n")[0]
     reason = sentence("forward_verdict.port_failed", where=where, error=error_line, before=before)
     return Verdict(Outcome.NOT_COMPARED, reason, coverage)
 

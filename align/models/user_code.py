@@ -148,7 +148,9 @@ def _guarded(side: str, code: Callable[[], Any], folder: str = "") -> Any:
     def failed(error: BaseException) -> AlignError:
         if isinstance(error, ModuleNotFoundError):
             return _missing_module(side, error)
-        return _with_line(_named_otherwise(UserCodeError(f"building {side}", error), side, error), error)
+        return _with_line(
+            _named_otherwise(UserCodeError(say("model_error.building", side=side), error), side, error), error
+        )
 
     for reader in model_readers().values():
         if isinstance(reader, Preparer):
@@ -158,7 +160,7 @@ def _guarded(side: str, code: Callable[[], Any], folder: str = "") -> Any:
 
 def _with_line(failed: UserCodeError, error: BaseException) -> UserCodeError:
     if line := raised_at(error):
-        failed.hint = f"look at {line}; {failed.hint}"
+        failed.hint = say("model_error.look_at", line=line, hint=failed.hint)
     return failed
 
 
@@ -180,4 +182,4 @@ def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
             check_packages(reader)
     if f"{side.rpartition(':')[0]}.".startswith(f"{name}."):
         return SideError(side, say("side_usage.no_module", name=name))
-    return UserCodeError(f"building {side}", error)
+    return UserCodeError(say("model_error.building", side=side), error)

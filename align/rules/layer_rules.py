@@ -128,7 +128,7 @@ def read_layer_rules(path: Path) -> list[LayerRule]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MappingRuleError(path, f"not TOML: {error}") from error
+        raise MappingRuleError(path, say("document_fault.no_toml", error=error)) from error
     tables = document.pop("layer", None)
     if document or not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
         raise MappingRuleError(path, say("rule_file.other_tables", names=sorted(document)))
@@ -204,7 +204,7 @@ def _layer_rule(path: Path, table: dict[str, Any]) -> LayerRule:
     if unknown := sorted([*fields, *examples]):
         raise MappingRuleError(path, say("rule_file.unknown_keys_of_rule", name=name, keys=unknown))
     if fault := _fault(rule):
-        raise MappingRuleError(path, f"rule {name!r} {fault}")
+        raise MappingRuleError(path, say("rule_error.of_rule", name=name, fault=fault))
     return rule
 
 

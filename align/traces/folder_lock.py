@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from align.errors import DestinationError, FolderInUseError
 from align.traces.thresholds import LONGEST_LOCK_FILE
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,7 @@ def _locked(path: Path, folder: Path, kind: str) -> int:
             if error.errno in _TAKEN:
                 holder = _read_holder(descriptor)
                 os.close(descriptor)
-                raise FolderInUseError(f"the {kind} folder {folder}", holder) from error
+                raise FolderInUseError(say(f"folder_in_use.{kind}", folder=str(folder)), holder) from error
         if _is_still_there(path, descriptor):
             return descriptor
         os.close(descriptor)

@@ -80,7 +80,7 @@ def batch_findings(side: TrainingSide, batch: Batch) -> tuple[Finding, ...]:
     try:
         parts = side.trainer.split_batch(side.training, batch)
     except InputsError as error:
-        raise InputsError(f"{side.label}: {error.message}", error.hint) from error
+        raise InputsError(say("model_error.of_side", label=side.label, fault=error.message), error.hint) from error
     inputs = [_taken_as(name, parts.taken_as) for name in parts.by_position]
     targets = [_taken_as(name, parts.guessed) for name in parts.guessed]
     told = {

@@ -29,7 +29,7 @@ from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.curves.printed_columns import NO_FIELD, Field, PrintedColumn, stripped_field
 from align.curves.thresholds import LARGEST_STEP, TWICE_PRINTED_ROWS
 from align.errors import EmptyLogError, UsageError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,6 @@ _BAR = "%|"
 BEFORE_EPOCHS = LARGEST_STEP  # format: the mark of a record before the first line that tells an epoch
 _YES = {"true", "yes", "y", "overflow", "skipped", "skip"}
 _RATIO = re.compile(r"\s*/\s*[0-9]")
-_TOTAL = r"let the pattern take the number behind the step too: (?P<step>\d+)\s*/\s*(?P<total>\d+)"
 
 
 class FoundLine(NamedTuple):
@@ -213,7 +212,7 @@ class _Reading:
         table, self._begun_inside = _with_epoch_before(self._builder.build())
         if "loss" not in table.metrics:
             self._odd.refuse(label)
-            raise EmptyLogError(label, [line_format.summary], EmptyLogError.OWN_PATTERN)
+            raise EmptyLogError(label, [line_format.summary], say("log_error.own_pattern"))
         table = _numbered_once(table) if line_format.numbers_rows else table
         inside = "step" in self._counters and "epoch" in self._counters
         return LossLog(
@@ -298,7 +297,7 @@ class PatternFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all lines that match; raises EmptyLogError if none has a loss, UsageError if that takes for ever."""
         log = read_lines(self._format, source)
-        return replace(log, length_advice=_TOTAL) if self._leaves_total(source) else log
+        return replace(log, length_advice=say("log_error.pattern_of_total")) if self._leaves_total(source) else log
 
     def _leaves_total(self, source: LogSource) -> bool:
         """Tell whether a number of steps stands behind the step, and no group takes it."""

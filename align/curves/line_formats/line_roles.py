@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from align.core.about import CHECKOUT, beside_package
 from align.curves.thresholds import LONGEST_LINE, REMEMBERED_LINES
 from align.errors import MappingRuleError
+from align.words.catalogue import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -205,7 +206,7 @@ def log_words() -> LogWords:
     """Read the vocabulary; raises MappingRuleError if the installation lacks it or it is no table of lists."""
     folder = beside_package("mappings", _FILE)
     if folder is None:
-        raise MappingRuleError(CHECKOUT / "mappings" / _FILE, MappingRuleError.MISSING)
+        raise MappingRuleError(CHECKOUT / "mappings" / _FILE, say("rule_file.missing"))
     return read_log_words(folder / _FILE)
 
 
@@ -214,9 +215,9 @@ def read_log_words(path: Path) -> LogWords:
     try:
         document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MappingRuleError(path, f"not TOML: {error}") from error
+        raise MappingRuleError(path, say("document_fault.no_toml", error=error)) from error
     if not all(isinstance(section, dict) for section in document.values()):
-        raise MappingRuleError(path, MappingRuleError.WORD_LISTS)
+        raise MappingRuleError(path, say("rule_error.word_lists"))
     return LogWords(
         {f"{name}.{key}": frozenset(words) for name, section in document.items() for key, words in section.items()}
     )

@@ -160,7 +160,7 @@ class TableReader:
         columns, table = self._columns, self._builder.build()
         if not table.metrics or columns.loss not in (*table.metrics, ""):
             self._odd_steps.refuse(source.label)
-            raise EmptyLogError(source.label, [f"{format_name}: {EmptyLogError.COLUMNS}"])
+            raise EmptyLogError(source.label, [say("log_error.columns", format=format_name)])
         only_epochs = (only_epochs_note(),) if columns.step is None else ()
         return LossLog(
             label=source.label,
@@ -394,7 +394,7 @@ def format_tables(kind: Literal["console", "table"]) -> tuple[tuple[Path, dict[s
     """Return all tables of a kind, each with its file; raises MappingRuleError if the installation lacks them."""
     folder = beside_package("mappings", _FOLDER)
     if folder is None:
-        raise MappingRuleError(CHECKOUT / "mappings" / _FOLDER, MappingRuleError.MISSING)
+        raise MappingRuleError(CHECKOUT / "mappings" / _FOLDER, say("rule_file.missing"))
     files = sorted((folder / _FOLDER).glob("*.toml"))
     return tuple((path, table) for path in files for table in read_format_tables(path).get(kind, []))
 
@@ -405,7 +405,7 @@ def read_format_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
     try:
         document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MappingRuleError(path, f"not TOML: {error}") from error
+        raise MappingRuleError(path, say("document_fault.no_toml", error=error)) from error
     if not all(kind in _KINDS and isinstance(tables, list) for kind, tables in document.items()):
         raise MappingRuleError(path, say("log_table.kinds", kinds=_KINDS))
     return document

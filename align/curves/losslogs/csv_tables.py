@@ -23,7 +23,7 @@ from align.curves.log_parts.table_reader import (
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.curves.printed_columns import ABSENT
 from align.errors import EmptyLogError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +50,7 @@ class CsvFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all rows; raises EmptyLogError or another if none has a step and a loss, RepeatedColumnError."""
-        header, columns = known(_csv_table_header(source), source, f"{self.name}: {EmptyLogError.COLUMNS}")
+        header, columns = known(_csv_table_header(source), source, say("log_error.columns", format=self.name))
         reader = TableReader(columns, source.metric, decimal_comma=header.delimiter != ",")
         repeated: dict[str, int] = {}
         double: list[int] = []

@@ -22,8 +22,7 @@ from align.curves.log_parts.table_reader import LogColumns, TableReader, find_co
 from align.curves.log_sources import LogBlock
 from align.curves.printed_columns import ABSENT, ABSENT_FIELD, field_at, layout_column
 from align.curves.thresholds import ARRAY_ROWS, FAST_JSON_KEYS, LONGEST_REPAIRED, SHOWN_CHARACTERS
-from align.errors import EmptyLogError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +56,7 @@ class JsonlFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
-        columns = known(_jsonl_columns(source), source, f"{self.name}: {EmptyLogError.COLUMNS}")
+        columns = known(_jsonl_columns(source), source, say("log_error.columns", format=self.name))
         reader, reading = TableReader(columns, source.metric), _Reading()
         for block in source.blocks():
             reader.add(block, *reading.read(block))
@@ -254,7 +253,7 @@ class JsonArraysFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all objects, or all places of the arrays; raises EmptyLogError if none has a loss."""
-        columns, cells = known(_read_cells(source), source, f"{self.name}: {EmptyLogError.COLUMNS}")
+        columns, cells = known(_read_cells(source), source, say("log_error.columns", format=self.name))
         reader, count = TableReader(columns, source.metric), len(next(iter(cells.values())))
         lines = np.ones(count, np.int64)
         reader.add(LogBlock("\n".join(["."] * count), lines), lines, cells)
@@ -342,7 +341,7 @@ class JsonSeriesFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all such lines; raises EmptyLogError if none has a step and a loss."""
-        columns = known(_json_series_columns(source), source, f"{self.name}: {EmptyLogError.COLUMNS}")
+        columns = known(_json_series_columns(source), source, say("log_error.columns", format=self.name))
         reader = TableReader(columns, source.metric)
         broken: list[int] = []
         for block in source.blocks():

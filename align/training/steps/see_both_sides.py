@@ -146,7 +146,7 @@ def _apart(reference: RecordedSteps, candidate: RecordedSteps) -> Iterator[Findi
 
 def _refuse_other_batches(reference: RecordedSteps, candidate: RecordedSteps) -> None:
     ours, theirs = len(reference.batches), len(candidate.batches)
-    both = f"{reference.label} and {candidate.label}"
+    both = say("trace_fault.both", reference=reference.label, candidate=candidate.label)
     if ours != theirs:
         fault = say("training_reason.other_counts", reference=ours, candidate=theirs)
         raise UnlikeTracesError(both, [fault], say("training_reason.one_batch_file"))
@@ -167,7 +167,8 @@ def _refuse_other_start(names: NameMap, sides: tuple[RecordedSteps, RecordedStep
     pairs = paired_values(names, sides[0].trace.values(0, BEFORE), start)
     other = [one.pairing.target for one in pairs if one.meant is not None and not _near(one.meant, one.value)]
     if other:
-        both, fault = f"{sides[0].label} and {sides[1].label}", say("training_reason.other_start", names=other)
+        both = say("trace_fault.both", reference=sides[0].label, candidate=sides[1].label)
+        fault = say("training_reason.other_start", names=other)
         raise UnlikeTracesError(both, [fault], say("training_reason.fill_where_built"))
 
 

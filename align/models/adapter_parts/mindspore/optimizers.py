@@ -28,7 +28,7 @@ from align.models.adapter_parts.mindspore.state import to_array
 from align.models.adapter_parts.step_calls import largest_step, scheduler_end
 from align.models.live_calls import living_objects
 from align.models.user_code import run_user_code
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -165,12 +165,14 @@ def _stepped(optimizer: Any, schedulers: Sequence[Any], steps: int) -> list[Lear
     groups = optimizer.param_groups
     if not schedulers:
         return [LearningRates((_float32_number(group["lr"]),)) for group in groups]
-    by = " and ".join(sorted({type(one).__name__ for one in schedulers}))
+    kinds = sorted({type(one).__name__ for one in schedulers})
+    by = " and ".join(kinds)
     if PLATEAU in by:
         return [LearningRates(problem=sentence("optimizer_note.follows_metric", name=PLATEAU)) for _ in groups]
     with schedules_put_back(optimizer, schedulers):
         values = run_user_code(
-            lambda: _rates_by_step(groups, schedulers, steps), lambda error: UserCodeError(f"stepping {by}", error)
+            lambda: _rates_by_step(groups, schedulers, steps),
+            lambda error: UserCodeError(say("model_error.stepping", schedulers=kinds), error),
         )
     known, reach = max(map(scheduler_end, schedulers)) or None, largest_step(schedulers)
     return [LearningRates(tuple(own), known, by=by, reach=reach) for own in values]
@@ -311,7 +313,9 @@ def _rates(source: Any, steps: int) -> LearningRates:
             return LearningRates(values)
         return LearningRates(values, len(listed), by=sentence("optimizer_note.list_of_rates"))
     by = type(source).__name__
-    values = run_user_code(lambda: _called(source, steps), lambda error: UserCodeError(f"calling {by}", error))
+    values = run_user_code(
+        lambda: _called(source, steps), lambda error: UserCodeError(say("model_error.calling", schedule=by), error)
+    )
     return LearningRates(values, _end(source), by=by, reach=largest_step(_cells(source)))
 
 

@@ -25,7 +25,7 @@ from align.models.adapter_parts.step_calls import largest_step, scheduler_end, s
 from align.models.adapter_parts.torch.state import to_array
 from align.models.live_calls import living_objects
 from align.models.user_code import run_user_code
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -179,10 +179,12 @@ def _sampled(optimizer: Any, schedulers: Sequence[Any], steps: int) -> tuple[lis
     if not schedulers:
         return [LearningRates((float(group["lr"]),)) for group in groups], set()
     known = max(map(scheduler_end, schedulers), default=0) or None
-    by = " and ".join(sorted({type(one).__name__ for one in schedulers}))
+    kinds = sorted({type(one).__name__ for one in schedulers})
+    by = " and ".join(kinds)
     length = min([steps, *(scheduler_end(one) for one in schedulers if _stops(one))])
     values, changed = run_user_code(
-        lambda: _stepped(_copies(optimizer, schedulers), length), lambda error: UserCodeError(f"stepping {by}", error)
+        lambda: _stepped(_copies(optimizer, schedulers), length),
+        lambda error: UserCodeError(say("model_error.stepping", schedulers=kinds), error),
     )
     reach = largest_step(schedulers)
     return [LearningRates(tuple(own), known, by=by, reach=reach) for own in values], changed
