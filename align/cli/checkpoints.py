@@ -28,6 +28,7 @@ from align.cli.shared import (
     read_settings,
 )
 from align.errors import UsageError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -165,7 +166,6 @@ def _into(
     source: Path, model: Path, out: Path, source_model: str | None, map_file: str | None, *, overwrite: bool
 ) -> int:
     from align.convert.into_onnx import convert_into_onnx
-    from align.words.catalogue import say
     from align.words.message_words import first_few
 
     done = convert_into_onnx(source, model, out, source_model=source_model, name_map=map_file, overwrite=overwrite)
@@ -416,7 +416,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         _explain(result, made_from, run, explain)
     if not json:
         for path in files:
-            tell(f"Map file: {path}")
+            tell(say("told.map_file", path=path))
     return result.verdict.exit_code
 
 
@@ -440,7 +440,7 @@ def _sides(project: Path | None, reference: str | None, candidate: str | None, *
     try:
         settings = read_settings(project, reference, candidate)
     except UsageError as error:
-        error.hint += "; or map one side alone with --target nn, mint or torch"
+        error.hint = say("names_usage.or_one_side", hint=error.hint)
         raise
     return str(settings.reference.model), str(settings.candidate.model)
 

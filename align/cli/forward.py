@@ -59,6 +59,7 @@ from align.cli.shared import (
     read_settings,
     requested,
 )
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from align.core.protocols import Batch, Inputs
@@ -497,7 +498,7 @@ def export_command(  # noqa: PLR0913 - one parameter an option
         SideRequest(side, checkpoint), out, inputs=given, exporter=exporter.value, opset=opset, overwrite=overwrite
     )
     if not json:
-        tell(f"Written: {out}")
+        tell(say("told.written", names=[out]))
     if not check:
         return 0
     result = compare_forward(exported, str(out), inputs=given)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import AlignError, UsageError
 from align.words.catalogue import LANGUAGES
+from align.words.message_words import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 
@@ -149,14 +150,14 @@ def _local(stack: ExitStack, value: Any, *, texts: bool, headers: bool) -> Any:
 # Hints of errors as the running command can follow them: what they say of options that it lacks is left out.
 #
 # An error is raised by code that several commands share, and its hint says all that may help: clauses between
-# semicolons, alternatives behind ", or", remarks in brackets. A command that it quotes, best in backticks, has
+# semicolons, alternatives behind ", or", remarks in brackets, in Chinese behind its own marks. A command that it quotes, best in backticks, has
 # options of its own.
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _QUOTED = re.compile(r"`[^`]*`|\balign [a-z-]+ [^;`]*")  # commands, which have options of their own
-_REMARK = re.compile(r" \([^()]*\)")
-_BETWEEN = re.compile(r"; (?![^(]*\))")
-_OR = ", or "
+_REMARK = re.compile(r" \([^()]*\)|（[^（）]*）")
+_BETWEEN = re.compile(r"; (?![^(]*\))|；(?![^（]*）)")
+_OR = re.compile(r", or |，或")
 PROJECT = "align.toml"
 EVERYWHERE = frozenset({"--debug", "--help", "--lang"})
 # A command that runs one model calls so what others say of a side.
@@ -181,13 +182,18 @@ def own_hint(hint: str, own: Collection[str], known: Collection[str]) -> str:
         hint = _OPTION.sub(lambda found: _OF_ONE_SIDE.get(found[0], found[0]), hint)
     if not options_in(hint) & foreign:
         return hint
-    own_clauses = filter(None, (_own_clause(clause, foreign) for clause in _BETWEEN.split(hint)))
-    return "; ".join(own_clauses) or hint
+    return _rejoined(_BETWEEN, hint, lambda clause: _own_clause(clause, foreign)) or hint
 
 
 def _own_clause(clause: str, foreign: Collection[str]) -> str:
     kept = _REMARK.sub(lambda remark: "" if options_in(remark[0]) & {*foreign} else remark[0], clause)
-    return _OR.join(one for one in kept.split(_OR) if not options_in(one) & {*foreign})
+    return _rejoined(_OR, kept, lambda one: "" if options_in(one) & {*foreign} else one)
+
+
+def _rejoined(between: re.Pattern[str], text: str, change: Callable[[str], str]) -> str:
+    """The parts of a text that `change` leaves something of, with the same mark between them."""
+    mark = found[0] if (found := between.search(text)) else ""
+    return mark.join(filter(None, map(change, between.split(text))))
 
 
 def language_of_project() -> str:
@@ -206,8 +212,7 @@ def own_hints(own: Collection[str], known: Collection[str]) -> Iterator[None]:
     try:
         yield
     except AlignError as error:
-        if (hint := own_hint(error.hint, own, known)) != error.hint:
-            error.hint = hint
+        error.hint = changed(error.hint, lambda hint: own_hint(hint, own, known))
         raise
 
 

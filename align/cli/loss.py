@@ -10,6 +10,7 @@ import typer
 
 from align.cli.output import print_json, tell
 from align.cli.shared import JsonOption, ProjectOption, RunOption
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -217,5 +218,5 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
         return 0
     print_result(document)
     if written is not None:
-        tell(f"Written: {written}")
+        tell(say("told.written", names=[written]))
     return 0

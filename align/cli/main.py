@@ -170,7 +170,9 @@ def _interrupted(interrupt: KeyboardInterrupt) -> int:
     """Say so in one line, if there is still somebody to read it, and return the exit code."""
     number = interrupt.args[0] if isinstance(interrupt, Stopped) else signal.SIGINT
     with contextlib.suppress(OSError):
-        tell(f"align: {'interrupted' if number == signal.SIGINT else 'terminated'}", err=True)
+        with speaking():
+            end = say("told.interrupted") if number == signal.SIGINT else say("told.terminated")
+        tell(f"align: {end}", err=True)
     return INTERRUPTED + int(number)
 
 

@@ -36,6 +36,7 @@ from align.cli.shared import (
     made_from,
 )
 from align.core.about import RUN_FOLDER
+from align.words.catalogue import say, speaking, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +73,6 @@ def init_command(  # noqa: PLR0913 - one parameter an option
     No code is run. Exit code 0: the file is written; 2: it is not.
     """
     from align.runs.write_project import write_project
-    from align.words.catalogue import say
 
     given = {
         "reference model": reference,
@@ -103,16 +103,14 @@ def init_command(  # noqa: PLR0913 - one parameter an option
     for file in written.unfit:
         tell(say("project_key.unfit", file=file))
     files = dict.fromkeys(["align.toml", *(side.text.rpartition(":")[0] for side in written.sides)])
-    tell(f"Written: {', '.join(files)}")
+    tell(say("told.written", names=list(files)))
     places = [f"{side.text.rpartition(':')[0]}:{side.line}" for side in written.sides if side.line]
-    tell(say("project_key.next_fill", places=places) if places else "Next: align run")
+    tell(say("project_key.next_fill", places=places) if places else say("told.next_run"))
     return 0
 
 
 def _ask(key: Key, fits: Sequence[str]) -> str:
     """Let the user choose by number or type another; nothing leaves the key out."""
-    from align.words.catalogue import say
-
     for number, one in enumerate(fits, 1):
         tell(f"  {number}  {one}")
     while True:
@@ -151,7 +149,6 @@ def run_command(
     from align.runs.climb_ladder import Climb, climb_ladder
     from align.runs.project_file import NAME
     from align.runs.run_folder import RunFolder
-    from align.words.catalogue import say
 
     settings = find_settings(project)
     if settings.file is None:
@@ -206,7 +203,9 @@ def announce(name: str, result: RungResult | None) -> None:
     if result is None:
         tell(f"{name} ...", err=True)
     else:
-        tell(f"{name}: {result.state} ({result.seconds or 0:.0f} s)", err=True)
+        with speaking():
+            state = word("rung_state", result.state)
+        tell(say("told.rung_ended", name=name, state=state, seconds=result.seconds or 0.0), err=True)
 
 
 # `align report`: notebook, page and summary of a run folder; or what a pull request and a CI system show of it.
@@ -251,7 +250,7 @@ def report_command(
         print_result(summary)
         for path in (paths.notebook, paths.html, paths.summary):
             if path is not None:
-                tell(f"Written: {run_folder / path.name}")
+                tell(say("told.written", names=[run_folder / path.name]))
     return Outcome(summary["outcome"]).exit_code
 
 
@@ -268,7 +267,7 @@ def _export(run_folder: Path, markdown: Path | None, junit: Path | None, *, json
     print_verdict(ladder.verdict)
     for path in (markdown, junit):
         if path is not None:
-            tell(f"Written: {path}")
+            tell(say("told.written", names=[path]))
     return ladder.verdict.exit_code
 
 
@@ -411,8 +410,6 @@ def _fixed(job: FixJob, patch: Path | None, *, apply: bool) -> FixResult:
     if not apply or not planned.changes.changes:
         return planned.result
     if sys.stderr.isatty():
-        from align.words.catalogue import say
-
         tell(say("fix.running", command=f"align {shlex.join(job.again)}"), err=True)
     return apply_fix(planned, run_in_fresh_process)
 

@@ -13,6 +13,7 @@ import typer
 
 from align.cli.given import require_source
 from align.cli.output import print_json, tell
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -136,7 +137,7 @@ def hand_over(
 
     print_result(document, show_all=show_all)
     if written is not None:
-        tell(f"Written: {written}")
+        tell(say("told.written", names=[written]))
 
 
 def import_report_meanwhile() -> None:
@@ -229,7 +230,7 @@ def given_inputs(
 ) -> Path | dict[str, Array]:
     """Return the inputs to use: drawn, read, or those that a run folder keeps from an earlier run."""
     from align.errors import InputsError, UsageError
-    from align.models.inputs import SPEC_HINT, make_inputs, read_inputs
+    from align.models.inputs import make_inputs, read_inputs
 
     if inputs and specs:
         raise UsageError.of("cli_usage.two_inputs")
@@ -239,7 +240,7 @@ def given_inputs(
         return read_inputs(inputs)
     if kept is not None and kept.is_file():
         return kept
-    raise InputsError.of("cli_usage.no_inputs", spec=SPEC_HINT)
+    raise InputsError.of("cli_usage.no_inputs", spec=say("inputs_fault.form"))
 
 
 def batches_source(inputs: Sequence[str] | None, made: Sequence[str] | None, settings: Project) -> list[Path | str]:

@@ -98,6 +98,12 @@ def own_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if not name.endswith(ORIGIN)}
 
 
+def kept_sentence(data: Mapping[str, Any], name: str) -> str:
+    """The text of a field, as the sentence that it was made from where the object keeps that."""
+    text, origin = str(data[name]), data.get(f"{name}{ORIGIN}")
+    return Sentence(text, origin["key"], origin["facts"]) if isinstance(origin, dict) else text
+
+
 def in_words(data: Any, language: str) -> Any:
     """The plain data of a document with its sentences in another language, made of what stands beside them."""
     if language == ENGLISH:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from align.core.json_data import in_words, own_fields, to_json_data
+from align.core.json_data import in_words, kept_sentence, own_fields, to_json_data
 from align.core.traces import capture_key
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
@@ -198,7 +198,7 @@ def _stated(kind: str, document: dict[str, Any]) -> str:
 def _of_document(folder: RunFolder, kind: str, document: dict[str, Any]) -> RungResult:
     try:
         if kind in FORESEEN:
-            reason = emulated_reason(document) if kind == "emulate" else str(document["verdict"]["reason"])
+            reason = emulated_reason(document) if kind == "emulate" else kept_sentence(document["verdict"], "reason")
             return RungResult(kind, "foreseen", reason, asked=False, kind=kind)
         verdict = document["verdict"]
         asked = kind == "determinism" or kind not in OF_NO_PORT
@@ -206,7 +206,7 @@ def _of_document(folder: RunFolder, kind: str, document: dict[str, Any]) -> Rung
         found: dict[str, Any] = {"culprits": _culprits(kind, document)}
         if kind == "batch":
             found = {"culprits": batch_culprits(document), "commands": tuple(document["next_commands"])}
-        return RungResult(kind, state, str(verdict["reason"]), asked=asked, kind=kind, **found)
+        return RungResult(kind, state, kept_sentence(verdict, "reason"), asked=asked, kind=kind, **found)
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError.of("report_usage.no_verdict", file=folder.file(kind), error=repr(error)) from error
 
@@ -231,7 +231,7 @@ def _departing(document: dict[str, Any]) -> Iterator[Culprit]:
     groups, first = [one for one in document["groups"] if one["layer"]], document["first"]
     for one in groups:
         where = say("batch.on_ranks", layer=one["layer"], count=len(one["ranks"]), ranks=format_ranges(one["ranks"]))
-        yield Culprit(where, one["reason"])
+        yield Culprit(where, kept_sentence(one, "reason"))
     if first and not groups:
         yield Culprit(first["layer"] or first["task"])
 

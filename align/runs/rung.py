@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from align.core.json_data import kept_sentence
 from align.core.registry import file_models, load_plugins
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.words.catalogue import sentence, word
@@ -111,7 +112,8 @@ def rungs() -> tuple[Rung, ...]:
 def judged_by_verdict(document: Mapping[str, Any], culprits: tuple[Culprit, ...] = ()) -> Judgement:
     """Return the verdict of a document as it stands there, with what its rung found at fault."""
     verdict = document["verdict"]
-    return Judgement(Outcome(verdict["outcome"]), verdict["reason"], culprits, verdict["coverage"])
+    reason = kept_sentence(verdict, "reason")
+    return Judgement(Outcome(verdict["outcome"]), reason, culprits, verdict["coverage"])
 
 
 def setting_culprit(finding: Mapping[str, Any]) -> Culprit:
@@ -177,8 +179,12 @@ class RungResult:
     def read(cls, document: Mapping[str, Any]) -> RungResult:
         """Return a rung as a document of an earlier climb keeps it."""
         own = {name: document[name] for name in cls.__slots__ if name in document}
-        culprits = tuple(Culprit(**{key: one[key] for key in Culprit.__slots__}) for one in document["culprits"])
-        return cls(**{**own, "commands": tuple(document["commands"]), "culprits": culprits})
+        culprits = tuple(
+            Culprit(**{key: one[key] for key in Culprit.__slots__} | {"cause": kept_sentence(one, "cause")})
+            for one in document["culprits"]
+        )
+        reason = kept_sentence(document, "reason")
+        return cls(**{**own, "reason": reason, "commands": tuple(document["commands"]), "culprits": culprits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,7 +404,7 @@ def judge_steps(document: Mapping[str, Any], kinds: tuple[str, ...], compared: s
     found = [one for one in document["culprits"] if one["kind"] in kinds]
     coverage = _coverage(document, compared)
     if verdict["outcome"] == Outcome.NOT_COMPARED.value:
-        return Judgement(Outcome.NOT_COMPARED, verdict["reason"], (), coverage)
+        return Judgement(Outcome.NOT_COMPARED, kept_sentence(verdict, "reason"), (), coverage)
     if not found and not document[compared]:
         return Judgement(Outcome.NOT_COMPARED, sentence("ladder.part_not_compared"), (), coverage)
     if not found:

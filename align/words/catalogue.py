@@ -25,7 +25,7 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.words.message_words import Sentence, Text, counted, first_few
+from align.words.message_words import ChangedText, Sentence, Text, counted, first_few
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -119,6 +119,8 @@ def in_language(given: str | Mapping[str, Any], language: str) -> str:
 
     What no catalogue knows, as that of another version, stays as it is.
     """
+    if isinstance(given, ChangedText):
+        return given.change(in_language(given.source, language))
     if isinstance(given, Text):
         return str(given) if language == ENGLISH else _filled(given.key, given.facts, language)
     if isinstance(given, Mapping):

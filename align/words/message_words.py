@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from align.words.thresholds import LONGEST_SHOWN_LINE, MOST_NAMES_COMPARED, NAMES_IN_SENTENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -43,6 +43,32 @@ class Sentence(Text):
     """A text of a result, whose document keeps the key and the facts beside it."""
 
     __slots__ = ()
+
+
+class ChangedText(Text):
+    """A text as a function leaves it, which is called anew on the text in another language."""
+
+    __slots__ = ("change", "source")
+    change: Callable[[str], str]
+    source: Text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies and pickles, of which other languages have the text without the change."""
+        return Text, (str(self), self.key, self.facts)
+
+
+def changed(text: str, change: Callable[[str], str]) -> str:
+    """The text as `change` leaves it, in any language.
+
+    >>> one = changed(Text("give --key", "some.hint", {}), lambda hint: hint.replace("--key", "--reference-key"))
+    >>> one, one.key
+    ('give --reference-key', 'some.hint')
+    """
+    if not isinstance(text, Text):
+        return change(text)
+    made = ChangedText(change(str(text)), text.key, text.facts)
+    made.change, made.source = change, text
+    return made
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -32,7 +32,7 @@ def in_the_code(pattern):
 
 def used_keys():
     naming = (text for text in TEXTS if re.search(r"words\.catalogue import|def sentence\(|Error\.of\(", text))
-    keys = {key for text in naming for key in re.findall(r'"([a-z_]+\.[a-z_0-9]+)"', text)}
+    keys = {key for text in naming for key in re.findall(r'(?<!names\[)(?<!known\.has\()"([a-z_]+\.[a-z_0-9]+)"', text)}
     return {key for key in keys if key.partition(".")[0] in catalogue() and not key.endswith(FILES)}
 
 

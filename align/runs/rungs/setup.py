@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from align.core.json_data import kept_sentence
 from align.lint.examine_environment import environment_facts
 from align.runs.rung import (
     Command,
@@ -129,7 +130,7 @@ def _unmatched(one: Mapping[str, Any]) -> Culprit:
     origin = one.get("reason_from") or {}
     if one["side"] == "source" and origin.get("key") == LAYER_LACKS:
         return Culprit(origin["facts"]["layer"], sentence("ladder.layer_lacks", name=one["name"]))
-    return Culprit(one["name"], one["reason"])
+    return Culprit(one["name"], kept_sentence(one, "reason"))
 
 
 def _explain(culprits: tuple[Culprit, ...], document: Mapping[str, Any]) -> tuple[Culprit, ...]:

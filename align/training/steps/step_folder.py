@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from align.core import documents as form
 from align.core.atomic_files import sha256_of, write_text
 from align.core.documents import DocumentFault, Form, read_json
-from align.core.json_data import ORIGIN, own_fields, to_json_data
+from align.core.json_data import kept_sentence, own_fields, to_json_data
 from align.core.protocols import LearningRates, ParameterGroup
 from align.core.verdicts import Finding
 from align.errors import RunFolderError
@@ -21,7 +21,6 @@ from align.training.open_training import put_together, taken_apart
 from align.training.steps.judge_step import StepNoise
 from align.training.steps.record_step import PARTS, StepTrace
 from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
-from align.words.message_words import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -150,10 +149,7 @@ def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
 
 def _finding(table: dict[str, Any]) -> Finding:
     """A finding as it was written, with what its message was made from if that was kept."""
-    origin, finding = table.get(f"message{ORIGIN}"), Finding(**own_fields(table))
-    if origin is None:
-        return finding
-    return replace(finding, message=Sentence(finding.message, origin["key"], origin["facts"]))
+    return replace(Finding(**own_fields(table)), message=kept_sentence(table, "message"))
 
 
 def _kept_line(lines: tuple[Mapping[str, str], Mapping[str, str]], path: str, *, calls: bool = False) -> str:

@@ -1,0 +1,186 @@
+"""The Chinese texts: each English one has its twin, with the same facts and the field's terms; results are equal."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+import align
+from align.cli.main import build_app, main
+from align.words.catalogue import catalogue, in_language, phrases, reader_language, say, speaking
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+WORDS = Path(align.__file__).parent / "words"
+PAGE = (Path(__file__).parents[2] / "docs" / "words.md").read_text(encoding="utf-8")
+# What stands in a text beside its sentence: facts, code, options, paths, patterns.
+BESIDE = re.compile(r"\{[^{}]*\}|`[^`]*`|--?[\w-]+|[\w./\\\\]*[._/=\[\]()][\w./=\[\]()]*")
+CHINESE = re.compile("[\u4e00-\u9fff]")
+# An English term of one meaning, which every Chinese text says in one way.
+TERMS = {
+    "gradient": "梯度", "optimizer": "优化器", "learning rate": "学习率", "weight decay": "权重衰减", "tensor": "张量",
+    "run folder": "运行目录", "project file": "工程文件", "map file": "映射文件", "shard": "分片", "momentum": "动量",
+    "checkpoint": "权重文件",
+}  # fmt: skip
+
+
+def texts_of(language: str) -> dict[str, str]:
+    """All texts of a language by key, errors in their two parts."""
+    found = {}
+    for section, table in catalogue(language).items():
+        for name, text in table.items():
+            parts = {f"{section}.{name}": text} if isinstance(text, str) else {}
+            parts |= {f"{section}.{name}#{place}": part for place, part in enumerate(text)} if not parts else {}
+            found |= parts
+    return found
+
+
+ENGLISH, ZH = texts_of("en"), texts_of("zh")
+
+
+def facts_of(text: str) -> set[str]:
+    """The facts that a text names, but for those that only choose a plural."""
+    found = set()
+    for _, name, form, _ in string.Formatter().parse(text):
+        if name is not None:
+            found |= ({name} if (form or "").partition(" ")[0] != "one" else set()) | facts_of(form or "")
+    return found
+
+
+def test_both_languages_have_the_same_keys_in_the_same_files() -> None:
+    files = {language: {path.name for path in (WORDS / language).glob("*.toml")} for language in ("en", "zh")}
+    assert files["en"] == files["zh"]
+    assert ENGLISH.keys() == ZH.keys()
+
+
+def test_each_twin_names_the_same_facts() -> None:
+    assert len(ENGLISH) > 3000
+    assert {
+        key: facts_of(text) ^ facts_of(ZH[key]) for key, text in ENGLISH.items() if facts_of(text) != facts_of(ZH[key])
+    } == {}
+
+
+def test_no_english_sentence_is_left() -> None:
+    def is_sentence(text: str) -> bool:
+        return len(re.findall(r"[A-Za-z]{3,}", BESIDE.sub("", text))) > 3
+
+    sentences = [key for key, text in ENGLISH.items() if is_sentence(text) and not text.startswith(("align ", "from "))]
+    assert [key for key in sentences if not CHINESE.search(ZH[key])] == []
+    code = {"checkpoint_error.several_entries#1"}  # a line of Python
+    run = re.compile(r"(?:\b[a-z]{2,}\b[ ,]+){4}")
+    assert [key for key, text in ZH.items() if run.search(BESIDE.sub("", text)) and not text.startswith("align ")] == [
+        *code
+    ]
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_is_always_the_same_word(term: str) -> None:
+    assert f"{term}" in PAGE.split("## Chinese terms")[1]
+    said = re.compile(rf"\b{term}s?\b", re.IGNORECASE)
+    keys = [key for key, text in ENGLISH.items() if said.search(BESIDE.sub("", text))]
+    assert keys
+    missing = [key for key in keys if TERMS[term] not in ZH[key] and term not in ZH[key].lower()]
+    assert len(missing) <= len(keys) // 10, missing  # a pronoun, or a shorter way to say it
+
+
+def test_each_help_text_has_a_twin_and_none_is_left_over() -> None:
+    tree = typer.main.get_command(build_app())
+    commands = [tree, *tree.commands.values()]
+    shown = {one.help for one in commands} | {tree.epilog}
+    shown |= {getattr(one, "help", None) for command in commands for one in command.params}
+    folder = WORDS / "phrases" / "zh"
+    kept = [one["en"] for one in tomllib.loads((folder / "help.toml").read_text(encoding="utf-8"))["text"]]
+    assert shown - {None, "", "Show this message and exit."} - {*kept} == set()
+    assert {*kept} - shown == set()
+    assert len(kept) == len(set(kept))
+
+
+def test_measure_words_have_no_plural() -> None:
+    with speaking("zh"):
+        assert re.fullmatch(r"3,000 \S+", say("word.and_more", count=3000).strip()) is None
+        assert "s" not in say("ladder.part_faults", count=3000, place="…").replace("…", "")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in ("ALIGN_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(variable, raising=False)
+    np.savez("a.npz", **{"fc.weight": np.ones((2, 3), "f4"), "fc.bias": np.zeros(2, "f4")})
+    np.savez("b.npz", **{"fc.weight": np.full((2, 3), 1.5, "f4"), "fc.bias": np.zeros(2, "f4")})
+    for name, shift in (("a.log", 0.0), ("b.log", 0.5)):
+        lines = (f"step {step} loss {2 / (step + 1) + shift * step / 100:.6f}\n" for step in range(100))
+        Path(name).write_text("".join(lines), encoding="utf-8")
+
+
+LINES = ["diff a.npz b.npz", "loss a.log b.log", "inspect a.npz", "inspect nothing.npz", "diff a.npz", "plugins"]
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("line", LINES)
+def test_a_result_and_its_exit_code_are_equal_in_both_languages(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*more: str) -> tuple[int, str, str]:
+        code = main([*line.split(), *more])
+        return code, *capsys.readouterr()
+
+    def without_time(text: str) -> str:
+        return re.sub(r'"created": "[^"]*"', "", text)
+
+    english, chinese = said("--lang", "en"), said("--lang=zh")
+    assert english[0] == chinese[0]
+    assert CHINESE.search("".join(chinese[1:]))
+    assert not CHINESE.search("".join(english[1:]))
+    if line != "plugins":
+        documents = said("--json", "--lang", "en"), said("--json", "--lang", "zh")
+        assert without_time(documents[0][1]) == without_time(documents[1][1])
+
+
+@pytest.mark.usefixtures("files")
+def test_a_run_that_was_made_in_one_language_is_shown_in_the_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["loss", "a.log", "b.log", "--run", "english", "--lang", "en"]) == 1
+    assert main(["loss", "a.log", "b.log", "--run", "chinese", "--lang", "zh"]) == 1
+    kept = [json.loads(Path(name, "loss.json").read_text(encoding="utf-8")) for name in ("english", "chinese")]
+    assert kept[0] | {"created": ""} == kept[1] | {"created": ""}
+    capsys.readouterr()
+    for name in ("english", "chinese"):
+        assert main(["report", name, "--markdown", f"{name}.md", "--lang", "zh"]) in (0, 1)
+        assert CHINESE.search(Path(f"{name}.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.usefixtures("files")
+def test_the_language_is_that_of_the_line_the_variable_the_project_and_the_locale(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def is_chinese(*more: str) -> bool:
+        main(["inspect", "a.npz", *more])
+        return CHINESE.search(capsys.readouterr().out) is not None
+
+    assert reader_language() == "en"
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    assert is_chinese()
+    monkeypatch.setenv("LC_ALL", "C")
+    assert not is_chinese()
+    Path("align.toml").write_text('language = "zh"\n[reference]\nmodel = "a:b"\n', encoding="utf-8")
+    assert is_chinese()
+    monkeypatch.setenv("ALIGN_LANG", "en")
+    assert not is_chinese()
+    assert is_chinese("--lang", "zh")
+    assert main(["inspect", "a.npz", "--lang", "fr"]) == 2
+    assert "en, zh" in capsys.readouterr().err
+
+
+def test_a_phrase_of_a_rule_is_told_in_the_language_of_the_sentence_around_it() -> None:
+    english, chinese = next((en, zh) for en, zh in phrases("zh").items() if " " in en)
+    assert in_language(english, "zh") == chinese
+    assert in_language(english, "en") == english
+    assert in_language("no such phrase", "zh") == "no such phrase"
