@@ -48,7 +48,6 @@ from align.errors import (
     WholeModuleError,
 )
 from align.words.catalogue import say, sentence, texts
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
@@ -196,7 +195,7 @@ class PickleTreeReader:
         inner = (mapping_of(state["_modules"]) or {}).get("module")
         name = class_name(value)
         wrapped = name.rpartition(".")[2] in WRAPPERS and _module_state(inner) is not None
-        return f"{name} around {class_name(inner)}" if wrapped else name
+        return sentence("entry_kind.around", name=name, inner=class_name(inner)) if wrapped else name
 
     def describe(self, value: Any) -> str:
         """A few words for an entry that is not converted."""
@@ -370,11 +369,11 @@ def read_others(
 def describe_plain(value: Any) -> str:
     """A few words for a value of Python's own types, the class of any other."""
     if isinstance(value, dict):
-        return f"mapping of {counted(len(value), 'entry', 'entries')}"
+        return sentence("entry_kind.mapping", count=len(value))
     if isinstance(value, (list, tuple)):
-        return f"{type(value).__name__} of {counted(len(value), 'entry', 'entries')}"
+        return sentence("entry_kind.several", kind=type(value).__name__, count=len(value))
     if isinstance(value, str):
-        return f"text {value[:40]!r}"
+        return sentence("entry_kind.text", text=value[:40])
     if isinstance(value, (float, type(None))) or (isinstance(value, int) and abs(value) < 1 << 64):
         return repr(value)
     return type(value).__name__

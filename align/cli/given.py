@@ -150,8 +150,8 @@ def _local(stack: ExitStack, value: Any, *, texts: bool, headers: bool) -> Any:
 # Hints of errors as the running command can follow them: what they say of options that it lacks is left out.
 #
 # An error is raised by code that several commands share, and its hint says all that may help: clauses between
-# semicolons, alternatives behind ", or", remarks in brackets, in Chinese behind its own marks. A command that it quotes, best in backticks, has
-# options of its own.
+# semicolons, alternatives behind ", or", remarks in brackets, in Chinese behind its own marks. A command that it
+# quotes, best in backticks, has options of its own.
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _QUOTED = re.compile(r"`[^`]*`|\balign [a-z-]+ [^;`]*")  # commands, which have options of their own

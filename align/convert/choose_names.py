@@ -192,7 +192,8 @@ def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
         from align.names.map_one_side import recognise_families
 
         for known in recognise_families(tensors, task.source):  # suggested and not taken: the port may be another one
-            error.hint += say("names_usage.known_family", about=known.family.about, name=known.name)
+            facts = {"about": known.family.about, "name": known.name}
+            error.hint = say("names_usage.known_family", hint=error.hint, **facts)
         raise
     return _inferred(inferred, way, sentence("names_origin.file"))
 

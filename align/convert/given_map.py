@@ -470,6 +470,7 @@ def _undecided(two_way: TwoWayMap, ends: EndFrameworks, ways: Sequence[DirectedM
     first = next((name for name in there if there[name] != back.get(name)), "")
     message = say("map_direction.both", label=two_way.rules.label, first=first or say("map_direction.fill"))
     wanted, sides = say("map_direction.name_destination"), say("map_direction.state_sides")
+    both = say("map_direction.sides_then", sides=sides, wanted=wanted)
     if set(two_way.rules.frameworks) == {"torch", "mindspore"}:
         return UsageError(message, wanted)
-    return UsageError(message, sides if ends.file or ends.destination else f"{sides}; then {wanted}")
+    return UsageError(message, sides if ends.file or ends.destination else both)

@@ -31,6 +31,7 @@ from align.core.transforms import Reshape
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, MapError
 from align.words.catalogue import joined, sentence
+from align.words.message_words import changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: 
         refuse_placeholders(checkpoint)
         return checkpoint
     except CannotRunError as error:
-        error.hint = error.hint.replace("--key", option)
+        error.hint = changed(error.hint, lambda hint: hint.replace("--key", option))
         raise
 
 

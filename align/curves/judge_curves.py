@@ -203,7 +203,8 @@ def _what_a_pass_covers(examined: ExaminedCurves, coverage: Coverage) -> list[st
     judged = examined.judged
     few = examined.envelope is None and coverage.compared < judged.limits.points
     asked = judged.limits.points if few else None
-    within = sentence("loss_verdict.within", count=coverage.compared, unit=coverage.unit, asked=asked)
+    unit = sentence("unit.steps") if coverage.unit == "steps" else sentence("unit.epochs")
+    within = sentence("loss_verdict.within", count=coverage.compared, unit=unit, asked=asked)
     said: list[str] = [*filter(None, (examined.part,)), within]
     if examined.envelope and coverage.unmatched_candidate:
         said.append(sentence("loss_verdict.not_in_all_runs", count=coverage.unmatched_candidate))

@@ -202,7 +202,9 @@ class Decoder:
             raise InputsError.of("evaluation_error.step_returns", side=self.side.label, kind=kind)
         logits = self._caller.as_array(returned[0])
         if logits is None or logits.ndim != 3 or logits.shape[:2] != ids.shape:
-            got = type(returned[0]).__name__ if logits is None else f"an array {list(logits.shape)}"
+            got = type(returned[0]).__name__
+            if logits is not None:
+                got = say("evaluation_error.array", shape=str(list(logits.shape)))
             given = {"side": self.side.label, "returned": got, "shape": str(list(ids.shape))}
             raise InputsError.of("evaluation_error.no_logits", **given)
         return np.array(logits), returned[1]

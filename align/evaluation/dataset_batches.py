@@ -130,9 +130,10 @@ def _parts(raw: Any, what: str) -> tuple[Any, Any]:
             return {name: value for name, value in raw.items() if name != key}, raw[key]
     elif isinstance(raw, (tuple, list)) and len(raw) == 2:
         return raw[0], raw[1]
-    mapping = f"a mapping of {', '.join(map(str, raw))}" if isinstance(raw, Mapping) else ""
-    found = mapping or f"an object of type {type(raw).__name__}"
-    found += f" of length {len(raw)}" if isinstance(raw, (tuple, list)) else ""
+    sized = isinstance(raw, (tuple, list))
+    found = say("evaluation_error.object", kind=type(raw).__name__, sized=sized, length=len(raw) if sized else 0)
+    if isinstance(raw, Mapping):
+        found = say("evaluation_error.mapping", names=[*map(str, raw)])
     raise InputsError.of("evaluation_error.no_labels", batch=what, found=found)
 
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 _SPEC = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:<(?P<below>\d+))?")
 _DTYPES = FLOATS | {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
 InputsSource: TypeAlias = "Path | str | Mapping[str, Array] | Sequence[InputsSource]"
-SPEC_HINT = "NAME=DTYPE[SHAPE], for integers NAME=DTYPE[SHAPE]<BOUND, for example x=float32[2,3,224,224]"
 
 
 def read_inputs(source: InputsSource) -> dict[str, Array]:
@@ -120,7 +119,7 @@ def named_values(source: object, made: Any) -> dict[str, Any]:
 def _returned_fault(made: Any) -> str:
     name = type(made).__name__
     if not isinstance(made, (list, tuple)):
-        return f"an object of type {name}"
+        return say("inputs_fault.object", kind=name)
     if not made:
         return say("inputs_fault.empty", name=name)
     strange = next(type(one).__name__ for one in made if not hasattr(one, "items"))
@@ -184,7 +183,7 @@ def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
         say("inputs_fault.name_twice", name=name) for name in sorted({name for name in names if names.count(name) > 1})
     ]
     if faults:
-        raise InputsError.of("inputs_fault.not_made", faults=faults, form=SPEC_HINT)
+        raise InputsError.of("inputs_fault.not_made", faults=faults, form=say("inputs_fault.form"))
     generator = np.random.default_rng(seed)
     return {match["name"]: _draw(match, generator) for _, match in found if match}
 

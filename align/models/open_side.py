@@ -24,7 +24,6 @@ from align.core.registry import check_packages, file_models, model_readers
 from align.errors import CannotRunError, InputsError, SharedModelError, SideError, UsageError
 from align.models.user_code import load_function, run_user_code
 from align.words.catalogue import say, sentence, texts
-from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -299,7 +298,7 @@ def _labels(sides: Sides) -> tuple[str, str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    return f"{counted(len(names), 'tensor')} ({first_few(names)})"
+    return say("shared_model.names", count=len(names), names=[*names])
 
 
 def shared_tensors(first: Mapping[str, TensorMemory], second: Mapping[str, TensorMemory]) -> list[str]:
@@ -382,7 +381,7 @@ def _filled(side: Side, checkpoint: Path | str) -> Side:
         told = texts("model_fault.other_checkpoint", path=checkpoint, label=side.label)
         raise InputsError(*told, faults=error.faults) from error
     require_unchanged(opened)
-    left_out = f"{counted(len(beside), 'tensor')} ({first_few(beside)})" if beside else ""
+    left_out = sentence("shared_model.names", count=len(beside), names=beside) if beside else ""
     return replace(side, unwrapped=wrapper_words(names), not_loaded=left_out)
 
 

@@ -28,9 +28,10 @@ from align.errors import (
     MissingFileError,
     UsageError,
 )
+from align.words.message_words import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _Data = TypeVar("_Data")
 _HEADER_SUFFIX, _INDEX_SUFFIX = ".safetensors", ".index.json"
@@ -56,7 +57,7 @@ def remote_url(path: Path | str) -> str | None:
 
 def with_urls(data: _Data) -> _Data:
     """Plain data or text in which URLs stand where it names their local copies; others are returned as they are."""
-    return _replaced(data) if _copies else data
+    return _replaced(data, _copies) if _copies else data
 
 
 @contextmanager
@@ -187,20 +188,25 @@ def _standing_for(url: str, path: Path) -> Iterator[None]:
     try:
         yield
     except AlignError as error:
-        error.message, error.hint = with_urls(error.message), with_urls(error.hint)
+        copies = dict(_copies)  # an error is told when they are gone
+
+        def named(text: str) -> str:
+            return str(_replaced(text, copies))
+
+        error.message, error.hint = changed(error.message, named), changed(error.hint, named)
         raise
     finally:
         del _copies[str(path)]
 
 
-def _replaced(data: Any) -> Any:
+def _replaced(data: Any, copies: Mapping[str, str]) -> Any:
     if isinstance(data, str):
-        for path, url in _copies.items():
+        for path, url in copies.items():
             data = data.replace(path, url) if path in data else data
         return data
     if isinstance(data, dict):
-        return {_replaced(key): _replaced(value) for key, value in data.items()}
-    return [_replaced(item) for item in data] if isinstance(data, list) else data
+        return {_replaced(key, copies): _replaced(value, copies) for key, value in data.items()}
+    return [_replaced(item, copies) for item in data] if isinstance(data, list) else data
 
 
 def shown_url(url: str) -> str:

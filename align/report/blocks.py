@@ -117,6 +117,7 @@ def coverage_line(coverage: object, sides: tuple[str, str]) -> str:
     first, second = (word("word", side) for side in sides)
     facts = coverage if isinstance(coverage, dict) else {}
     shown = {key: format_number(value) if isinstance(value, int) else value for key, value in facts.items()}
+    shown["unit"] = word("unit", str(shown.get("unit", "")))
     return say("verdict.coverage", first=first, second=second, **shown)
 
 

@@ -3,11 +3,11 @@
 Code names a key such as `forward.title` and gives the facts: `[forward]` is a table of one of the files, `title` a text
 of it. So another language is another folder. Texts are filled in by `str.format`, with formats of their own:
 
-- `{n:count layer}` is `1 layer`, `2 layers`; `{n:count entry/entries}` names the plural;
-- `{n:one is/are}` is `is` for 1, else `are`;
-- `{names:few}` are the first few of a list, `{names:join ; }` all of them with `; ` between;
-- `{x:figure}` is a number of six digits, `NaN`, `Inf` or `-Inf`;
-- `{name:if , with {name}}` is the text behind `if ` where there is something, else nothing.
+    - `{n:count layer}` is `1 layer`, `2 layers`; `{n:count entry/entries}` names the plural;
+    - `{n:one is/are}` is `is` for 1, else `are`;
+    - `{names:few}` are the first few of a list, `{names:join ; }` all of them with `; ` between;
+    - `{x:figure}` is a number of six digits, `NaN`, `Inf` or `-Inf`;
+    - `{name:if , with {name}}` is the text behind `if ` where there is something, else nothing.
 
 What is measured is worded in English, and keeps its keys and facts. It is worded anew in the language of the reader
 (`speak`) where it leaves the program: in the terminal, a report, a notebook. So results do not hang on a language.

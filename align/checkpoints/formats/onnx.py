@@ -29,8 +29,7 @@ from align.checkpoints.sound_records import external_extents
 from align.checkpoints.thresholds import DEEPEST_GRAPH, LONGEST_METADATA_SHOWN, MOST_IR_VERSION
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
-from align.words.catalogue import say, texts
-from align.words.message_words import counted
+from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -89,7 +88,7 @@ class OnnxFormat:
             _read_model(model)
         places = {name: place_of(path, item) for name, item in model.initializers.items() if item.external}
         external = external_extents(path, places)
-        other = {place: f"subgraph with {counted(n, 'initializer')}" for place, n in model.hidden.items()}
+        other = {place: sentence("entry_kind.subgraph", count=n) for place, n in model.hidden.items()}
         return Checkpoint(
             path,
             self.name,

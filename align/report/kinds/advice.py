@@ -24,7 +24,6 @@ from align.report.blocks import (
     verdict_block,
 )
 from align.words.catalogue import say, word
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,9 +96,8 @@ def _setting(group: list[dict[str, Any]]) -> str:
     finding, number = group[0], sum(one.get("parameters", 0) for one in group)
     if not number:
         return str(finding["reference_setting"])
-    count = counted(number, "parameter")
     key = "lint.held" if finding["example"] else "lint.held_unnamed"
-    return say(key, setting=finding["reference_setting"], count=count, example=finding["example"])
+    return say(key, setting=finding["reference_setting"], count=number, example=finding["example"])
 
 
 def _effects(findings: list[dict[str, Any]]) -> Lines:

@@ -244,9 +244,10 @@ def summary_blocks(summary: dict[str, Any]) -> list[Block]:
 
 def _rung(rung: dict[str, Any]) -> Row:
     coverage = rung["coverage"]
-    compared = (
-        say("rung.compared_of", count=format_number(coverage["compared"]), unit=coverage["unit"]) if coverage else NONE
-    )
+    compared = NONE
+    if coverage:
+        count, unit = format_number(coverage["compared"]), word("unit", coverage["unit"])
+        compared = say("rung.compared_of", count=count, unit=unit)
     title = rung_title(RungResult(rung["name"], rung["state"], kind=rung["kind"]))
     return Row((title, word("rung_state", rung["state"]), compared, rung["reason"] or NONE), TONES[rung["state"]])
 
