@@ -70,6 +70,23 @@ def _blocking(request: pytest.FixtureRequest) -> None:
         launched()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _worded_in_both_languages() -> Iterator[None]:
+    """Word each text in Chinese too, with the very facts that a test gives it: it must be possible."""
+    from align.words import catalogue
+
+    filled = catalogue._filled
+
+    def in_both(key: str, facts: Any, language: str) -> str:
+        if language == catalogue.ENGLISH:
+            filled(key, facts, "zh")
+        return filled(key, facts, language)
+
+    catalogue._filled = in_both
+    yield
+    catalogue._filled = filled
+
+
 @pytest.fixture(autouse=True)
 def _not_flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait for the disk, 8 ms a file, but in the tests of whole files themselves: no test cuts the power."""

@@ -20,7 +20,6 @@ from align.core.dtypes import INTEGERS, is_float
 from align.errors import UsageError
 from align.rules.training_rules import training_state_rules
 from align.words.catalogue import say, sentence
-from align.words.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -418,8 +417,8 @@ def wrapper_words(renamed: Mapping[str, str]) -> str:
     """The parts that wrappers put into either of each two names, in words; "" if there are none."""
     pairs = [(was.split("."), new.split(".")) for was, new in renamed.items() if was != new]
     parts = [part for was, new in pairs for part in ((Counter(was) - Counter(new)) + (Counter(new) - Counter(was)))]
-    listed = ", ".join(f"{part}." for part in dict.fromkeys(parts))
-    return f"{listed} in {counted(len(pairs), 'name')}" if listed else ""
+    listed = [f"{part}." for part in dict.fromkeys(parts)]
+    return sentence("convert_warning.wrapper_parts", parts=listed, count=len(pairs)) if listed else ""
 
 
 def _has_wrappers(names: Iterable[str]) -> bool:

@@ -291,7 +291,7 @@ class _Merged:
             problem, shard = error.strerror or str(error), None
         if shard is None:
             self.unread.add(name)
-            self.problems.append(f"shard {name}: {problem}")
+            self.problems.append(say("index_file.shard", name=name, problem=problem))
             return
         self.shards.append(shard)
         for tensor_name in (*shard.tensors, *shard.odd):

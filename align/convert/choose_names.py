@@ -38,7 +38,6 @@ from align.names.infer_names import map_from_file
 from align.names.map_one_side import layer_kinds, model_faults, model_warnings
 from align.rules.training_rules import training_state_rules
 from align.words.catalogue import say, sentence, texts
-from align.words.message_words import counted, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -278,7 +277,7 @@ def _without(beside: Mapping[str, str], chosen: ChosenNames) -> ChosenNames:
         if drop.name in beside and drop.reason in REASONS:  # a record may have left it out before
             left_out.setdefault(drop.reason, []).append(drop.name)
     said = (
-        f"{reason}: {counted(len(names), 'tensor')} NOT CONVERTED ({first_few(names)})"
+        sentence("convert_warning.left_out", reason=reason, count=len(names), names=names)
         for reason, names in left_out.items()
     )
     return replace(chosen, name_map=name_map, warnings=(*chosen.warnings, *said))

@@ -144,7 +144,9 @@ def _described(tensors: Mapping[str, StoredTensor], names: tuple[str, ...]) -> d
 
 def _beside(checkpoint: Checkpoint) -> Iterator[str]:
     """One line for each kind of what is no weight, and each entry of a nested file that was not compared."""
-    yield from (f"{checkpoint.path.name}: {note}" for note in training_notes(checkpoint))
+    yield from (
+        sentence("fault_list.one", head=checkpoint.path.name, fault=note) for note in training_notes(checkpoint)
+    )
     for name, count in checkpoint.other_tensors.items():
         facts = {"file": checkpoint.path.name, "name": name, "kind": checkpoint.other[name]}
         yield sentence("diff_warning.beside", count=count, **facts)

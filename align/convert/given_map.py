@@ -143,7 +143,7 @@ def _each(entries: Any, where: str, read: Callable[[Any], Any], faults: list[str
     found = []
     for number, entry in enumerate(entries if isinstance(entries, list) else [None]):
         value, fault = _tried(read, entry)
-        faults += [f"{where}[{number}]: {fault}"] if fault else []
+        faults += [say("fault_list.one", head=f"{where}[{number}]", fault=fault)] if fault else []
         found.append(value)
     return found
 

@@ -241,7 +241,7 @@ def _as_named_by(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]
     parts = zip(_weights_and_state(ours), _weights_and_state(theirs), strict=True)
     names = {was: new for own, other in parts for was, new in matched_without_wrappers(own, other).items()}
     words = wrapper_words(names)
-    return (_renamed(ours, names), f"{MATCHED}: {words}") if words else (ours, "")
+    return (_renamed(ours, names), sentence("fault_list.one", head=MATCHED, fault=words)) if words else (ours, "")
 
 
 def _with_parts_as(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]:
@@ -264,8 +264,9 @@ def _unwrapped(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, Checkp
         {name: name for name in state} | without_wrappers(weights, inner=True)
         for weights, state in map(_weights_and_state, (ours, theirs))
     ]
-    words = ", ".join(filter(None, map(wrapper_words, both)))
-    return _renamed(ours, both[0]), _renamed(theirs, both[1]), f"{MATCHED}: {words}" if words else ""
+    words = joined(", ", [*filter(None, map(wrapper_words, both))])
+    said = sentence("fault_list.one", head=MATCHED, fault=words) if words else ""
+    return _renamed(ours, both[0]), _renamed(theirs, both[1]), said
 
 
 def _weights_and_state(side: Checkpoint) -> tuple[list[str], list[str]]:

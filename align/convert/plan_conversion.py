@@ -84,7 +84,10 @@ def plan_conversion(
     problems = [
         *_map_problems(name_map, fills),
         *_name_problems(tensors, name_map),
-        *(f"{name} {tensors[name].shape}: {fault}" for name, fault in cut_faults(name_map.pairings, shapes).items()),
+        *(
+            say("fault_list.one", head=f"{name} {tensors[name].shape}", fault=fault)
+            for name, fault in cut_faults(name_map.pairings, shapes).items()
+        ),
     ]
     for group in _by_target(name_map.pairings).values():
         if all(pairing.source in tensors for pairing in group):

@@ -24,6 +24,7 @@ from align.convert.thresholds import FLUSH_BYTES, READING_THREADS
 from align.core.atomic_files import atomic_path, atomic_writer
 from align.core.progress import silent
 from align.errors import NotACheckpointError, UnsupportedCheckpointError, VerificationError
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +124,8 @@ def verify_written(
         found = plugin.read(written).tensors
     except (NotACheckpointError, UnsupportedCheckpointError) as error:
         raise VerificationError(destination, [error.message]) from error
-    problems = [f"{name}: unexpected" for name in sorted(found.keys() - {tensor.name for tensor in expected})]
+    unexpected = sorted(found.keys() - {tensor.name for tensor in expected})
+    problems = [say("plan_fault.unexpected", name=name) for name in unexpected]
     hashes: dict[str, str] = {}
     done, total = 0, sum(tensor.nbytes for tensor in expected)
     with ThreadPoolExecutor(READING_THREADS) as pool:
@@ -131,7 +133,7 @@ def verify_written(
         for tensor, (problem, digest) in zip(expected, outcomes, strict=True):
             hashes[tensor.name] = digest
             if problem:
-                problems.append(f"{tensor.name}: {problem}")
+                problems.append(say("fault_list.one", head=tensor.name, fault=problem))
             done += tensor.nbytes
             progress("verifying", done, total)
     if problems:

@@ -27,7 +27,7 @@ from align.models.open_side import Side, check_dtype, open_side
 from align.models.user_code import find_function, run_user_code
 from align.rules.ascend_rules import ascend_target
 from align.traces.trace_folder import TraceFolder, TraceWriter
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -129,7 +129,7 @@ class _PrecisionBench:
         while self.layers:
             if (movement := self._attempt()) is not None:
                 return movement
-        listed = [f"{path}: {reason}" for path, reason in list(self.not_run.items())[:3]]
+        listed = [say("fault_list.one", head=path, fault=reason) for path, reason in list(self.not_run.items())[:3]]
         raise CannotRunError.of("forward_error.no_layer_runs", reasons=listed)
 
     def move(self, paths: tuple[str, ...]) -> Movement:

@@ -178,7 +178,7 @@ def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
     """
     found = [(spec, _SPEC.fullmatch(spec.strip())) for spec in specs]
     names = [match["name"] for _, match in found if match]
-    faults = [f"{spec}: {fault}" for spec, match in found if (fault := _fault(match))]
+    faults = [say("fault_list.one", head=spec, fault=fault) for spec, match in found if (fault := _fault(match))]
     faults += [
         say("inputs_fault.name_twice", name=name) for name in sorted({name for name in names if names.count(name) > 1})
     ]

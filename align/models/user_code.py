@@ -125,7 +125,11 @@ def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
     function = getattr(module, name, None)
     if not callable(function):
         fault = "side_usage.no_function" if hasattr(module, name) else "side_usage.no_such_name"
-        raise SideError(side, say(fault, name=name, place=place, functions=_functions(module) or "none"), meant)
+        raise SideError(
+            side,
+            say(fault, name=name, place=place, functions=_functions(module) or say("side_usage.no_functions")),
+            meant,
+        )
     found: Callable[..., Any] = function
     return found
 

@@ -292,7 +292,8 @@ def open_names_error(layers: Sequence[OpenLayer]) -> OpenNamesError:
     for name, places in fold_alike((layer.prefix, _likeness(layer)) for layer in layers):
         globs.append(common_glob([layers[place].prefix for place in places]))
         line = _line(name, layers[places[0]])
-        folded.append(f"{line} [{len(places)} layers: --layer '{globs[-1]}=KIND']" if len(places) > 1 else line)
+        alike = say("map_error.alike", line=line, count=len(places), glob=globs[-1])
+        folded.append(alike if len(places) > 1 else line)
     hint = say("names_reason.say_which", choices=_choices(globs[0], layers[0]), top=not layers[0].prefix)
     return OpenNamesError(lines, hint, folded)
 

@@ -247,7 +247,7 @@ def _renames(tables: Any, faults: Faults) -> Iterator[Rename]:
             faults.at(where, say("map_file_fault.no_way_back"))
             continue
         wrong = [
-            f"{way['from']!r} -> {way.get('to')!r}: {fault}"
+            say("fault_list.one", head=f"{way['from']!r} -> {way.get('to')!r}", fault=fault)
             for way in (table, back or {})
             if way and (fault := _rename_fault(way["from"], way.get("to")))
         ]

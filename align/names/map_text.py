@@ -336,7 +336,8 @@ class Faults(list[str]):
     def at(self, rule: str, fault: str) -> None:
         """Add a fault of a rule."""
         place = self.place(rule)
-        self.append(f"{place}: {rule}: {fault}" if place else f"{rule}: {fault}")
+        told = say("fault_list.one", head=rule, fault=fault)
+        self.append(say("fault_list.one", head=place, fault=told) if place else told)
 
     def place(self, rule: str) -> str:
         """Where a rule stands, `line 3`, or `lines 3 and 7`; "" where that was not found."""

@@ -99,7 +99,7 @@ def pitfalls() -> tuple[Pitfall, ...]:
     for path in sorted((mappings_folder() / "pitfalls").glob("*.toml")):
         read, wrong = read_pitfalls(path)
         rules += read
-        faults += [f"{path.name}: {fault}" for fault in wrong]
+        faults += [say("fault_list.one", head=path.name, fault=fault) for fault in wrong]
     ids = [rule.id for rule in rules]
     faults += [say("rule_file.id_twice", name=name) for name in sorted({name for name in ids if ids.count(name) > 1})]
     if faults:
@@ -112,11 +112,15 @@ def read_pitfalls(path: Path) -> tuple[list[Pitfall], list[str]]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        return [], [f"not TOML: {error}"]
+        return [], [say("document_fault.no_toml", error=error)]
     tables = document.pop("pitfall", None)
     if document or not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
         return [], [say("rule_file.no_pitfalls")]
-    faults = [f"rule {table.get('id', '?')!r}: {fault}" for table in tables for fault in _faults(table)]
+    faults = [
+        say("rule_error.of_pitfall", name=table.get("id", "?"), fault=fault)
+        for table in tables
+        for fault in _faults(table)
+    ]
     return ([] if faults else [_pitfall(path.stem, table) for table in tables]), faults
 
 
@@ -142,14 +146,15 @@ def _faults(table: dict[str, Any]) -> Iterator[str]:
     yield from (
         say("pitfall_fault.no_text", name=name, value=value) for name, value in texts.items() if not _is_text(value)
     )
-    yield from (f"unknown key {key!r}" for key in sorted(table.keys() - {*texts, *OTHER_KEYS}))
+    yield from (say("rule_error.unknown_key", name=key) for key in sorted(table.keys() - {*texts, *OTHER_KEYS}))
     if table.get("severity") not in get_args(Severity):
         yield say("pitfall_fault.severity", severity=table.get("severity"), known=get_args(Severity))
     forms = table.get("forms")
     if not isinstance(forms, list) or not forms or not all(isinstance(form, dict) for form in forms):
         yield say("pitfall_fault.forms")
     else:
-        yield from (f"form {number}: {fault}" for number, form in enumerate(forms) for fault in _form_faults(form))
+        for number, form in enumerate(forms):
+            yield from (say("rule_error.of_form", number=number, fault=fault) for fault in _form_faults(form))
     if not isinstance(table.get("idle", {}), dict):
         yield say("pitfall_fault.idle")
     yield from _training_faults(table)
@@ -167,7 +172,9 @@ def _training_faults(table: dict[str, Any]) -> Iterator[str]:
 
 
 def _form_faults(form: dict[str, Any]) -> Iterator[str]:
-    yield from (f"unknown key {key!r}" for key in sorted(form.keys() - {one.name for one in fields(Form)}))
+    yield from (
+        say("rule_error.unknown_key", name=key) for key in sorted(form.keys() - {one.name for one in fields(Form)})
+    )
     if not _is_list(form.get("classes")):
         yield say("pitfall_fault.classes")
     if ("reads" in form) == ("always" in form):

@@ -238,7 +238,7 @@ class _Bench:
 
     def _refuse_none(self) -> None:
         if not self.layers:
-            listed = [f"{path}: {reason}" for path, reason in list(self.not_run.items())[:3]]
+            listed = [say("fault_list.one", head=path, fault=reason) for path, reason in list(self.not_run.items())[:3]]
             raise CannotRunError.of("training_error.no_layer_changed", reasons=listed)
 
 

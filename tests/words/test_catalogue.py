@@ -12,7 +12,7 @@ import pytest
 import align
 from align.core.json_data import to_json_data
 from align.errors import UsageError
-from align.words.catalogue import catalogue, in_language, joined, say, sentence, word
+from align.words.catalogue import LANGUAGES, catalogue, in_language, joined, say, sentence, word
 from align.words.message_words import Sentence
 
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(Path(align.__file__).parent.rglob("*.py"))]
@@ -185,5 +185,6 @@ def test_sentences_are_joined_and_made_anew_together():
     ],
 )
 def test_formats_of_texts(template, facts, text, monkeypatch):
-    monkeypatch.setitem(catalogue()["sentence"], "tried", template)
+    for language in LANGUAGES:
+        monkeypatch.setitem(catalogue(language)["sentence"], "tried", template)
     assert sentence("sentence.tried", **facts) == text
