@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pickle
 import pkgutil
 import re
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ import pytest
 
 from align import errors
 from align.errors import AlignError, CannotRunError, MapError, NotAlignedError, OpenNamesError, VerificationError
+from align.words.catalogue import in_language
+from align.words.message_words import changed
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -68,3 +71,46 @@ def test_the_text_is_the_message_and_then_the_hint() -> None:
 def test_errors_about_many_things_list_all_of_them(error: AlignError) -> None:
     assert "fc.weight" in error.message
     assert "emb.weight" in error.message
+
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+MANY = [f"line {number}" for number in range(30)]
+WORDED = [
+    errors.MissingFileError("a.pth", "checkpoint"),
+    errors.NotACheckpointError("a.pth", "", ["torch", "npz"]),
+    errors.ShardsError("a.json", MANY),
+    errors.SeveralEntriesError("a.pth", ["", *MANY]),
+    errors.WholeModuleError("a.pth", {"model": "net.Net"}, "ema"),
+    errors.MissingEntryError("a.pth", "model", ["", "ema"]),
+    errors.NoSpaceError("a.pth", 10, 5, "quota"),
+    errors.OpenNamesError(["fc.weight"], ""),
+    errors.FolderInUseError("runs", (1, "host", "now")),
+    errors.EmptyLogError("a.log", ["csv"]),
+    errors.UnknownLogError(["a.log", "b.log"], 3, "a line", "step", ["acc"]),
+    errors.AmbiguousLogError("a.log", {"a.log": ["x"], "b.log": ["x", "y"]}),
+    errors.UnorderedLogError("a.log", "loss", "passes"),
+    errors.GroupedStepsError("a.log", "loss", 4, 9, 3),
+    errors.MixedJobsError("a.log", [(1, 2, 3)] * 9),
+    errors.SideError("net:f", "", "loss"),
+    errors.ModelFailedError("torch", errors.ModelFailure("fc", "Linear", "norm", "net.py:3"), {}, ValueError("shape")),
+    errors.UserCodeError("", SystemExit(2)),
+    errors.NothingInCommonError("a", "b", "parameter", "b"),
+]
+
+
+@pytest.mark.parametrize("error", WORDED, ids=lambda error: type(error).__name__)
+def test_what_an_error_says_of_itself_can_be_said_in_chinese(error: AlignError) -> None:
+    chinese = error.in_language("zh")
+    assert CHINESE.search(chinese)
+    assert re.findall(r"(?:\b[a-z]{2,}\b ){3}", re.sub(r"\{.*\}", "", chinese)) == []
+    assert str(error) == error.in_language("en")
+    assert not CHINESE.search(str(error))
+
+
+def test_a_text_that_is_changed_is_changed_in_every_language() -> None:
+    hint = errors.SeveralEntriesError("a.pth", ["model", "ema"]).hint
+    other = changed(changed(hint, lambda text: text.replace("--key", "--key-a")), lambda text: text + "!")
+    assert other == hint.replace("--key", "--key-a") + "!"
+    assert in_language(other, "zh") == in_language(hint, "zh").replace("--key", "--key-a") + "!"
+    assert pickle.loads(pickle.dumps(other)) == other
+    assert changed("no text by key", str.upper) == "NO TEXT BY KEY"

@@ -72,6 +72,16 @@ def test_remarks_alternatives_and_clauses_of_other_commands_are_left_out(own: st
     assert own_hint(bare, {"--map"}, {"--map", "--fast"}) == bare
 
 
+def test_chinese_hints_are_cut_at_chinese_marks() -> None:
+    hint = "检查它，或转换（--dtype），或加上 --fast；--map 接受映射（a；b）；见 `align forward --fast`"
+    known = {"--map", "--fast", "--dtype"}
+    assert own_hint(hint, {"--map"}, known) == "检查它，或转换；--map 接受映射（a；b）；见 `align forward --fast`"
+    assert (
+        own_hint(hint, {"--fast", "--dtype"}, known)
+        == "检查它，或转换（--dtype），或加上 --fast；见 `align forward --fast`"
+    )
+
+
 def test_a_command_of_one_model_has_its_own_names_of_options() -> None:
     hint = "cast it (--candidate-dtype); give its own with --candidate-inputs"
     assert own_hint(hint, COMMANDS["capture"], KNOWN) == "cast it (--dtype)"
