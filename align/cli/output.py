@@ -1,4 +1,6 @@
-"""The one way out of the program: what is said on the terminal, and the streams that it goes to.
+"""What is said on the terminal beside results, JSON, and the streams that all of it goes to.
+
+Results for the eye are drawn by `align.report.show_result`, into the same streams.
 
 A stream may be closed, be a pipe whose reader has left, or a full disk. The exit code says what was found, so whatever
 nobody can read is dropped; only results that a disk does not take are an error. What is printed comes from files as

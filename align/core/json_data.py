@@ -100,7 +100,16 @@ def own_fields(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def kept_sentence(data: Mapping[str, Any], name: str) -> str:
     """The text of a field, as the sentence that it was made from where the object keeps that."""
-    text, origin = str(data[name]), data.get(f"{name}{ORIGIN}")
+    return _kept(str(data[name]), data.get(f"{name}{ORIGIN}"))
+
+
+def kept_sentences(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """The same of a field that holds several texts."""
+    texts = data.get(name, ())
+    return tuple(map(_kept, texts, data.get(f"{name}{ORIGIN}") or texts))
+
+
+def _kept(text: str, origin: Any) -> str:
     return Sentence(text, origin["key"], origin["facts"]) if isinstance(origin, dict) else text
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.documents import parse_toml
 from align.core.import_user_code import put_first
-from align.core.json_data import own_fields
+from align.core.json_data import kept_sentence, kept_sentences, own_fields
 from align.core.registry import file_models
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
@@ -134,7 +134,7 @@ def _planned(job: FixJob, document: Document, changes: PlannedChanges) -> FixRes
         places=len(changes.places),
         refused=len(changes.refused),
         unconfirmed=rest,
-        said=document["verdict"]["reason"],
+        said=kept_sentence(document["verdict"], "reason"),
     )
     return FixResult(
         reference=document["reference"],
@@ -156,9 +156,12 @@ def _planned(job: FixJob, document: Document, changes: PlannedChanges) -> FixRes
 
 def _verdict(said: Document, reason: str | None) -> Verdict:
     """The verdict of a document, with another reason if one is given."""
-    caveats = tuple(said.get("caveats", ()))
+    caveats = kept_sentences(said, "caveats")
     return Verdict(
-        Outcome(said["outcome"]), reason or said["reason"], Coverage(**own_fields(said["coverage"])), caveats
+        Outcome(said["outcome"]),
+        reason or kept_sentence(said, "reason"),
+        Coverage(**own_fields(said["coverage"])),
+        caveats,
     )
 
 
@@ -202,7 +205,7 @@ def _fell(before: str, after: str) -> bool:
 def _judged(said: Document, states: Sequence[str]) -> Verdict:
     counts = {state: states.count(state) for state in ("gone", "left", "new", "worse")}
     key = "fix.worse" if counts["worse"] else "fix.applied"
-    verdict = _verdict(said, sentence(key, said=said["reason"], **counts))
+    verdict = _verdict(said, sentence(key, said=kept_sentence(said, "reason"), **counts))
     return replace(verdict, outcome=Outcome.NOT_ALIGNED) if counts["worse"] else verdict
 
 

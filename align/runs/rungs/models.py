@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from align.core.json_data import kept_sentence
 from align.forward.forward_result import NO_ALLOWANCES
 from align.runs.rung import (
     Command,
@@ -178,7 +179,9 @@ def _plan_trained(project: Project, run: Path) -> Plan | Missing:
 
 
 def _judge_trained(document: Mapping[str, Any]) -> Judgement:
-    return judged_by_verdict(document, tuple(Culprit(one["subject"], one["message"]) for one in document["findings"]))
+    return judged_by_verdict(
+        document, tuple(Culprit(one["subject"], kept_sentence(one, "message")) for one in document["findings"])
+    )
 
 
 TRAINED = Rung(

@@ -41,7 +41,9 @@ def _plan_environment(_project: Project, run: Path) -> Plan:
 def _judge_environment(document: Mapping[str, Any]) -> Judgement:
     """Errors are at fault; warnings fail nothing, and are said."""
     errors = [one for one in document["findings"] if one["severity"] == "error"]
-    judged = judged_by_verdict(document, tuple(Culprit(one["subject"], one["message"]) for one in errors))
+    judged = judged_by_verdict(
+        document, tuple(Culprit(one["subject"], kept_sentence(one, "message")) for one in errors)
+    )
     warnings = [f"{one['subject']}: {one['message']}" for one in document["findings"] if one["severity"] == "warning"]
     return (
         replace(judged, reason=sentence("ladder.warnings", reason=judged.reason, warnings=warnings))
@@ -115,7 +117,7 @@ def _plan_parameters(project: Project, run: Path) -> Plan | Missing:
 
 def _judge_parameters(document: Mapping[str, Any]) -> Judgement:
     if "faults" in document:
-        faults = [Culprit(fault["subject"], fault["message"]) for fault in document["faults"]]
+        faults = [Culprit(fault["subject"], kept_sentence(fault, "message")) for fault in document["faults"]]
         return judged_by_verdict(document, tuple(faults))
     unseen = [one["facts"] for one in document.get("warnings_from", ()) if one and one["key"] in UNREGISTERED]
     if unseen:
