@@ -110,7 +110,8 @@ def kept_sentences(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _kept(text: str, origin: Any) -> str:
-    return Sentence(text, origin["key"], origin["facts"]) if isinstance(origin, dict) else text
+    is_kept = isinstance(origin, dict) and {"key", "facts"} <= origin.keys()
+    return Sentence(text, origin["key"], origin["facts"]) if is_kept else text
 
 
 def in_words(data: Any, language: str) -> Any:
@@ -131,7 +132,7 @@ def in_words(data: Any, language: str) -> Any:
 
 def _reworded(value: Any, origin: Any, language: str) -> Any:
     if isinstance(value, str) and isinstance(origin, dict):
-        return in_language(origin, language)
+        return in_language(_kept(value, origin), language)
     if isinstance(value, list) and isinstance(origin, list):
         return [_reworded(one, its, language) for one, its in zip(value, origin, strict=True)]
     if isinstance(value, dict) and isinstance(origin, dict):

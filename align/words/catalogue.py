@@ -122,10 +122,17 @@ def in_language(given: str | Mapping[str, Any], language: str) -> str:
     if isinstance(given, ChangedText):
         return given.change(in_language(given.source, language))
     if isinstance(given, Text):
-        return str(given) if language == ENGLISH else _filled(given.key, given.facts, language)
+        return str(given) if language == ENGLISH else _reworded(given, language)
     if isinstance(given, Mapping):
         return _filled(given["key"], given["facts"], language)
     return given if language == ENGLISH or " " not in given else phrases(language).get(given, given)
+
+
+def _reworded(given: Text, language: str) -> str:
+    try:
+        return _filled(given.key, given.facts, language)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):  # of a document that another version wrote
+        return str(given)
 
 
 @cache

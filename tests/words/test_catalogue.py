@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import align
-from align.core.json_data import to_json_data
+from align.core.json_data import in_words, to_json_data
 from align.errors import UsageError
 from align.words.catalogue import LANGUAGES, catalogue, in_language, joined, say, sentence, word
 from align.words.message_words import Sentence
@@ -188,3 +188,13 @@ def test_formats_of_texts(template, facts, text, monkeypatch):
     for language in LANGUAGES:
         monkeypatch.setitem(catalogue(language)["sentence"], "tried", template)
     assert sentence("sentence.tried", **facts) == text
+
+
+@pytest.mark.parametrize("facts", [{}, {"count": "many"}, {"count": 1, "place": {"key": "x", "facts": {}}}, []])
+@pytest.mark.parametrize("key", ["step_verdict.faults", "step_verdict.of_another_version", "x", 3])
+def test_what_no_catalogue_knows_stays_as_it_is(key, facts):
+    document = {"reason": "2 places at fault", "reason_from": {"key": key, "facts": facts}}
+    assert in_words(document, "en") == document
+    known = key == "step_verdict.faults" and not facts  # the text alone, with nothing filled in
+    assert known or in_words(document, "zh")["reason"] == "2 places at fault"
+    assert in_words({"reason": "a text", "reason_from": {}}, "zh")["reason"] == "a text"
