@@ -28,7 +28,7 @@ from align.cli.shared import (
     read_settings,
 )
 from align.errors import UsageError
-from align.words.catalogue import say
+from align.words.catalogue import say, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -422,10 +422,13 @@ def map_command(  # noqa: PLR0913 - one parameter an option
 
 def _explain(result: MapResult, made_from: Mapping[str, Path | str], run: Path | None, name: str) -> None:
     """Print what is known of one parameter, in the place of the whole map."""
+    from align.core.json_data import in_words
     from align.report.explain_name import explained_name
     from align.runs.run_folder import RunFolder, as_document
 
-    for line in explained_name(as_document(result, made_from, hashed=False), name):
+    with speaking() as language:
+        lines = explained_name(in_words(as_document(result, made_from, hashed=False), language), name)
+    for line in lines:
         tell(line)
     if run is not None:
         RunFolder.create(run).write(result, made_from)

@@ -100,6 +100,8 @@ def _in_language(arguments: list[str]) -> list[str]:
     """The arguments without `--lang`, which chooses the reader's language, else that which `align.toml` names."""
     for place, argument in enumerate(arguments):
         name, given, value = argument.partition("=")
+        if argument == "--":
+            break
         if name != "--lang":
             continue
         end = place + (1 if given else 2)

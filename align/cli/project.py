@@ -36,7 +36,7 @@ from align.cli.shared import (
     made_from,
 )
 from align.core.about import RUN_FOLDER
-from align.words.catalogue import say, speaking, word
+from align.words.catalogue import ENGLISH, VARIABLE, say, speaking, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -426,7 +426,8 @@ def run_in_fresh_process(command: Sequence[str], first_on_path: Path | None) -> 
 
     paths = [str(first_on_path)] if first_on_path is not None else []
     known = os.environ.get("PYTHONPATH", "")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*paths, *([known] if known else [])])}
+    on_path = {"PYTHONPATH": os.pathsep.join([*paths, *([known] if known else [])])}
+    environment = os.environ | on_path | {VARIABLE: ENGLISH}  # what it says is read by align, not by a user
     done = subprocess.run(  # noqa: S603 - this program itself
         [sys.executable, "-c", PROGRAM, *command],
         capture_output=True,

@@ -31,7 +31,7 @@ from align.runs.rung import (
     rungs,
     shown,
 )
-from align.words.catalogue import say, sentence, spoken, word
+from align.words.catalogue import ENGLISH, in_language, say, sentence, spoken, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,7 +91,17 @@ def judged_run(path: Path | str) -> JudgedRun:
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError.of("report_usage.damaged", folder=folder.path, error=repr(error)) from error
     verdict = judge_ladder([replace(one, name=rung_title(one)) for one in states])
+    if spoken() != ENGLISH:
+        states = tuple(map(_told, states))
+        caveats = tuple(in_language(one, spoken()) for one in verdict.caveats)
+        verdict = replace(verdict, reason=in_language(verdict.reason, spoken()), caveats=caveats)
     return JudgedRun(folder, states, verdict, created, documents, climb)
+
+
+def _told(rung: RungResult) -> RungResult:
+    """The rung with its sentences in the language that is spoken now."""
+    culprits = tuple(replace(one, cause=in_language(one.cause, spoken())) for one in rung.culprits)
+    return replace(rung, reason=in_language(rung.reason, spoken()), culprits=culprits)
 
 
 def rung_title(rung: RungResult) -> str:

@@ -36,7 +36,7 @@ from align.report.page_blocks import block_html, embedded, facts_html, model_tre
 from align.report.show_result import result_blocks, with_pasted
 from align.report.thresholds import CARD_LINES, OPEN_CARDS
 from align.runs.rung import CAUSES
-from align.words.catalogue import say, speaking, word
+from align.words.catalogue import say, speaking, spoken, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -77,6 +77,7 @@ def page_html(folder: RunFolder) -> str:
     titles = {rung.anchor: rung.title for rung in rungs}
     created = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return string.Template(read_template("report_page.html")).substitute(
+        language=spoken(),
         title=escape(say("page.title", folder=folder.path.name)),
         style=read_template("report_page.css"),
         skip=escape(say("page.skip")),

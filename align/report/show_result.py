@@ -105,10 +105,13 @@ def print_verdict(verdict: Verdict) -> None:
 
 def print_plugins(rows: Sequence[dict[str, str]]) -> None:
     """Print one row a plugin: its kind, name, summary and whether it can be used."""
-    with speaking():
+    with speaking() as language:
         columns = tuple(Column(say(f"plugins.{key}")) for key in ("room", "name", "summary", "state"))
         shown = tuple(
-            Row((row["room"], row["name"], row["summary"], row["state"]), "good" if row["state"] == "ready" else "open")
+            Row(
+                (row["room"], row["name"], in_words(row["summary"], language), row["state"]),
+                "good" if row["state"] == "ready" else "open",
+            )
             for row in rows
         )
         print_blocks([Table(say("plugins.title"), columns, shown)])
@@ -206,8 +209,11 @@ def _widths(
     columns: list[Column], rows: list[tuple[Row, list[str]]], cuts: list[int | None], width: int
 ) -> list[int] | None:
     """The widths of the columns if every row fits a line, and holds nothing that is wider than it has letters."""
-    shown = [[column.header for column in columns], *([*_cut_cells(cells, cuts)] for _, cells in rows)]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    from rich.cells import cell_len
+
+    shown = [[*_cut_cells(cells, cuts)] for _, cells in rows]
+    heads = [cell_len(column.header) for column in columns]
+    widths = [max(head, *map(len, column)) for head, column in zip(heads, zip(*shown, strict=True), strict=True)]
     fits = sum(widths) + 2 * len(widths) - 1 <= width
     return widths if fits and all(cell.isascii() for cells in shown for cell in cells) else None
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from align.runs.rung import LadderResult, RungResult, RungState
 
 
-@speaking()
 def write_exports(run_folder: Path | str, *, markdown: Path | None = None, junit: Path | None = None) -> LadderResult:
     """Write what a pull request and a CI system show of a run folder, from what it holds; return its rungs.
 
@@ -36,12 +35,13 @@ def write_exports(run_folder: Path | str, *, markdown: Path | None = None, junit
     """
     if markdown is not None and junit is not None and markdown.resolve() == junit.resolve():
         raise UsageError.of("report_usage.one_file_for_two", path=markdown)
-    run = judged_run(Path(run_folder))
-    texts = [(markdown, as_markdown(run) if markdown else ""), (junit, as_junit(run) if junit else "")]
+    with speaking():
+        run = judged_run(Path(run_folder))
+        texts = [(markdown, as_markdown(run) if markdown else ""), (junit, as_junit(run) if junit else "")]
     for path, text in texts:
         if path is not None:
             write_text(path, text)
-    return run.ladder
+    return judged_run(Path(run_folder)).ladder
 
 
 # A run as Markdown, to be put into a pull request: the verdict, the rungs, what is at fault, and details to unfold.

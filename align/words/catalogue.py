@@ -20,6 +20,7 @@ import os
 import string
 import sys
 from collections.abc import Mapping
+from contextvars import ContextVar
 from functools import cache
 from math import isfinite, isnan
 from pathlib import Path
@@ -47,48 +48,48 @@ def say(key: str, **facts: object) -> str:
 
     It is in English, and in the reader's language inside of `speaking`.
     """
-    return Text(_filled(key, facts, _Spoken.now), key, facts)
+    return Text(_filled(key, facts, _now.get()), key, facts)
 
 
 def texts(key: str, **facts: object) -> tuple[str, str]:
-    """Return the two texts of a key, an error's message (or reason) and its hint, with the facts filled in."""
-    message, hint = (say(f"{key}#{place}", **facts) for place in (0, 1))
+    """Return the two texts of a key, an error's message (or reason) and its hint, with the facts filled in.
+
+    They are in English wherever the error is made; it is worded anew where it is told.
+    """
+    message, hint = (Text(_filled(f"{key}#{place}", facts, ENGLISH), f"{key}#{place}", facts) for place in (0, 1))
     return message, hint
 
 
-class _Spoken:
-    """The language of the reader, and the one that `say` uses now."""
-
-    reader = ""  # not chosen: that of the environment
-    now = ENGLISH
+_now: ContextVar[str] = ContextVar("spoken", default=ENGLISH)  # of `say`, in each thread its own
+_reader = [""]  # of the process; "": not chosen, that of the environment
 
 
 def speak(language: str) -> str:
     """Choose the reader's language; "" leaves it to the environment. Returns what was chosen before."""
-    before, _Spoken.reader = _Spoken.reader, language
+    before, _reader[0] = _reader[0], language
     return before
 
 
 def reader_language() -> str:
     """The language that was chosen, else that of `ALIGN_LANG`, else that of messages in the locale, else English."""
-    wanted = (_Spoken.reader, os.environ.get(VARIABLE, ""), *map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG")))
+    wanted = (_reader[0], os.environ.get(VARIABLE, ""), *map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG")))
     first = next(filter(None, wanted), "")
     return next((one for one in LANGUAGES if first.lower().startswith(one)), ENGLISH)
 
 
 def spoken() -> str:
     """The language that `say` uses now."""
-    return _Spoken.now
+    return _now.get()
 
 
 @contextlib.contextmanager
 def speaking(language: str = "") -> Iterator[str]:
     """Have `say` use a language, by default the reader's, for as long as the block runs, and give it."""
-    before, _Spoken.now = _Spoken.now, language or reader_language()
+    token = _now.set(language or reader_language())
     try:
-        yield _Spoken.now
+        yield _now.get()
     finally:
-        _Spoken.now = before
+        _now.reset(token)
 
 
 def sentence(key: str, **facts: Any) -> Sentence:
@@ -111,7 +112,7 @@ def joined(separator: str, parts: Sequence[str]) -> str:
 
 def word(section: str, name: str) -> str:
     """Return the text of a word that comes from data (an outcome, a source of limits); the word itself if unknown."""
-    return str(catalogue(_Spoken.now).get(section, {}).get(name.replace(" ", "_"), name))
+    return str(catalogue(_now.get()).get(section, {}).get(name.replace(" ", "_"), name))
 
 
 def in_language(given: str | Mapping[str, Any], language: str) -> str:
@@ -125,7 +126,9 @@ def in_language(given: str | Mapping[str, Any], language: str) -> str:
         return str(given) if language == ENGLISH else _reworded(given, language)
     if isinstance(given, Mapping):
         return _filled(given["key"], given["facts"], language)
-    return given if language == ENGLISH or " " not in given else phrases(language).get(given, given)
+    if language == ENGLISH or given.count(" ") < 2:  # shorter ones may be names in the user's files
+        return given
+    return phrases(language).get(given, given)
 
 
 def _reworded(given: Text, language: str) -> str:

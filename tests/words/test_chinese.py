@@ -6,6 +6,7 @@ import json
 import re
 import string
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ import typer
 
 import align
 from align.cli.main import build_app, main
-from align.words.catalogue import catalogue, in_language, phrases, reader_language, say, speaking
+from align.core.json_data import in_words
+from align.errors import UsageError
+from align.words.catalogue import catalogue, in_language, phrases, reader_language, say, speaking, spoken
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -180,7 +183,51 @@ def test_the_language_is_that_of_the_line_the_variable_the_project_and_the_local
 
 
 def test_a_phrase_of_a_rule_is_told_in_the_language_of_the_sentence_around_it() -> None:
-    english, chinese = next((en, zh) for en, zh in phrases("zh").items() if " " in en)
+    english, chinese = next((en, zh) for en, zh in phrases("zh").items() if en.count(" ") > 1)
     assert in_language(english, "zh") == chinese
     assert in_language(english, "en") == english
     assert in_language("no such phrase", "zh") == "no such phrase"
+
+
+def test_a_thread_that_shows_leaves_the_language_of_others_alone() -> None:
+    entered, left = threading.Event(), threading.Event()
+
+    def show() -> None:
+        with speaking("zh"):
+            entered.set()
+            left.wait(10)
+
+    thread = threading.Thread(target=show)
+    thread.start()
+    entered.wait(10)
+    with speaking("en"):
+        assert spoken() == "en"
+    assert spoken() == "en"
+    left.set()
+    thread.join()
+    assert spoken() == "en"
+
+
+@pytest.mark.usefixtures("files")
+def test_an_export_returns_the_same_result_in_both_languages(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["loss", "a.log", "b.log", "--run", "run"])
+    capsys.readouterr()
+    printed = []
+    for language in ("en", "zh"):
+        main(["report", "run", "--markdown", f"{language}.md", "--json", "--lang", language])
+        printed.append(re.sub(r'"created": "[^"]*"', "", capsys.readouterr().out))
+    assert printed[0] == printed[1]
+    told = Path("zh.md").read_text(encoding="utf-8")
+    assert "failed:" not in told
+    assert "loss" in told
+
+
+def test_names_in_files_are_no_phrases() -> None:
+    assert in_words({"metrics": ["learning rate", "loss scale"]}, "zh") == {"metrics": ["learning rate", "loss scale"]}
+
+
+def test_an_error_is_made_in_english_and_told_in_the_language_of_the_reader() -> None:
+    with speaking("zh"):
+        error = UsageError.of("cli_usage.language", language="fr", known=["en"])
+    assert str(error) == "--lang fr is not known\nHint: write one of: en"
+    assert CHINESE.search(error.in_language("zh"))
