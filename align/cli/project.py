@@ -245,9 +245,13 @@ def report_command(
     if json:
         print_json(text.rstrip("\n"))
     else:
+        from align.core.json_data import to_json_data
+        from align.report.open_run import summarize_run
         from align.report.show_result import print_result
 
-        print_result(summary)
+        with speaking() as language:
+            told = summary if language == ENGLISH else summary | to_json_data(summarize_run(run_folder))
+        print_result(told)
         for path in (paths.notebook, paths.html, paths.summary):
             if path is not None:
                 tell(say("told.written", names=[run_folder / path.name]))
