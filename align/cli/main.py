@@ -28,7 +28,7 @@ from align.cli.given import (
     require_given_files,
     typed_options,
 )
-from align.cli.output import open_streams, tell
+from align.cli.output import has_letters_of_all, open_streams, tell
 from align.core.about import __version__
 from align.core.atomic_files import NO_SPACE
 from align.errors import AlignError, UsageError, UserCodeError
@@ -71,7 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     before = speak(ENGLISH if _open_calls else "")  # what a command of a command says is read by align, not by a user
     _open_calls.append(arguments)
     try:
-        code = _run(_in_language([argument for argument in arguments if argument != "--debug"]))
+        arguments = _in_language([argument for argument in arguments if argument != "--debug"])
+        if reader_language() != ENGLISH and not has_letters_of_all():
+            speak(ENGLISH)  # of question marks nobody can read a word
+        code = _run(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()  # a disk that is full says so now
     except AlignError as error:

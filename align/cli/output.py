@@ -53,6 +53,15 @@ def print_json(text: str) -> None:
     typer.echo(escaped.sub(lambda found: json.dumps(found[0])[1:-1], letters))
 
 
+def has_letters_of_all() -> bool:
+    """Tell whether standard output takes letters beyond those of one alphabet."""
+    try:
+        "中é".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def open_streams() -> None:
     """Give this process three standard streams that can be written to and flushed whatever becomes of them."""
     # A file that is opened gets the lowest free number: where a stream is closed, one that is not meant to be printed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import string
@@ -231,3 +232,13 @@ def test_an_error_is_made_in_english_and_told_in_the_language_of_the_reader() ->
         error = UsageError.of("cli_usage.language", language="fr", known=["en"])
     assert str(error) == "--lang fr is not known\nHint: write one of: en"
     assert CHINESE.search(error.in_language("zh"))
+
+
+@pytest.mark.usefixtures("files")
+def test_a_terminal_without_chinese_letters_is_told_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    for encoding in ("ascii", "latin-1", "cp437"):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict")
+        monkeypatch.setattr("sys.stdout", stream)
+        assert main(["inspect", "a.npz", "--lang", "zh"]) == 0
+        stream.flush()
+        assert "Checkpoint" in stream.buffer.getvalue().decode(encoding)
