@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,13 +197,16 @@ def _rejoined(between: re.Pattern[str], text: str, change: Callable[[str], str])
     return mark.join(filter(None, map(change, between.split(text))))
 
 
-def language_of_project() -> str:
-    """The language that the project file of the current folder names, "" if there is none: read as text, in no time."""
+def language_of_project(arguments: Sequence[str]) -> str:
+    """The language that the project file of a command line names, "" if none does: read as text, in no time."""
+    asked = [value for name, value in pairwise((*arguments, "")) if name == "--project"]
+    asked += [one.partition("=")[2] for one in arguments if one.startswith("--project=")]
     try:
-        head = Path(PROJECT).read_text(encoding="utf-8", errors="replace").partition("\n[")[0]
-    except OSError:
+        text = Path(asked[-1] if asked else PROJECT).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
         return ""
-    found = re.search(r"""^language\s*=\s*["'](\w+)["']""", head, re.MULTILINE)
+    head = re.split(r"^\s*\[", text, maxsplit=1, flags=re.MULTILINE)[0]
+    found = re.search(r"""^\s*language\s*=\s*["'](\w+)["']""", head, re.MULTILINE)
     return found[1] if found and found[1] in LANGUAGES else ""
 
 

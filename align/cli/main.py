@@ -114,7 +114,7 @@ def _in_language(arguments: list[str]) -> list[str]:
         speak(language)
         return [*arguments[:place], *arguments[end:]]
     if len(_open_calls) == 1 and not os.environ.get(VARIABLE):
-        speak(language_of_project())
+        speak(language_of_project(arguments))
     return arguments
 
 

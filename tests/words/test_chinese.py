@@ -176,6 +176,12 @@ def test_the_language_is_that_of_the_line_the_variable_the_project_and_the_local
     assert not is_chinese()
     Path("align.toml").write_text('language = "zh"\n[reference]\nmodel = "a:b"\n', encoding="utf-8")
     assert is_chinese()
+    Path("align.toml").write_text('[reference]\nlanguage = "zh"\n', encoding="utf-8")
+    assert not is_chinese()  # a key of a table is another one
+    Path("other.toml").write_text(' language = "zh"\n', encoding="utf-8")
+    main(["lint", "a:b", "a:c", "--project", "other.toml"])
+    assert CHINESE.search(capsys.readouterr().err)
+    Path("align.toml").write_text('language = "zh"\n', encoding="utf-8")
     monkeypatch.setenv("ALIGN_LANG", "en")
     assert not is_chinese()
     assert is_chinese("--lang", "zh")
