@@ -41,6 +41,7 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ["ALIGN_LANG"] = "en"  # whatever the locale of whoever runs them
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
