@@ -104,7 +104,7 @@ class _Reading:
     """Dicts with an epoch by their number, and the bars: the number of the dict before, steps done, steps in all."""
 
     def __init__(self) -> None:
-        self.builder = TableBuilder(_hf_stdout_window, phase_by_name, loss="loss", printed_of=self._printed)
+        self.builder = TableBuilder(_window, phase_by_name, loss="loss", printed_of=self._printed)
         self.filled = self._count = 0
         self._as_texts: dict[str, bool] = {}
         self._losses: list[Booleans] = []
@@ -221,7 +221,7 @@ def _steps(losses: Booleans, bars: Integers) -> tuple[Integers, Integers]:
     return steps, printed
 
 
-def _hf_stdout_window(name: str) -> Window:
+def _window(name: str) -> Window:
     return SINCE_LAST_PRINT if name == "loss" else RAW
 
 
@@ -260,7 +260,7 @@ class TrainerStateFormat:
         """Read the log history; raises EmptyLogError if no entry has a loss."""
         ignored: list[int] = []
         history, notes = _history(source)
-        table = as_table(_records(history, ignored), _hf_trainer_state_window, phase_by_name)
+        table = as_table(_records(history, ignored), _window, phase_by_name)
         if "loss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
         return LossLog(
@@ -314,10 +314,6 @@ def _records(history: list[Any], ignored: list[int]) -> Iterator[LogRecord]:
             ignored.append(place)
         else:
             yield LogRecord(place, step, None, {name: text for name, text in texts.items() if name != "step"})
-
-
-def _hf_trainer_state_window(name: str) -> Window:
-    return SINCE_LAST_PRINT if name == "loss" else RAW
 
 
 HF_TRAINER_STATE = TrainerStateFormat()

@@ -205,7 +205,7 @@ MMENGINE = MmengineFormat()
 # last training line before it.
 
 _MMENGINE_SCALARS_OBJECT = re.compile(r'^[ \t]*(?=(\{"[^\n]*\})[ \t]*$)[^\n]*"step": ([0-9]+)', re.MULTILINE)
-_MMENGINE_SCALARS_PAIR = re.compile(rf'"([^"\n]+)": ({NUMBER})(?=[,}}])')
+_JSON_PAIR = re.compile(rf'"([^"\n]+)": ({NUMBER})(?=[,}}])')
 _MMENGINE_SCALARS_COUNTERS = ("epoch", "iter", "step")
 _LOSSES = ("loss", "train/loss")
 _MMENGINE_SCALARS_START, _MMENGINE_SCALARS_TOGETHER = r'^[ \t]*\{"|(?<=\})[ \t]*\{"', (r'\}[ \t]*\{"',)
@@ -231,7 +231,7 @@ class MmengineScalarsFormat:
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether one object or more is mmengine's of a training step."""
         return any(
-            is_training_object(dict(_MMENGINE_SCALARS_PAIR.findall(text)))
+            is_training_object(dict(_JSON_PAIR.findall(text)))
             for block in source.blocks()
             if '"iter": ' in block.text
             for text, _ in _MMENGINE_SCALARS_OBJECT.findall(block.text)
@@ -278,7 +278,7 @@ class _MmengineScalarsReading:
         trained = carry_forward(printed, training, self._step)
         steps = np.where(trained == NO_STEP, NO_STEP, np.maximum(printed, trained))
         for validated, at in by_phase(~training):
-            columns = in_seconds(pair_columns(take_texts(objects, at), _MMENGINE_SCALARS_PAIR))
+            columns = in_seconds(pair_columns(take_texts(objects, at), _JSON_PAIR))
             metrics = {name: texts for name, texts in columns.items() if name not in _MMENGINE_SCALARS_COUNTERS}
             self.builder.add(lines[at], steps[at], named_validation(metrics) if validated else metrics)
         self._step = int(trained[-1])
@@ -300,7 +300,6 @@ MMENGINE_SCALARS = MmengineScalarsFormat()
 _MMCV_JSON_OBJECT = re.compile(
     r'^[ \t]*(\{"mode": "(train|val)", "epoch": ([0-9]+), "iter": ([0-9]+), [^\n]*\})[ \t]*$', re.MULTILINE
 )
-_MMCV_JSON_PAIR = re.compile(rf'"([^"\n]+)": ({NUMBER})(?=[,}}])')
 _MMCV_JSON_COUNTERS = ("epoch", "iter")
 _ROUNDED = Printed("decimals", 5)
 _MMCV_JSON_START = r'\{"mode": "'
@@ -358,7 +357,7 @@ class _MmcvJsonReading:
         training, epochs = are_word(modes, "train"), read_steps(printed_epochs)
         steps = carry_forward(read_steps(printed), training, self._step)
         for validated, at in by_phase(~training):
-            columns = in_seconds(pair_columns(take_texts(objects, at), _MMCV_JSON_PAIR))
+            columns = in_seconds(pair_columns(take_texts(objects, at), _JSON_PAIR))
             metrics = {name: texts for name, texts in columns.items() if name not in _MMCV_JSON_COUNTERS}
             metrics = named_validation(metrics) if validated else metrics
             self.builder.add(lines[at], steps[at], metrics, epochs=epochs[at])
