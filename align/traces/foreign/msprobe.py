@@ -48,7 +48,6 @@ PARTS: dict[str, dict[str, TensorPart]] = {
     },
     "backward": {"input": "output gradient", "output": "input gradient"},
 }
-OUTER = ("input_args", "input", "output")  # lists of what is one value if there is one
 _LINE = re.compile(r"File (?P<file>.+?), line (?P<line>[0-9]+), in (?P<function>forward|construct),")
 _FRAMEWORK_FILES = ("module.py", "container.py", "cell.py")
 
